@@ -1,0 +1,107 @@
+"""Sizes of what DeepSpeed communicates through, in elements: from the model, the link and the memory at hand."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import attrs
+
+from dsgen.job import Job
+from dsgen.parameters import parameters
+from dsgen.profiles import Model
+
+__all__ = ["Buffers", "block_elements", "choose"]
+
+LATENCY_SHARE = 0.01  # of one bucket's transfer; a bucket this large wastes at most 1 % on latency
+MEMORY_SHARE = 0.02  # of the GPU that one bucket may take; two of them with overlap_comm stay under 4 %
+SIXTEEN_BIT = 2  # bytes an element takes on the wire in bf16 or fp16
+DEFAULT_BUCKET = 500_000_000  # elements; DeepSpeed's own default, 1 GB in bf16 (zero/config.py)
+DEFAULT_LIVE = 1_000_000_000  # elements; DeepSpeed's default of stage3_max_live_parameters (zero/config.py)
+DEFAULT_PERSISTENCE = 100_000  # elements; DeepSpeed's default of stage3_param_persistence_threshold (zero/config.py)
+PERSISTENCE_PER_HIDDEN = 10  # Hugging Face fills the threshold with 10 x hidden_size (integrations/deepspeed.py)
+LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
+
+
+@attrs.frozen(kw_only=True)
+class Buffers:
+    """Element counts, not bytes; and whether communication runs beside backward."""
+
+    reduce_bucket: int
+    allgather_bucket: int
+    prefetch: int
+    persistence: int
+    max_live: int
+    max_reuse: int
+    overlap_comm: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def block_elements(model: Model) -> int:
+    """Elements of the largest transformer block (with all experts where it has them)."""
+    if not model.layers:
+        return 0
+    per_block = sum(item.numel for item in parameters(model) if item.layer and item.repeats == model.layers)
+    kinds: dict[int, int] = {}
+    for item in parameters(model):
+        if item.layer and item.repeats < model.layers:
+            kinds[item.repeats] = kinds.get(item.repeats, 0) + item.numel
+    return per_block + max(kinds.values(), default=0)
+
+
+def choose(job: Job, stage: int, tp: int) -> Buffers:
+    """The buffers of a stage; what a person set above the plan is taken as it is.
+
+    Args:
+        job: The job.
+        stage: ZeRO stage.
+        tp: AutoTP degree; a rank's tensors are that much smaller.
+    """
+    zero = job.deepspeed.get("zero_optimization")
+    pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
+    hidden = job.model.hidden_size
+    memory = job.hardware.usable_memory_bytes
+    cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
+    bucket = min(cap, max(hidden * hidden, _for_latency(job)))
+    block = block_elements(job.model) // tp
+    prefetch = min(cap, block)
+    live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
+
+    def size(name: str, own: int) -> int:
+        value = pinned.get(f"stage3_{name}", pinned.get(name))
+        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else nice(own)
+
+    overlap = pinned.get("overlap_comm")
+    return Buffers(
+        reduce_bucket=size("reduce_bucket_size", bucket),
+        allgather_bucket=size("allgather_bucket_size", bucket),
+        prefetch=size("prefetch_bucket_size", prefetch),
+        persistence=size("param_persistence_threshold", max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * hidden)),
+        max_live=size("max_live_parameters", live),
+        max_reuse=size("max_reuse_distance", live),
+        overlap_comm=overlap if isinstance(overlap, bool) else stage > 0 and job.world // tp > 1,
+    )
+
+
+def _for_latency(job: Job) -> int:
+    """Elements whose transfer takes so long that the link's latency is LATENCY_SHARE of it."""
+    between = job.nodes > 1
+    latency = job.network.latency_seconds if between else job.hardware.intra_node_latency_seconds
+    bandwidth = (
+        job.network.bandwidth_bytes_per_second if between else job.hardware.intra_node_bandwidth_bytes_per_second
+    )
+    hops = job.nodes if between else job.gpus_per_node
+    return int(latency * hops / LATENCY_SHARE * bandwidth) // SIXTEEN_BIT
+
+
+def nice(elements: int) -> int:
+    """A size a person can read: two significant digits, rounded down, even (DeepSpeed refuses odd all-gather buckets)."""
+    if elements < 100:
+        return max(2, elements // 2 * 2)
+    scale = 10 ** (len(str(elements)) - 2)
+    return even(elements // scale * scale)
+
+
+def even(elements: int) -> int:
+    """The next even number below or at a size; at least 2."""
+    return max(2, elements // 2 * 2)

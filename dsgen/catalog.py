@@ -1,0 +1,283 @@
+"""Profile names and files to layers: the built-in profiles, the user's own, and override files.
+
+Reading YAML with positions and comments takes tens of milliseconds, so the built-in profiles are also committed as
+one compiled index. The index is never trusted blindly: an entry counts only while its hash is that of the YAML file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.data import data_root
+from dsgen.errors import DsgenError, mistake, nearest
+from dsgen.layers import Layer, Origin, Override, Rank
+from dsgen.sheets import KINDS, Sheet, read_sheet
+
+__all__ = ["KINDS", "Profile", "compiled", "find", "index_text", "names", "override_layer", "profile"]
+
+PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@attrs.frozen
+class Profile:
+    """One named YAML file about one thing, its parents' overrides included."""
+
+    name: str
+    kind: str
+    title: str
+    aliases: tuple[str, ...]
+    extends: str | None
+    sources: Mapping[str, str] = attrs.field(eq=False)
+    file: str
+    layer: Layer
+
+    def source_of(self, fact: str) -> str | None:
+        """Where a fact of this profile comes from (`gpu_memory`)."""
+        return self.sources.get(fact) or self.sources.get("default")
+
+
+def find(kind: str, name: str) -> Profile:
+    """The profile of a kind with this name, alias or path.
+
+    Raises:
+        DsgenError: Unknown (with the nearest names), of another kind, or broken.
+    """
+    if _is_path(name):
+        return _from_path(kind, name)
+    sheet = _user_sheet(kind, name) or _built_in_sheet(kind, name)
+    if sheet is not None:
+        return _resolve(sheet, ())
+    if _exists(name):
+        return _from_path(kind, name)
+    raise _unknown(kind, name)
+
+
+def profile(name: str) -> Profile:
+    """The profile with this name, of whatever kind; names are unique among all kinds.
+
+    Raises:
+        DsgenError: Unknown, with the nearest names.
+    """
+    if _is_path(name):
+        return _from_path(None, name)
+    for kind in KINDS:
+        sheet = _user_sheet(kind, name) or _built_in_sheet(kind, name)
+        if sheet is not None:
+            return _resolve(sheet, ())
+    raise _unknown("", name)
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All profile names of a kind, the user's own included, sorted with 7b before 13b."""
+    own = {path.stem for folder in _user_folders(kind) for path in _yaml_files(folder)}
+    return tuple(sorted(own | {entry["name"] for entry in _index().values() if entry["kind"] == kind}, key=_natural))
+
+
+def override_layer(file: str) -> Layer:
+    """A `-f` file as a SITE layer: the sections of a profile, or DeepSpeed keys as DeepSpeed writes them.
+
+    Raises:
+        DsgenError: Unreadable or broken; with file and line.
+    """
+    from dsgen.yaml_reader import entries, read_text
+
+    overrides = tuple(
+        Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment)
+        for entry in entries(read_text(Path(file)), file)
+    )
+    return Layer(file, Rank.SITE, overrides)
+
+
+def _is_path(name: str) -> bool:
+    """Whether a person meant a file; a hub name such as meta-llama/Llama-2-7b-hf is an alias unless it exists here."""
+    return name.endswith((*_SUFFIXES, ".json")) or name.startswith((".", "/", "~")) or ("/" in name and _exists(name))
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # too long for a path, or a null byte
+        return False
+
+
+def _from_path(kind: str | None, name: str) -> Profile:
+    path = Path(name).expanduser()
+    if path.is_dir() and (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix == ".json" and kind in (None, "model"):
+        return _hugging_face(path, name)
+    from dsgen.yaml_reader import read_text
+
+    return _resolve(read_sheet(read_text(path), str(path), path.stem, kind), ())
+
+
+def _hugging_face(path: Path, name: str) -> Profile:
+    """A model from a Hugging Face config.json; JSON is YAML, so the lines are known."""
+    from dsgen.hf_config import model_from_hf
+    from dsgen.yaml_reader import entries, read_text
+
+    written = entries(read_text(path), str(path))
+    tree: dict[str, Any] = {}
+    for entry in written:
+        *parents, key = entry.path.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[key] = entry.value
+    origin = Origin(str(path))
+    overrides = tuple(
+        Override(f"model.{fact}", value, origin, Rank.MODEL) for fact, value in model_from_hf(tree, str(path)).items()
+    )
+    title = path.parent.name if path.name == "config.json" else path.stem
+    return Profile(title or name, "model", title, (), None, {"default": str(path)}, str(path),
+                   Layer(title or name, Rank.MODEL, overrides))
+
+
+def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
+    """A sheet with its parents' overrides below its own."""
+    chain = (sheet, *children)
+    if sheet.extends is None:
+        base_overrides: tuple[Override, ...] = ()
+        base_sources: Mapping[str, str] = {}
+    else:
+        parent = _parent(sheet)
+        if parent.file in [known.file for known in chain]:
+            names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
+            raise mistake(f"extends runs in a circle: {names_}", where=sheet.file, todo="Remove one of the extends.")
+        base = _resolve(parent, chain)
+        base_overrides, base_sources = base.layer.overrides, base.sources
+    rank = KINDS[sheet.kind]
+    own = tuple(Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides)
+    layer = Layer(sheet.name, rank, base_overrides + own)
+    return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, {**base_sources, **sheet.sources},
+                   sheet.file, layer)
+
+
+def _parent(sheet: Sheet) -> Sheet:
+    name = sheet.extends or ""
+    if _is_path(name):
+        from dsgen.yaml_reader import read_text
+
+        path = Path(sheet.file).parent / Path(name).expanduser()
+        return read_sheet(read_text(path), str(path), path.stem, sheet.kind)
+    parent = _user_sheet(sheet.kind, name, besides=sheet.file) or _built_in_sheet(sheet.kind, name)
+    if parent is None:
+        raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
+    return parent
+
+
+def _unknown(kind: str, name: str) -> DsgenError:
+    known: dict[str, str] = {}
+    for entry in _index().values():
+        if kind in ("", entry["kind"]):
+            for alias in (entry["name"], *entry["aliases"]):
+                known[alias] = entry["name"]
+    for folder in _user_folders(kind or "hardware"):
+        known.update({path.stem: path.stem for path in _yaml_files(folder)})
+    close = tuple(dict.fromkeys(known[match] for match in nearest(name, known)))
+    listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
+    todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    return mistake(f"no {kind + ' ' if kind else ''}profile named {name!r}", todo=todo)
+
+
+def _user_folders(kind: str) -> Iterator[Path]:
+    for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
+        if entry:
+            yield Path(entry).expanduser()
+            yield Path(entry).expanduser() / kind
+
+
+def _yaml_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in _SUFFIXES) if folder.is_dir() else []
+
+
+def _user_sheet(kind: str, name: str, besides: str = "") -> Sheet | None:
+    """A person's own profile of this name, where DSGEN_PROFILE_PATH points; it shadows a built-in one."""
+    for folder in _user_folders(kind):
+        for suffix in _SUFFIXES:
+            path = folder / f"{name}{suffix}"
+            if path.is_file() and str(path) != besides:
+                from dsgen.yaml_reader import read_text
+
+                sheet = read_sheet(read_text(path), str(path), path.stem, None)
+                if sheet.kind == kind:
+                    return sheet
+    return None
+
+
+def _built_in_sheet(kind: str, name: str) -> Sheet | None:
+    wanted = name.casefold()
+    for file, entry in _index().items():
+        if entry["kind"] == kind and (entry["name"] == wanted or wanted in entry["aliases"]):
+            return _fresh(file, entry)
+    path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
+    if name == path.stem and path.is_file():
+        return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
+    return None
+
+
+@functools.lru_cache(maxsize=None)
+def _fresh_bytes(file: str) -> bytes:
+    return (data_root() / file).read_bytes()
+
+
+def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
+    """The compiled entry while the YAML file is the one it was compiled from, else the file itself."""
+    written = _fresh_bytes(file)
+    if hashlib.sha256(written).hexdigest() != entry["sha256"]:
+        return read_sheet(written.decode("utf-8"), file, Path(file).stem, entry["kind"])
+    overrides = tuple((path, value, line, why) for path, value, line, why in entry["overrides"])
+    return Sheet(entry["name"], entry["kind"], entry["title"], tuple(entry["aliases"]), entry["extends"],
+                  entry["sources"], file, overrides)
+
+
+@functools.lru_cache(maxsize=1)
+def _index() -> dict[str, Any]:
+    path = data_root() / "profiles" / "index.json"
+    index: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else compiled()
+    return index
+
+
+def compiled() -> dict[str, Any]:
+    """Every built-in profile as the index holds it, read from the YAML files themselves."""
+    index: dict[str, Any] = {}
+    for kind in KINDS:
+        for path in _yaml_files(data_root() / "profiles" / kind):
+            file = f"profiles/{kind}/{path.name}"
+            sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
+            index[file] = {
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "name": sheet.name, "kind": sheet.kind, "title": sheet.title, "aliases": list(sheet.aliases),
+                "extends": sheet.extends, "sources": sheet.sources,
+                "overrides": [list(override) for override in sheet.overrides],
+            }
+    return index
+
+
+def index_text() -> str:
+    """The compiled index as committed: one profile a line, so that a diff shows which changed."""
+    rows = (f"{json.dumps(file)}: {json.dumps(entry, ensure_ascii=False)}" for file, entry in compiled().items())
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _natural(name: str) -> tuple[tuple[int, float, str], ...]:
+    """A sort key that puts 7b before 13b and 125m before 1b."""
+    import re
+
+    def part(text: str) -> tuple[int, float, str]:
+        size = re.fullmatch(r"([0-9.]+)([mbt]?)", text)
+        if size is None:
+            return (1, 0.0, text)
+        return (0, float(size[1].strip(".") or 0) * {"": 1, "m": 1e6, "b": 1e9, "t": 1e12}[size[2]], text)
+
+    return tuple(part(piece) for piece in re.split(r"[-_ ]", name))

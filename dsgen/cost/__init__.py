@@ -1,0 +1,7 @@
+"""How long one optimizer step takes: compute, communication and offload traffic, with what overlaps; pure arithmetic."""
+
+from __future__ import annotations
+
+from dsgen.cost.steps import StepCost, cost
+
+__all__ = ["StepCost", "cost"]

@@ -1,0 +1,71 @@
+"""Time of one micro-batch's arithmetic on one GPU: matrix multiplications, and the passes over memory between them."""
+
+from __future__ import annotations
+
+from dsgen.job import Job
+from dsgen.memory.activations import per_token
+from dsgen.parameters import active_parameter_count
+from dsgen.strategies import Strategy
+
+__all__ = ["micro_step_seconds", "update_seconds"]
+
+# Share of the dense peak that large 16-bit matrix products reach. Fitted on the largest hardware FLOPs utilisation
+# that MosaicML's llm-foundry publishes (scripts/train/benchmarking, A100 0.79, H100 0.59), where little else runs.
+MATMUL_EFFICIENCY = 0.75
+MATMUL_EFFICIENCY_HOPPER = 0.62  # from Hopper on, 16-bit tensor cores outrun memory and power
+HOPPER_FLOPS = 600e12  # bf16 FLOP/s above which a GPU counts as such
+HALF_TOKENS = 512  # tokens of a micro-batch at which products reach half that share: smaller ones leave units idle
+MEMORY_EFFICIENCY = 0.8  # share of peak memory bandwidth that element-wise kernels reach (STREAM-like, A100 0.8 to 0.9)
+PASSES = 3  # times each kept activation byte moves: written forward, read and its gradient written backward
+FORWARD = 2  # FLOPs per parameter and token forward: a multiply and an add
+BACKWARD_INPUT = 2  # gradient of the input
+BACKWARD_WEIGHT = 2  # gradient of the weight; frozen weights have none
+ADAM_BYTES = 30  # bytes a GPU moves per updated element: read 16 of state and gradient, write 12, and the 16-bit copy
+
+
+def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float, float]:
+    """Forward and backward of one micro-batch.
+
+    Args:
+        job: The job.
+        strategy: How it runs.
+        tokens: Tokens per sequence.
+
+    Returns:
+        Seconds on matrix products and on memory traffic.
+    """
+    model, training = job.model, job.training
+    batch = strategy.micro_batch * tokens
+    weights = active_parameter_count(model)
+    backward = BACKWARD_INPUT + (BACKWARD_WEIGHT if training.method == "full" else 0)
+    passes = FORWARD + backward + (FORWARD if strategy.checkpointing else 0)
+    # Causal attention: two products of seq_len x head over half the positions, three times as dear with backward.
+    attention = 2 * model.layers * model.attention_heads * model.head_size * tokens * (4 if strategy.checkpointing else 3)
+    if model.sliding_window and model.sliding_window < tokens:
+        attention = attention * model.sliding_window // tokens
+    flops = float(batch) * (weights * passes + attention) / strategy.tp
+    kept = per_token(model, strategy.precision, training.attention, strategy.tp, training.chunked_loss,
+                     training.method != "full", tokens)
+    moved = float(batch) * (kept.block * model.layers + kept.logits) * PASSES
+    if strategy.checkpointing:
+        moved *= (PASSES + 1) / PASSES
+    return flops / _rate(job, strategy.precision, batch), moved / (
+        job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY
+    )
+
+
+def update_seconds(job: Job, elements: int) -> float:
+    """The fused optimizer's pass over this rank's elements, on the GPU."""
+    return elements * ADAM_BYTES / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
+
+
+def _rate(job: Job, precision: str, batch: int) -> float:
+    """FLOP/s that matrix products reach at a batch of this many tokens."""
+    hardware = job.hardware
+    peak = {
+        "bf16": hardware.bf16_flops_per_second,
+        "fp16": hardware.fp16_flops_per_second,
+        "fp32": hardware.fp32_flops_per_second,  # torch leaves TF32 off for matrix products by default
+    }[precision]
+    share = MATMUL_EFFICIENCY_HOPPER if peak > HOPPER_FLOPS else MATMUL_EFFICIENCY
+    return peak * share * batch / (batch + HALF_TOKENS)

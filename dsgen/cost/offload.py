@@ -1,0 +1,50 @@
+"""Time that offload adds: traffic to the host, the CPU's optimizer, and the drives."""
+
+from __future__ import annotations
+
+from dsgen.job import Job
+from dsgen.memory.numbers import Numbers
+from dsgen.strategies import Strategy
+
+__all__ = ["offload_seconds"]
+
+HOST_LINK_EFFICIENCY = 0.8  # of the PCIe rate, with pinned memory (bandwidthTest reaches 0.75 to 0.85)
+CPU_ADAM_BYTES = 28  # bytes the CPU moves per element: reads 16 (weight, two moments, gradient), writes 12
+CPU_MEMORY_EFFICIENCY = 0.5  # of the node's peak: all ranks at once, two sockets, AVX kernels (DeepSpeedCPUAdam)
+NVME_STATE_BYTES = 12  # bytes of state per element that each step reads and writes: weight and two moments in fp32
+
+
+def offload_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[float, float]:
+    """What offload costs beside compute.
+
+    Returns:
+        Seconds per micro-batch (parameters in, gradients out), and once per optimizer step (update, states).
+    """
+    hardware = job.hardware
+    ranks = job.gpus_per_node
+    replicas = job.world // strategy.tp
+    size = 4 if strategy.precision == "fp32" else 2
+    link = hardware.host_link_bandwidth_bytes_per_second * HOST_LINK_EFFICIENCY
+    own = numbers.trained / (replicas if strategy.stage else 1)
+    micro = step = 0.0
+    if strategy.offload_optimizer != "none":
+        micro += size * own / link
+        update = own * ranks * CPU_ADAM_BYTES / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
+        step += update + size * own / link
+        if strategy.offload_optimizer == "nvme":
+            step += own * ranks * NVME_STATE_BYTES * _per_byte(job)
+    if strategy.offload_param != "none":
+        share = size * numbers.total / replicas
+        passes = 3 if strategy.checkpointing else 2
+        micro += passes * share / link
+        if strategy.offload_param == "nvme":
+            micro += passes * share * ranks / max(hardware.nvme_read_bandwidth_bytes_per_second, 1.0)
+    return micro, step
+
+
+def _per_byte(job: Job) -> float:
+    """Seconds to read a byte of state from the drives and write it back."""
+    hardware = job.hardware
+    return 1 / max(hardware.nvme_read_bandwidth_bytes_per_second, 1.0) + 1 / max(
+        hardware.nvme_write_bandwidth_bytes_per_second, 1.0
+    )

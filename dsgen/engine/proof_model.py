@@ -1,0 +1,57 @@
+"""The tiny Llama that a proof trains: random weights, every size divisible by the tensor-parallel degree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["batch", "build", "sizes"]
+
+_LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
+_HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
+_HEAD_DIM = 8  # the smallest that rotary embeddings and the CPU attention kernel accept without padding
+_VOCAB = 256
+_TOKENS = 16  # per sample
+
+
+def build(tp: int) -> Any:
+    """A `LlamaForCausalLM` with random weights.
+
+    Args:
+        tp: Tensor-parallel degree; the number of heads becomes a multiple of it.
+    """
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    heads = math.lcm(_HEADS, max(tp, 1))
+    config = LlamaConfig(
+        vocab_size=math.lcm(_VOCAB, max(tp, 1)),
+        hidden_size=heads * _HEAD_DIM,
+        intermediate_size=2 * heads * _HEAD_DIM,
+        num_hidden_layers=_LAYERS,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=4 * _TOKENS,
+        tie_word_embeddings=False,
+        use_cache=False,
+        attn_implementation="eager",  # the same code on every device
+    )
+    return LlamaForCausalLM(config)
+
+
+def batch(samples: int, seed: int, device: Any) -> Any:
+    """Token ids, shape (samples, tokens), the same for the same seed on every machine."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, _VOCAB, (samples, _TOKENS), generator=generator).to(device)
+
+
+def sizes(model: Any) -> dict[str, int]:
+    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
+    import torch
+
+    linear = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    return {
+        "model_elements": sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters()),
+        "linear_elements": sum(int(getattr(p, "ds_numel", p.numel())) for p in linear),
+    }

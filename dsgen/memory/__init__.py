@@ -1,0 +1,22 @@
+"""How much memory a strategy takes, where and when: pure arithmetic with named parts that add up."""
+
+from __future__ import annotations
+
+from dsgen.memory.estimates import MemoryEstimate, Place, Verdict, estimate, gpu_high, gpu_peak, host_place, verdict
+from dsgen.memory.limits import gpu_limit, host_limit
+from dsgen.memory.parts import Parts, parts
+
+__all__ = [
+    "MemoryEstimate",
+    "Parts",
+    "Place",
+    "Verdict",
+    "estimate",
+    "gpu_high",
+    "gpu_limit",
+    "gpu_peak",
+    "host_limit",
+    "host_place",
+    "parts",
+    "verdict",
+]

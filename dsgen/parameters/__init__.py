@@ -1,0 +1,23 @@
+"""Exact parameter arithmetic: every tensor of a model, how many parameters that makes, and what LoRA adds."""
+
+from __future__ import annotations
+
+from dsgen.parameters.counts import (
+    ALL_LINEAR,
+    Parameter,
+    active_parameter_count,
+    lora_parameters,
+    model_types,
+    parameter_count,
+    parameters,
+)
+
+__all__ = [
+    "ALL_LINEAR",
+    "Parameter",
+    "active_parameter_count",
+    "lora_parameters",
+    "model_types",
+    "parameter_count",
+    "parameters",
+]

@@ -1,0 +1,119 @@
+"""What a person has already decided: overrides that restrict the search for a strategy before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from dsgen.errors import mistake
+from dsgen.layers import Override, Provenance, Rank, show
+
+__all__ = ["Pin", "collect"]
+
+Values = tuple[Any, ...]
+
+
+@attrs.frozen
+class Pin:
+    """One field of a Strategy, the values still allowed, and the override that says so."""
+
+    field: str
+    allowed: Values
+    override: Override
+
+    def __str__(self) -> str:
+        return f"{self.override.path} = {show(self.override.value)} ({self.override.origin})"
+
+
+def _exactly(value: Any) -> Values:
+    return (value,)
+
+
+def _unless_auto(value: Any) -> Values:
+    return () if value in (None, "auto") else (value,)
+
+
+def _device(value: Any) -> Values:
+    return ("none",) if value is None else (value,)
+
+
+def _degree(value: Any) -> Values:
+    return (value or 1,)
+
+
+def _enabled(dtype: str, others: Values) -> Callable[[Any], Values]:
+    return lambda value: (dtype,) if value is True else others
+
+
+_OFFLOAD_OPTIMIZER = {"none": ("none",), "cpu": ("cpu",), "optimizer": ("cpu",), "all": ("cpu",), "nvme": ("nvme",)}
+_OFFLOAD_PARAM = {"none": ("none",), "cpu": ("none", "cpu"), "optimizer": ("none",), "all": ("cpu",),
+                  "nvme": ("none", "cpu", "nvme")}
+_CHECKPOINTING = {"none": (False,), "full": (True,)}
+
+# path -> the strategy fields it decides and how a written value reads; () decides nothing (auto, null)
+_READ: dict[str, tuple[tuple[str, Callable[[Any], Values]], ...]] = {
+    "training.precision": (("precision", _unless_auto),),
+    "training.zero_stage": (("stage", _unless_auto),),
+    "training.tp": (("tp", _unless_auto),),
+    "training.micro_batch": (("micro_batch", _unless_auto),),
+    "training.accumulation": (("accumulation", _unless_auto),),
+    "training.checkpointing": (("checkpointing", lambda value: _CHECKPOINTING.get(value, ())),),
+    "training.offload": (
+        ("offload_optimizer", lambda value: _OFFLOAD_OPTIMIZER.get(value, ())),
+        ("offload_param", lambda value: _OFFLOAD_PARAM.get(value, ())),
+    ),
+    "deepspeed.zero_optimization": (("stage", lambda value: (0,) if value is None else ()),),
+    "deepspeed.zero_optimization.stage": (("stage", _exactly),),
+    "deepspeed.zero_optimization.offload_optimizer": (("offload_optimizer", lambda v: _device(v) if v is None else ()),),
+    "deepspeed.zero_optimization.offload_optimizer.device": (("offload_optimizer", _device),),
+    "deepspeed.zero_optimization.offload_param": (("offload_param", lambda v: _device(v) if v is None else ()),),
+    "deepspeed.zero_optimization.offload_param.device": (("offload_param", _device),),
+    "deepspeed.tensor_parallel": (("tp", lambda value: (1,) if value is None else ()),),
+    "deepspeed.tensor_parallel.autotp_size": (("tp", _degree),),
+    "deepspeed.train_micro_batch_size_per_gpu": (("micro_batch", _unless_auto),),
+    "deepspeed.gradient_accumulation_steps": (("accumulation", _unless_auto),),
+    "deepspeed.train_batch_size": (("train_batch", _unless_auto),),
+    "deepspeed.bf16.enabled": (("precision", _enabled("bf16", ("fp16", "fp32"))),),
+    "deepspeed.fp16.enabled": (("precision", _enabled("fp16", ("bf16", "fp32"))),),
+    "deepspeed.bf16": (("precision", lambda value: ("fp16", "fp32") if value is None else ()),),
+    "deepspeed.fp16": (("precision", lambda value: ("bf16", "fp32") if value is None else ()),),
+}
+
+
+def collect(provenance: Provenance) -> tuple[Pin, ...]:
+    """The pins in force, the strongest first.
+
+    A pin of a lower rank that a higher one contradicts has lost, like any override. Two of one rank that
+    contradict each other are a mistake of the user.
+
+    Raises:
+        DsgenError: Two pins of one rank leave no value for a field; it names both places.
+    """
+    kept: list[Pin] = []
+    for pin in sorted(_all(provenance), key=lambda pin: -pin.override.rank):  # stable: equal ranks stay in order
+        rivals = [rival for rival in kept if rival.field == pin.field]
+        allowed = _meet([rival.allowed for rival in rivals], pin.allowed)
+        if allowed:
+            kept.append(pin)
+        elif any(rival.override.rank == pin.override.rank for rival in rivals):
+            rival = next(rival for rival in rivals if rival.override.rank == pin.override.rank)
+            raise mistake(f"{rival} and {pin} exclude each other", must=f"one {pin.field} must win",
+                          todo="Drop one of the two.")
+    return tuple(kept)
+
+
+def _all(provenance: Provenance) -> Iterator[Pin]:
+    for path, fields in _READ.items():
+        history = provenance.history(path)
+        if not history or history[-1].rank <= Rank.PLAN:
+            continue
+        for field, read in fields:
+            values = read(history[-1].value)
+            if values:
+                yield Pin(field, values, history[-1])
+
+
+def _meet(rivals: list[Values], allowed: Values) -> Values:
+    return tuple(value for value in allowed if all(value in other for other in rivals))

@@ -1,0 +1,100 @@
+"""When no strategy can run: which pin excludes what, or the smallest change that would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dsgen.errors import DsgenError, mistake
+from dsgen.job import Job
+from dsgen.profiles import Network
+from dsgen.strategies import Rejection
+from dsgen.units import gib
+
+if TYPE_CHECKING:
+    from dsgen.planner import Search
+
+__all__ = ["nothing_fits"]
+
+SHORTEST = 256  # tokens; a shorter sequence is not worth offering
+MOST_NODES = 1024
+BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
+
+
+def nothing_fits(job: Job, found: Search) -> DsgenError:
+    """The error for a search that found nothing."""
+    short = [item for item in found.rejections if item.missing_bytes]
+    if short:
+        return _too_large(job, short)
+    tried = [item for item in found.rejections if item.pin is None]  # agree with every pin, and cannot run all the same
+    reasons = list(dict.fromkeys(item.why for item in tried))
+    if any("batch" in reason for reason in reasons):
+        reasons = [reason for reason in reasons if "batch" in reason]
+    if not job.pins:
+        return mistake(reasons[0] if reasons else "no strategy can run", todo="\n  ".join(reasons[1:3]) or None)
+    pins = " and ".join(str(pin) for pin in job.pins)
+    relation = "exclude each other" if len(job.pins) > 1 else "cannot be had"
+    if not reasons:
+        reasons = [f"{item.pin} leaves no strategy" for item in found.rejections if item.pin][:1]
+    cause = ".\n  ".join(reasons[:3])
+    return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}")
+
+
+def _ways_out(job: Job) -> str:
+    from dsgen.planner import search
+
+    ways = []
+    for pin in job.pins:
+        rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
+        if search(rest).fitting:
+            ways.append(f"drop {pin.override.path}")
+    return f"It works if you {' or '.join(dict.fromkeys(ways))}." if ways else "Drop all but one of them."
+
+
+def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
+    least = min(short, key=lambda item: item.missing_bytes)
+    place = {"gpu": "GPU", "host": "host RAM", "nvme": "NVMe"}[least.place]
+    gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
+    pinned = f" with {', '.join(str(pin) for pin in job.pins)}" if job.pins else ""
+    model = job.names.get("model", "the model")
+    ways = list(_changes(job))
+    advice = "\n  ".join(f"fits with {way}" for way in ways) if ways else "no smaller change than another model fits"
+    return mistake(
+        f"{model} at {job.seq_len} tokens fits nowhere on {gpus}{pinned}",
+        must=f"the leanest strategy ({least.layout}) lacks {gib(least.missing_bytes)} GiB of {place}",
+        todo=advice,
+    )
+
+
+def _changes(job: Job) -> Iterator[str]:
+    """Changes that make it fit, the smallest of each kind."""
+    from dsgen.planner import search
+
+    for pin in job.pins:
+        rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
+        if search(rest).fitting:
+            yield f"{pin.override.path} left to the planner"
+    length = job.seq_len // 2
+    while length >= SHORTEST:
+        if search(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))).fitting:
+            yield f"--seq-len {length}"
+            break
+        length //= 2
+    nodes = job.nodes * 2
+    network = job.network if job.nodes > 1 else BETWEEN
+    while nodes <= MOST_NODES:
+        free = tuple(pin for pin in job.pins if pin.field not in ("accumulation", "train_batch"))
+        more = attrs.evolve(job, nodes=nodes, network=network, pins=free,
+                            training=attrs.evolve(job.training, global_batch=None))
+        if search(more).fitting:
+            yield f"--gpus {more.world} ({nodes} nodes)"
+            break
+        nodes *= 2
+    for method in ("lora", "qlora"):
+        if job.training.method == "full" and search(
+            attrs.evolve(job, training=attrs.evolve(job.training, method=method))
+        ).fitting:
+            yield f"--training {method}"
+            break

@@ -1,0 +1,26 @@
+"""One key that the plan writes: its value, its reason, and the wish it follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+__all__ = ["Key"]
+
+
+@attrs.frozen
+class Key:
+    """A DeepSpeed key as the plan decides it.
+
+    Attributes:
+        path: Dotted DeepSpeed path, without `deepspeed.`.
+        value: A plain JSON value.
+        reason: Why this value, with the number where there is one.
+        wish: Path of the wish it follows (`training.lr`); its comment and place are shown instead of `planner`.
+    """
+
+    path: str
+    value: Any
+    reason: str
+    wish: str | None = None

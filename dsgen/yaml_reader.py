@@ -1,0 +1,218 @@
+"""YAML text to leaves with line, column and the comment beside each key; plain types only, nothing coerced.
+
+The only module that imports ruamel. It composes nodes and never constructs objects, so a tag can build nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.errors import DsgenError, mistake
+
+__all__ = ["Entry", "entries", "read_text"]
+
+MAX_BYTES = 1_000_000  # 1 MB: twenty times the largest hand-written profile; a data file named by mistake stops here
+MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
+MAX_DEPTH = 40  # maps inside maps; DeepSpeed's deepest key has 7
+
+_CORE = "tag:yaml.org,2002:"
+_COMMENT = re.compile(r"(?:^|\s)#\s?(.*)$")
+
+
+@attrs.frozen
+class Entry:
+    """One leaf of a YAML file: its dotted path, plain value, 1-based line and column, and the comment beside it."""
+
+    path: str
+    value: Any
+    line: int
+    column: int
+    comment: str | None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file a person named.
+
+    Raises:
+        DsgenError: Missing, a folder, unreadable, too large, or not UTF-8.
+    """
+    try:
+        if path.is_dir():
+            raise mistake("it is a folder", must="it must be a YAML file", where=path)
+        if not path.is_file():
+            what = "it is not a regular file" if path.exists() else "no such file"
+            raise mistake(what, where=path, todo="Check the path; `dsgen profiles list` shows the built-in names.")
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise mistake(f"it has {size:,} bytes", must=f"at most {MAX_BYTES:,} are read", where=path,
+                          todo="A profile or override file is a few kilobytes; was another file meant?")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise mistake(f"byte {error.start} is not UTF-8", must="it must be UTF-8 text", where=path,
+                      todo="Save it again as UTF-8.") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path) from None
+
+
+def entries(text: str, source: str) -> tuple[Entry, ...]:
+    """The leaves of one YAML document.
+
+    Args:
+        text: The document; JSON is YAML too.
+        source: What to call it in errors.
+
+    Raises:
+        DsgenError: Broken syntax, several documents, a top level that is no map, a duplicate key, a key that is
+            no text, a tag that would build an object, too deep or too many entries. Always with the line.
+    """
+    root = _compose(text, source)
+    if root is None:
+        raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
+    if root.id != "mapping":
+        raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)
+    return tuple(_Walk(text.splitlines(), source).leaves(root, "", 1))
+
+
+def _compose(text: str, source: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        return yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        if "expected a single document" in problem:
+            raise mistake("a second document starts here", must="one file holds one document", where=where) from None
+        raise mistake(f"not YAML: {problem}", where=where) from None
+    except YAMLError as error:
+        raise mistake(f"not YAML: {str(error).splitlines()[0]}", where=source) from None
+    except RecursionError:
+        raise _too_deep(source) from None
+    except (ValueError, OverflowError) as error:  # e.g. \x00, a lone surrogate escape
+        raise mistake(f"not YAML: {error}", where=source) from None
+
+
+def _too_deep(source: str) -> DsgenError:
+    return mistake(f"it nests deeper than {MAX_DEPTH} levels", must="a config is a few levels deep", where=source)
+
+
+class _Walk:
+    """One pass over a composed document; counts what it expands, so that aliases cannot multiply without end."""
+
+    def __init__(self, lines: list[str], source: str) -> None:
+        self.lines = lines
+        self.source = source
+        self.expanded = 0
+
+    def leaves(self, node: Any, prefix: str, depth: int) -> Iterator[Entry]:
+        seen: dict[str, int] = {}
+        self._refuse_tag(node, "map", f"{self.source}:{node.start_mark.line + 1}", prefix.rstrip(".") or "the document")
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            where = f"{self.source}:{line}"
+            self._count(depth)
+            key = _key(key_node, where)
+            if key in seen:
+                raise mistake(f"{prefix}{key} is given twice, first in line {seen[key]}", must="a key stands once",
+                              where=where, todo="Drop one of the two; YAML would silently keep the last.")
+            seen[key] = line
+            path = f"{prefix}{key}"
+            if value_node.id == "mapping" and value_node.value:
+                yield from self.leaves(value_node, f"{path}.", depth + 1)
+            else:
+                comment = _comment(self.lines, key_node, value_node)
+                value = self._plain(value_node, where, path, depth)
+                yield Entry(path, value, line, key_node.start_mark.column + 1, comment)
+
+    def _count(self, depth: int) -> None:
+        self.expanded += 1
+        if depth > MAX_DEPTH:
+            raise _too_deep(self.source)
+        if self.expanded > MAX_ENTRIES:
+            raise mistake(f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred",
+                          where=self.source)
+
+    def _refuse_tag(self, node: Any, kind: str, where: str, path: str) -> None:
+        if node.tag != f"{_CORE}{kind}":
+            raise mistake(f"{path} carries the tag {node.tag.replace(_CORE, '!!')}", must="only plain values are read",
+                          where=where, todo="Remove the tag; a config never builds objects.")
+
+    def _plain(self, node: Any, where: str, path: str, depth: int) -> Any:
+        """A node as a plain value: str, int, float, bool, None, list, or a map inside a list."""
+        self._count(depth)
+        if node.id == "mapping":
+            self._refuse_tag(node, "map", where, path)
+            return {_key(key, where): self._plain(value, where, path, depth + 1) for key, value in node.value}
+        if node.id == "sequence":
+            self._refuse_tag(node, "seq", where, path)
+            return [self._plain(item, where, path, depth + 1) for item in node.value]
+        kind = node.tag.removeprefix(_CORE)
+        read = _SCALARS.get(kind)
+        if read is None:
+            self._refuse_tag(node, "str", where, path)
+        try:
+            return read(str(node.value)) if read else None
+        except ValueError:
+            raise mistake(f"{path} is {str(node.value)[:60]!r}", must=f"it must be readable as {kind}",
+                          where=where) from None
+
+
+def _key(node: Any, where: str) -> str:
+    if node.id != "scalar" or node.tag != f"{_CORE}str" or not node.value or node.value.strip(".") != node.value:
+        shown = node.value if node.id == "scalar" else _kind(node)
+        raise mistake(f"the key {shown!r} is not a name", must="a key must be text", where=where)
+    return _text(node.value)
+
+
+def _text(text: str) -> str:
+    text.encode("utf-8")  # a lone surrogate (from an escape) raises UnicodeEncodeError, a ValueError
+    return text
+
+
+def _int(text: str) -> int:
+    digits = text.replace("_", "")
+    return int(digits, 10) if re.fullmatch(r"[-+]?[0-9]+", digits) else int(digits, 0)
+
+
+def _float(text: str) -> float:
+    return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "str": _text,
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": _int,
+    "float": _float,
+    "timestamp": _text,
+}
+
+
+def _comment(lines: list[str], key_node: Any, value_node: Any) -> str | None:
+    """The comment beside a key (behind its value, or behind the colon of a list or map), else the one right above."""
+    ends = [(value_node.end_mark.line, value_node.end_mark.column)]
+    if value_node.start_mark.line != key_node.end_mark.line:
+        ends.append((key_node.end_mark.line, key_node.end_mark.column))
+    for line, column in ends:
+        if line < len(lines):
+            match = _COMMENT.search(lines[line][column:].lstrip(":"))
+            if match and match[1].strip():
+                return str(match[1].strip())
+    above = key_node.start_mark.line - 1
+    block: list[str] = []
+    while above >= 0 and lines[above].lstrip().startswith("#"):
+        block.insert(0, lines[above].lstrip().lstrip("#").strip())
+        above -= 1
+    return " ".join(part for part in block if part) or None
+
+
+def _kind(node: Any) -> str:
+    return {"mapping": "a map", "sequence": "a list", "scalar": "a single value"}[node.id]
