@@ -213,8 +213,10 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
 
 def _leading(reader: _Reader, layers: int) -> int:
     """How many of the first blocks are dense, of Qwen's list of dense blocks."""
-    listed = reader.part.get("mlp_only_layers") or []
-    if listed != list(range(len(listed) if isinstance(listed, list) else 0)):
+    listed = reader.part.get("mlp_only_layers")
+    if listed is None:
+        return 0
+    if not isinstance(listed, list) or not all(type(block) is int and block == i for i, block in enumerate(listed)):
         raise reader.unsupported(f"mlp_only_layers is {listed!r}", "dsgen counts dense blocks only before the others")
     return min(len(listed), layers)
 

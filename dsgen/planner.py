@@ -7,7 +7,7 @@ import attrs
 from dsgen.buffers import Buffers, choose
 from dsgen.cost import StepCost, cost
 from dsgen.job import Job
-from dsgen.memory import MemoryEstimate, Parts, Place, estimate, gpu_high, gpu_limit, gpu_peak, host_place, parts
+from dsgen.memory import MemoryEstimate, Parts, Place, Verdict, estimate, gpu_high, gpu_limit, gpu_peak, host_place, parts
 from dsgen.memory.estimates import LOW
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 from dsgen.units import gib
@@ -15,6 +15,10 @@ from dsgen.units import gib
 __all__ = ["Candidate", "Plan", "plan", "search"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
+# With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
+# work, drives on their filling, and AutoTP on how well a model's layers shard; it also needs the same data on each group.
+DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
+DISCOUNT_TENSOR_PARALLEL = 0.85
 ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
 RUNNERS_UP = 6  # rivals kept in the plan
@@ -109,10 +113,10 @@ def search(job: Job) -> Search:
             continue
         limit = gpu_limit(job.hardware)
         sure = [triple for triple in triples if gpu_high(gpu_peak(found, triple[0])[0]) <= limit]
-        if sure and host_place(job, found).verdict.value == "fits":
-            fitting.append(_best(job, layout, sure, found))
+        if sure and host_place(job, found).verdict is Verdict.FITS:
+            fitting.append(_best(job, layout, sure, found, buffers[key]))
         else:
-            smallest = strategy(job, layout, (sure or triples)[0 if sure else -1])
+            smallest = strategy(layout, (sure or triples)[0 if sure else -1], buffers[key])
             uncertain.append(Candidate(strategy=smallest, memory=estimate(job, smallest, found), cost=cost(job, smallest)))
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
 
@@ -140,11 +144,11 @@ def _more(place: Place) -> str:
     return gib(place.low_bytes - place.limit_bytes)
 
 
-def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: Parts) -> Candidate:
+def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: Parts, buffers: Buffers) -> Candidate:
     """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
     tried = []
     for triple in triples:
-        candidate = strategy(job, layout, triple)
+        candidate = strategy(layout, triple, buffers)
         spent = cost(job, candidate)
         if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:
             break  # speed only falls with the micro-batch
@@ -162,11 +166,19 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
         near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
         leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item.strategy)))
         return leanest, f"the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
-    near = [item for item in ranked if item.speed >= fastest.speed * (1 - TIE)]
+    best = max(_trusted(item) for item in ranked)
+    near = [item for item in ranked if _trusted(item) >= best * (1 - TIE)]
     simplest = min(near, key=lambda item: _simplicity(item.strategy))  # the first, so the fastest, of the simplest
     if simplest is fastest:
         return fastest, "the fastest that fits"
-    return simplest, f"the simplest within {TIE:.0%} of the fastest ({fastest.strategy})"
+    return simplest, f"the simplest of those no faster than the model's error can tell from {fastest.strategy}"
+
+
+def _trusted(item: Candidate) -> float:
+    """Speed after a discount for each part whose cost is known less well, so that it must win by more than its error."""
+    chosen = item.strategy
+    speed = item.speed * DISCOUNT_OFFLOAD[chosen.offload_optimizer] * DISCOUNT_OFFLOAD[chosen.offload_param]
+    return speed * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else speed
 
 
 def _simplicity(chosen: Layout) -> tuple[int, ...]:

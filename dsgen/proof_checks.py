@@ -22,6 +22,9 @@ _STRICT = (
     "tensorboard", "timers", "wandb", "weight_quantization", "zero_optimization",
 )  # fmt: skip
 _AUTO_IS_A_VALUE = ("autotuning", "zero_optimization.zenflow")  # where DeepSpeed itself knows the word "auto"
+_STATE_BYTES = 12  # of Adam for each weight: fp32 master and two fp32 moments
+_DERIVED = ("wall_clock_breakdown",)  # the flops profiler turns it on
+_ADAMS = ("AdamW", "Adam", "FusedAdam", "DeepSpeedCPUAdam")  # keep one `exp_avg` per weight
 # What must be the same on every rank.
 _SHARED = ("stage", "parameter_dtypes", "optimizer", "wrapper", "scheduler", "learning_rate", "global_steps",
            "skipped_steps", "gradient_norm", "train_batch")  # fmt: skip
@@ -57,7 +60,7 @@ def checks(
         *_batch(config, ranks, first),
         *_schedule(config, steps, first),
         *_sizes(config, ranks // tp, tp, observed),
-        *_health(observed, tp),
+        *_health(config, observed, tp),
     )
 
 
@@ -67,6 +70,10 @@ def _equal(name: str, expected: object, observed: object) -> Check:
 
 def _none(name: str, found: Sequence[str]) -> Check:
     return Check(name, "none", ", ".join(found) if found else "none", not found)
+
+
+def _at_least(name: str, least: int, observed: Sequence[int]) -> Check:
+    return Check(name, f"at least {least}", list(observed), min(observed) >= least)
 
 
 def _written(config: Mapping[str, Any], first: Mapping[str, Any]) -> Iterator[Check]:
@@ -91,7 +98,7 @@ def _autos(value: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _differing(written: Mapping[str, Any], held: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Written values that differ from those held; a key DeepSpeed keeps under another name is passed over."""
     for key, value in written.items():
-        if key not in held or value is None or value == "auto":
+        if key not in held or value is None or value == "auto" or f"{prefix}{key}" in _DERIVED:
             continue
         kept = held[key]
         if isinstance(value, Mapping):
@@ -161,10 +168,19 @@ def _sizes(
         yield _equal("parameter elements per tensor-parallel rank", [whole - linear + linear // tp], local)
     elif tp > 1:
         yield Check("parameter elements per tensor-parallel rank", f"fewer than {whole}", local, local[-1] < whole)
+    share = [sum(math.ceil(size / data_parallel) for size in record["parameter_sizes"]) for record in observed]
+    if expect.stage(config) == 3:
+        yield _equal("parameter elements kept per rank", share, [record["parameters_held"] for record in observed])
+        if expect.parameter_place(config) == "nvme":
+            yield _at_least("parameter bytes on NVMe per rank", 1, [r["parameter_swap_bytes"] for r in observed])
+    if expect.optimizer_place(config) == "nvme":
+        least = _STATE_BYTES * min(share)
+        yield _at_least("optimizer bytes on NVMe per rank", least, [r["optimizer_swap_bytes"] for r in observed])
+        return  # what is swapped out is in memory only while it is used
     for name, key in (("master weight elements", "master_held"), ("optimizer moment elements", "moment_held")):
         held = [record[key] for record in observed]
-        if key == "moment_held" and not any(held):
-            continue  # the optimizer keeps no Adam moment
+        if key == "moment_held" and observed[0]["optimizer"] not in _ADAMS:
+            continue
         bounds = [
             expect.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
             for record in observed
@@ -172,12 +188,9 @@ def _sizes(
         ok = all(low <= value <= high for (low, high), value in zip(bounds, held, strict=True))
         low, high = bounds[0]
         yield Check(f"{name} per rank", low if low == high else f"{low} to {high}", held, ok)
-    if expect.stage(config) == 3:
-        share = [sum(math.ceil(size / data_parallel) for size in record["parameter_sizes"]) for record in observed]
-        yield _equal("parameter elements kept per rank", share, [record["parameters_held"] for record in observed])
 
 
-def _health(observed: Sequence[Mapping[str, Any]], tp: int) -> Iterator[Check]:
+def _health(config: Mapping[str, Any], observed: Sequence[Mapping[str, Any]], tp: int) -> Iterator[Check]:
     """The run itself: finite, the same on every rank, and brought back by its checkpoint."""
     first = observed[0]
     losses = [*first["losses"], first["loss_after"]]
@@ -190,5 +203,8 @@ def _health(observed: Sequence[Mapping[str, Any]], tp: int) -> Iterator[Check]:
     same = all(len(group) == 1 for group in digests)
     yield Check("weights on data-parallel ranks", "the same", "the same" if same else "different", same)
     lost = sorted({item for record in observed for item in record["checkpoint_differences"]})
+    if expect.optimizer_place(config) == "nvme":
+        # DeepSpeed copies the swap files only; the rate follows from the loaded schedule at the next step.
+        lost = [item for item in lost if not item.startswith("learning_rate")]
     loaded = all(record["checkpoint_loaded"] for record in observed)
     yield _none("lost by checkpoint save and load", lost if loaded else ["everything: nothing was loaded"])

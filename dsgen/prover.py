@@ -16,7 +16,7 @@ from dsgen import proof_session
 from dsgen.errors import DsgenError, mistake
 from dsgen.proof_adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proof_checks import Check, checks
-from dsgen.proof_expectations import operators
+from dsgen.proof_expectations import operators, optimizer_place, parameter_place
 
 __all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "prove", "prove_many"]
 
@@ -160,6 +160,7 @@ def _prove_one(
             "config": used,
             "ranks": ranks,
             "tp": tp,
+            "wide": "nvme" in (optimizer_place(used), parameter_place(used)),
             "steps": steps,
             "folder": str(folder),
             "number": session.number(),
@@ -216,7 +217,7 @@ def _not_built(failed: Mapping[str, str]) -> dict[str, str]:
         todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
     elif "ninja" in words:
         todo = f"{_INSTALL} brings ninja"
-    elif "not implemented" in words or "not compatible" in words:
+    elif "not been implemented" in words or "not compatible" in words:
         todo = "this operator needs a GPU: run the proof on a machine that has one"
     else:
         todo = "DeepSpeed compiles its operators at first use: install a C++ compiler (g++), and for CUDA its toolkit"

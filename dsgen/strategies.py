@@ -8,17 +8,23 @@ from collections.abc import Iterator
 
 import attrs
 
-from dsgen.buffers import Buffers, choose
+from dsgen.buffers import Buffers
 from dsgen.job import Job
 from dsgen.pins import Pin
 
-__all__ = ["Layout", "Rejection", "Strategy", "batches", "layouts"]
+__all__ = ["Layout", "Rejection", "Strategy", "batches", "describe", "layouts", "strategy"]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
 DEFAULT_GLOBAL_BATCH = 256  # sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288)
 
-# (optimizer, parameters): the pairs a person would choose; the others are tried only when a pin asks for them.
-_OFFLOADS = (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme"))
+# stage -> (optimizer, parameters) places that do something there; the others are tried only when a pin asks for them.
+_OFFLOADS = {
+    0: (("none", "none"),),
+    1: (("none", "none"), ("cpu", "none")),
+    2: (("none", "none"), ("cpu", "none")),
+    3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme")),
+}
+_TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.5
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
 
@@ -90,24 +96,35 @@ def describe(layout: Layout) -> str:
 def layouts(job: Job) -> Iterator[Layout | Rejection]:
     """Every layout worth trying for a Job, and those that facts or pins exclude."""
     pinned = {pin.field for pin in job.pins}
-    offloads = _ALL_OFFLOADS if {"offload_optimizer", "offload_param"} & pinned else _OFFLOADS
+    asked = bool({"offload_optimizer", "offload_param"} & pinned)
     precisions = ("bf16", "fp16", "fp32") if "precision" in pinned else (_best_precision(job),)
-    degrees = tuple(sorted({1, 2, 4, 8} | {value for pin in job.pins if pin.field == "tp" for value in pin.allowed}))
-    for precision, stage, tp, (optimizer, parameter), checkpointing in itertools.product(
-        precisions, (0, 1, 2, 3), degrees, offloads, (False, True)
-    ):
-        layout = Layout(stage=stage, offload_optimizer=optimizer, offload_param=parameter, tp=tp,
-                        checkpointing=checkpointing, precision=precision)
-        pin = next((pin for pin in job.pins if hasattr(layout, pin.field) and getattr(layout, pin.field) not in pin.allowed),
-                   None)
-        if pin is not None:
-            yield Rejection(layout=layout, why=f"{pin}", pin=pin)
+    degrees = _degrees(job)
+    for precision, stage, tp in itertools.product(precisions, (0, 1, 2, 3), degrees):
+        if tp > 1 and stage not in _TENSOR_PARALLEL_STAGES and "tp" not in pinned:
             continue
-        why = _impossible(job, layout, pinned)
-        if why is None:
-            yield layout
-        elif why:
-            yield Rejection(layout=layout, why=why)
+        for (optimizer, parameter), checkpointing in itertools.product(
+            _ALL_OFFLOADS if asked else _OFFLOADS[stage], (False, True)
+        ):
+            layout = Layout(stage=stage, offload_optimizer=optimizer, offload_param=parameter, tp=tp,
+                            checkpointing=checkpointing, precision=precision)
+            pin = next((pin for pin in job.pins if getattr(layout, pin.field, pin.allowed[0]) not in pin.allowed), None)
+            if pin is not None:
+                yield Rejection(layout=layout, why=f"{pin} excludes it", pin=pin)
+                continue
+            why = _impossible(job, layout)
+            yield layout if why is None else Rejection(layout=layout, why=why)
+
+
+def _degrees(job: Job) -> tuple[int, ...]:
+    """Tensor-parallel degrees worth trying: what a pin names, else powers of two where links and model allow."""
+    asked = {value for pin in job.pins if pin.field == "tp" for value in pin.allowed}
+    if asked:
+        return tuple(sorted(asked))
+    if job.hardware.intra_node_link not in ("nvlink", "xgmi"):
+        return (1,)  # over PCIe the all-reduce of every layer costs more than it saves
+    if job.training.method != "full" or job.model.experts:
+        return (1,)  # AutoTP shards neither adapters nor 3-D expert weights
+    return tuple(tp for tp in (1, 2, 4, 8) if _impossible_tp(job, tp) is None)
 
 
 def _best_precision(job: Job) -> str:
@@ -117,9 +134,9 @@ def _best_precision(job: Job) -> str:
     return "fp16" if hardware.fp16_flops_per_second > 0 else "fp32"
 
 
-def _impossible(job: Job, layout: Layout, pinned: set[str]) -> str | None:
-    """Why a layout cannot run (empty: nobody would want it); None when it can."""
-    hardware, model = job.hardware, job.model
+def _impossible(job: Job, layout: Layout) -> str | None:
+    """Why a layout cannot run; None when it can."""
+    hardware = job.hardware
     stage, optimizer, parameter = layout.stage, layout.offload_optimizer, layout.offload_param
     if layout.precision == "bf16" and not hardware.bf16_flops_per_second:
         return "this GPU has no bf16 units; use fp16"
@@ -134,26 +151,26 @@ def _impossible(job: Job, layout: Layout, pinned: set[str]) -> str | None:
     if "nvme" in (optimizer, parameter) and not hardware.nvme_capacity_bytes:
         return "this node has no local NVMe"
     if hardware.vendor == "cpu" and (optimizer, parameter) != ("none", "none"):
-        return "" if not pinned & {"offload_optimizer", "offload_param"} else "on a CPU there is nowhere to offload to"
-    return _impossible_tp(job, layout, "tp" in pinned) if layout.tp > 1 else None
+        return "on a CPU there is nowhere to offload to"
+    if layout.tp == 1:
+        return None
+    if stage == 0 and layout.precision != "fp32":
+        return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
+    if stage == 3 and _release(job) < (0, 19, 5):
+        return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.5 is the first that does not"
+    return _impossible_tp(job, layout.tp)
 
 
-def _impossible_tp(job: Job, layout: Layout, pinned: bool) -> str | None:
-    model, tp = job.model, layout.tp
+def _impossible_tp(job: Job, tp: int) -> str | None:
+    model = job.model
+    if tp > 1 and _release(job) < (0, 16, 4):
+        return f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
     if job.world % tp:
         return f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     if tp > job.gpus_per_node:
         return f"tensor parallelism over {tp} GPUs would leave the node of {job.gpus_per_node}"
     if model.attention_heads % tp or model.kv_heads % tp:
         return f"{model.attention_heads} heads and {model.kv_heads} key heads do not divide by {tp}"
-    if layout.stage == 0 and layout.precision != "fp32":
-        return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
-    if pinned:
-        return None
-    if job.hardware.intra_node_link not in ("nvlink", "xgmi"):
-        return ""  # over PCIe the all-reduce of every layer costs more than it saves
-    if job.training.method != "full" or model.experts:
-        return ""  # AutoTP shards neither adapters nor 3-D expert weights
     return None
 
 
@@ -198,13 +215,17 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
     return f"{' and '.join(part for part in asked if part)} cannot make {per_replica} sequences per replica and step"
 
 
-def strategy(job: Job, layout: Layout, batch: tuple[int, int, int]) -> Strategy:
-    """A layout with its batch and the buffers that suit it."""
+def _release(job: Job) -> tuple[int, ...]:
+    return tuple(int(part) for part in job.version.split("."))
+
+
+def strategy(layout: Layout, batch: tuple[int, int, int], buffers: Buffers) -> Strategy:
+    """A layout with its batch and its buffers."""
     micro, accumulation, total = batch
     return Strategy(
         stage=layout.stage, offload_optimizer=layout.offload_optimizer, offload_param=layout.offload_param, tp=layout.tp,
         checkpointing=layout.checkpointing, precision=layout.precision, micro_batch=micro, accumulation=accumulation,
-        global_batch=total, buffers=choose(job, layout.stage, layout.tp),
+        global_batch=total, buffers=buffers,
     )
 
 

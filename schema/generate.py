@@ -111,15 +111,14 @@ def annotate(table: Table, dump: Mapping[str, Any], notes: Mapping[str, Any]) ->
     for path in matched(notes["deprecated"], table):
         table[path]["deprecated"] = True
     for path, facts in table.items():
-        name = path.rpartition(".")[2]
         about = notes["about"].get(path) or notes["about"].get(path.replace("bfloat16.", "bf16.", 1))
-        if about is None and path.startswith(("optimizer.params.", "scheduler.params.")):
-            about = notes["about_params"].get(name)
         if about is None:  # a part of a section that a later release removed
             section = notes["about"].get(path.partition(".")[0], "")
             about = section if "removed" in section else None
         if about:
             facts["about"] = about
+        if path.startswith("bfloat16."):
+            facts["replaced_by"] = path.replace("bfloat16.", "bf16.", 1)
         if path in notes["instead"] and (facts.get("removed") or facts.get("deprecated")):
             facts["replaced_by"] = notes["instead"][path]
 
@@ -136,7 +135,10 @@ def params(dump: Mapping[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
         extra = [key for key in notes["params"].get(name, []) if f"optimizer.params.{key}" in dump["known"]]
         optimizers[name] = [{**form, "also": [key for key in extra if key not in form["params"]]} for form in forms]
     classes = {name: dump[name] for name in ("schedulers", "torch_optimizers", "torch_schedulers")}
-    return {"optimizers": optimizers, **classes}
+    shapes: dict[str, Any] = {name: dict(facts) for name, facts in notes["types_params"].items()}
+    for name, about in notes["about_params"].items():
+        shapes.setdefault(name, {})["about"] = about
+    return {"params": dict(sorted(shapes.items())), "optimizers": optimizers, **classes}
 
 
 def surface(dump: dict[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +151,8 @@ def surface(dump: dict[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
     free = set(matched(notes["free"], table)) | {p for p, f in table.items() if f.pop("free", False)}
     kinds = {p: "strict" if dump["models"].get(p) else "free" if p in free else "loose" for p in parents | free}
     also = {f"{p.rpartition('.')[0]}.{facts.pop('also')}": p for p, facts in list(table.items()) if "also" in facts}
-    dump["known"] = set(table)
+    dump["known"] = known = set(table)
+    mistaken = {wrong: right for wrong, right in notes["mistaken"].items() if right in known or ".params." in right}
     for facts in table.values():
         for word in ("since", "moved"):
             if facts.get(word) in (None, False):
@@ -161,7 +164,7 @@ def surface(dump: dict[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
         "torch": dump["torch"],
         "sections": dict(sorted(kinds.items())),
         "aliases": dict(sorted(also.items())),
-        "mistaken": {wrong: right for wrong, right in sorted(notes["mistaken"].items()) if right in dump["known"]},
+        "mistaken": dict(sorted(mistaken.items())),
         **params(dump, notes),
         "keys": {path: dict(sorted(facts.items())) for path, facts in sorted(table.items())},
     }

@@ -41,7 +41,7 @@ def _rule(facts: Mapping[str, Any], strict: bool) -> dict[str, Any]:
     if types:
         rule["type"] = types[0] if len(types) == 1 else types
     if facts.get("folded"):
-        rule["pattern"] = "|".join(_letters(value.lower()) for value in facts["enum"] if value)
+        rule["pattern"] = "|".join(_letters(value.lower()) for value in facts["enum"] if value)  # null passes a pattern
     elif "enum" in facts:
         rule = {"enum": facts["enum"]}
     rule |= {word: facts[word] for word in _BOUNDS if word in facts}
@@ -55,20 +55,25 @@ def _rule(facts: Mapping[str, Any], strict: bool) -> dict[str, Any]:
     return rule
 
 
-def _params(names: Mapping[str, Any], keys: Mapping[str, Any], prefix: str, required: list[str]) -> dict[str, Any]:
-    properties = {name: _property(keys.get(f"{prefix}.{name}"), default) for name, default in sorted(names.items())}
+def _params(surface: Mapping[str, Any], names: Mapping[str, Any], prefix: str, required: list[str]) -> dict[str, Any]:
+    keys = surface["keys"]
+    properties = {
+        name: _property(keys.get(f"{prefix}.{name}") or surface["params"].get(name), default)
+        for name, default in sorted(names.items())
+    }
     closed: dict[str, Any] = {"properties": properties, "additionalProperties": False}
     return closed | ({"required": required} if required else {})
 
 
 def _property(facts: Mapping[str, Any] | None, default: Any) -> dict[str, Any]:
     node = _facts(facts) if facts else {}
+    if facts and facts.get("types"):
+        node |= _rule({"auto": True, **facts}, False)
     return node | ({"default": default} if default is not None else {})
 
 
 def _by_type(surface: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """`if type is X then params are these`, for optimizers and schedules."""
-    keys = surface["keys"]
     rules: dict[str, list[dict[str, Any]]] = {"optimizer": [], "scheduler": []}
     for name, forms in surface["optimizers"].items():
         if not forms or any(form.get("drops") for form in forms):
@@ -76,9 +81,9 @@ def _by_type(surface: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         taken: dict[str, Any] = {}
         for form in reversed(forms):
             taken |= dict.fromkeys(form["also"]) | form["params"]
-        rules["optimizer"].append(_if_then(_letters(name), _params(taken, keys, "optimizer.params", [])))
+        rules["optimizer"].append(_if_then(_letters(name), _params(surface, taken, "optimizer.params", [])))
     for name, form in surface["schedulers"].items():
-        params = _params(form["params"], keys, "scheduler.params", form["required"])
+        params = _params(surface, form["params"], "scheduler.params", form["required"])
         rules["scheduler"].append(_if_then(f"^{name}$", params))
     return rules
 
@@ -98,11 +103,13 @@ def _section(surface: Mapping[str, Any], path: str, children: Mapping[str, list[
             node["additionalProperties"] = _node(surface, child, children)
         elif not name.endswith("[]"):
             node["properties"][name] = _node(surface, child, children)
-    for alias, canonical in surface["aliases"].items():
-        if alias.rpartition(".")[0] == path:
-            facts = surface["keys"][canonical]
-            note = {"description": f"Other name of {canonical.rpartition('.')[2]}; one of the two only."}
-            node["properties"][alias.rpartition(".")[2]] = note | _rule(facts, kind == "strict")
+    pairs = [pair for pair in surface["aliases"].items() if pair[0].rpartition(".")[0] == path]
+    for alias, canonical in pairs:
+        note = {"description": f"Other name of {canonical.rpartition('.')[2]}; one of the two only."}
+        node["properties"][alias.rpartition(".")[2]] = note | _rule(surface["keys"][canonical], kind == "strict")
+    both = [[name.rpartition(".")[2] for name in pair] for pair in pairs]
+    if both:
+        node["not"] = {"anyOf": [{"required": pair} for pair in both]}
     if kind == "strict":
         node["additionalProperties"] = False
     return node

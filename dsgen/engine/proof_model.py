@@ -10,23 +10,27 @@ __all__ = ["batch", "build", "sizes"]
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _HEAD_DIM = 8  # the smallest that rotary embeddings and the CPU attention kernel accept without padding
+_WIDE_HEAD_DIM = 128  # 8 heads: matrices of 2**20 elements, so that a rank's share reaches DeepSpeed's least swap, 1 MiB
 _VOCAB = 256
 _TOKENS = 16  # per sample
 
 
-def build(tp: int) -> Any:
+def build(tp: int, wide: bool) -> Any:
     """A `LlamaForCausalLM` with random weights.
 
     Args:
         tp: Tensor-parallel degree; the number of heads becomes a multiple of it.
+        wide: 20 million parameters instead of 100 thousand: DeepSpeed leaves small tensors out of NVMe
+            (runtime/swap_tensor, MIN_AIO_BYTES).
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     heads = math.lcm(_HEADS, max(tp, 1))
+    hidden = heads * (_WIDE_HEAD_DIM if wide else _HEAD_DIM)
     config = LlamaConfig(
         vocab_size=math.lcm(_VOCAB, max(tp, 1)),
-        hidden_size=heads * _HEAD_DIM,
-        intermediate_size=2 * heads * _HEAD_DIM,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
         num_hidden_layers=_LAYERS,
         num_attention_heads=heads,
         num_key_value_heads=heads,

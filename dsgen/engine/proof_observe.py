@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 __all__ = ["engine_facts", "held_config", "masters", "snapshot", "state_facts"]
@@ -50,11 +51,6 @@ def _dtype(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _place(value: Any) -> str:
-    """The name of an `OffloadDeviceEnum` (a plain string in some releases)."""
-    return str(getattr(value, "value", value) or "none")
-
-
 def _optimizer_place(optimizer: Any) -> str:
     """Where the optimizer keeps its masters and states: accelerator, cpu or nvme."""
     if getattr(optimizer, "swap_optimizer", False):
@@ -64,11 +60,19 @@ def _optimizer_place(optimizer: Any) -> str:
     return "accelerator"
 
 
-def _parameter_place(parameters: list[Any]) -> str:
+def _parameter_place(optimizer: Any) -> str:
     """Where the parameters rest between uses: accelerator, cpu or nvme."""
-    places = {_place(getattr(getattr(p, "ds_tensor", None), "final_location", None)) for p in parameters}
-    named = sorted(places - {"none"})
-    return named[0] if named else "accelerator"
+    if getattr(optimizer, "params_in_nvme_and_cpu", False):
+        return "nvme"
+    return "cpu" if getattr(optimizer, "offload_param", False) else "accelerator"
+
+
+def _swap_bytes(swapper: Any) -> int:
+    """Bytes of the files that a swapper of DeepSpeed keeps on NVMe, gradients on their way excepted."""
+    folder = getattr(swapper, "swap_folder", None)
+    if folder is None:
+        return 0
+    return sum(file.stat().st_size for file in Path(folder).rglob("*.swp") if "_gradient_" not in file.name)
 
 
 def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
         "parameter_sizes": [int(getattr(p, "ds_numel", p.numel())) for p in parameters if p.requires_grad],
         "parameters_partitioned": len(sharded),
         "parameters_held": sum(_numel(p.ds_tensor) for p in sharded),
-        "parameter_place": _parameter_place(parameters),
+        "parameter_place": _parameter_place(optimizer),
         "master_dtypes": sorted({_dtype(tensor) for tensor in own}),
         "master_groups": len(own),
         "master_held": sum(_numel(tensor) for tensor in own),
@@ -107,12 +111,14 @@ def _numel(tensor: Any) -> int:
 
 
 def state_facts(engine: Any) -> dict[str, Any]:
-    """What the optimizer's states are after a step: elements of one moment held by this rank, types, devices."""
+    """What the optimizer's states are after a step: elements of one moment held by this rank, types, devices, files."""
     states = [s for s in getattr(engine.optimizer, "state", {}).values() if isinstance(s, dict)]
     if not states and engine.basic_optimizer is not None:
         states = [s for s in engine.basic_optimizer.state.values() if isinstance(s, dict)]
     moments = [s["exp_avg"] for s in states if "exp_avg" in s]
     return {
+        "optimizer_swap_bytes": _swap_bytes(getattr(engine.optimizer, "optimizer_swapper", None)),
+        "parameter_swap_bytes": _swap_bytes(getattr(next(engine.module.parameters()), "nvme_swapper", None)),
         "moment_held": sum(_numel(m) for m in moments),
         "moment_dtypes": sorted({_dtype(m) for m in moments}),
         "moment_devices": sorted({m.device.type for m in moments}),

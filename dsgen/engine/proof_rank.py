@@ -27,7 +27,7 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
     crashes still tells how far it came.
 
     Args:
-        job: config, ranks, tp, steps, device ("cpu" or "cuda"), folder, number (unique on this machine) and
+        job: config, ranks, tp, wide (model), steps, device ("cpu" or "cuda"), folder, number (unique on this machine) and
             timeout_seconds.
         rank: 0-based.
 
@@ -179,17 +179,20 @@ def _stage(config: dict[str, Any]) -> int:
 
 def _model(job: dict[str, Any], stage: int, config: Witness, report: dict[str, Any]) -> Any:
     """The tiny model, born partitioned at stage 3 as a user's would be."""
+    # zero.Init patches the tensor constructors; torch 2.13 then cannot import these for the first time.
     import deepspeed
+    import torch._dynamo
+    import transformers.models.llama.modeling_llama  # noqa: F401
 
     if stage != 3:
-        return proof_model.build(job["tp"])
+        return proof_model.build(job["tp"], job["wide"])
     if job["tp"] > 1:
         report["notes"].append(
             ["deepspeed.zero.Init", None, None, "not used: AutoTP must shard the whole parameter before ZeRO-3 does"]
         )
-        return proof_model.build(job["tp"])
+        return proof_model.build(job["tp"], job["wide"])
     with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)):
-        return proof_model.build(job["tp"])
+        return proof_model.build(job["tp"], job["wide"])
 
 
 def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:

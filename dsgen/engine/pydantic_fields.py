@@ -79,9 +79,7 @@ def _kinds(annotation: Any) -> tuple[list[str], list[Any], Any]:
 def _default(field: Any) -> Any:
     factory = getattr(field, "default_factory", None)
     value = factory() if factory else field.default
-    if hasattr(value, "model_fields") or hasattr(value, "__fields__") or type(value).__name__ == "PydanticUndefinedType":
-        return None
-    return plain(value)
+    return None if _is_model(type(value)) else plain(value)
 
 
 def _details(field: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:

@@ -25,10 +25,10 @@ __all__ = ["dump", "main"]
 
 _PROBE = "dsgen_probe"  # a key that no release reads: the model that is handed it owns the section
 _ABSENT = object()
-_BASE = {"train_batch_size": 1}  # a parse of nothing at all leaves out the sections that first ask "is there any config?"
+_BASE = {"train_batch_size": 1}  # some sections first ask whether there is any config at all
 _FREE_FORM = ".different_groups"  # its keys are names the user makes up
 
-# Where the engine finds the class behind `optimizer.type`, and when it takes it (engine.py, _configure_basic_optimizer).
+# Where the engine finds the class behind `optimizer.type`, and when (engine.py, _configure_basic_optimizer).
 _OPTIMIZERS = (
     ("Adam", "deepspeed.ops.adam", "FusedAdam", "gpu"),
     ("Adam", "deepspeed.ops.adam", "DeepSpeedCPUAdam", "offload"),
@@ -46,7 +46,8 @@ _OPTIMIZERS = (
     ("OneBitLamb", "deepspeed.runtime.fp16.onebit.lamb", "OnebitLamb", "gpu"),
 )
 # Arguments the engine fills in itself; a config that names one is a TypeError.
-_ENGINE_ARGUMENTS = {"self", "params", "model_params", "optimizer", "deepspeed", "cuda_aware", "comm_backend_name", "verbose"}
+_ENGINE_ARGUMENTS = {"self", "params", "model_params", "optimizer", "deepspeed", "cuda_aware", "comm_backend_name"}
+_ENGINE_ARGUMENTS |= {"verbose", "adamw_mode"}
 
 
 class _Noting(dict[str, Any]):
@@ -149,7 +150,8 @@ class _Reader:
             below: dict[str, Any] = {}
             for value in ({}, {"enabled": True}, {"type": "x", "params": {}}):
                 asked = self.ask(_BASE | _nested(path, value))
-                below |= {k: v for k, v in asked.items() if k.startswith(f"{path}.") and below.get(k) in (None, _ABSENT)}
+                inside = {key: default for key, default in asked.items() if key.startswith(f"{path}.")}
+                below |= {key: v for key, v in inside.items() if below.get(key) in (None, _ABSENT)}
             new = sorted(set(below) - set(found))
             found |= {k: v for k, v in below.items() if k not in found or found[k] is _ABSENT}
             waiting += new
@@ -187,8 +189,8 @@ def _classes(module: str, base: str) -> dict[str, Any]:
     """Signatures of a module's public classes below a base: those a config may name."""
     space = import_module(module)
     parent = getattr(space, base)
-    names = sorted(n for n, c in vars(space).items() if inspect.isclass(c) and issubclass(c, parent) and c is not parent)
-    return {name: _signature(module, name) for name in names if not name.startswith("_")}
+    classes = [n for n, c in vars(space).items() if inspect.isclass(c) and issubclass(c, parent) and c is not parent]
+    return {name: _signature(module, name) for name in sorted(classes) if not name.startswith("_")}
 
 
 def _optimizers(config: Any) -> dict[str, Any]:

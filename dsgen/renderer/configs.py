@@ -79,6 +79,12 @@ class Config:
         """The config as DeepSpeed reads it, indented, with a final newline."""
         return json.dumps(self.values, indent=2, ensure_ascii=False) + "\n"
 
+    def to_yaml(self) -> str:
+        """The config as YAML, each key with its reason beside it as a comment."""
+        from dsgen.yaml_writer import commented
+
+        return commented(self.values, {path: self.why(path).reason for path in self.paths()})
+
     def paths(self) -> tuple[str, ...]:
         """Every key, dotted, in order."""
         return tuple(path for path, _ in leaves(self.values))

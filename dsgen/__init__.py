@@ -1,0 +1,60 @@
+"""DeepSpeed configs from what you know: the GPUs, the model, the network, and what you want.
+
+    import dsgen
+
+    job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 8192}}
+    config = dsgen.render(job)
+    config.to_dict()                                  # for deepspeed.initialize(config=...)
+    config.why("zero_optimization.stage").reason      # and why
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsgen.api import Layers, job, overrides, plan, profile, render, scenario, site
+    from dsgen.errors import DsgenError
+    from dsgen.job import Job
+    from dsgen.planner import Plan
+    from dsgen.renderer import Config, Explanation
+
+__all__ = [
+    "Config",
+    "DsgenError",
+    "Explanation",
+    "Job",
+    "Layers",
+    "Plan",
+    "job",
+    "overrides",
+    "plan",
+    "profile",
+    "render",
+    "scenario",
+    "site",
+]
+
+# Loaded on first use: a training script that only wants one name pays for no other.
+_HOMES = {
+    "Config": "dsgen.renderer",
+    "DsgenError": "dsgen.errors",
+    "Explanation": "dsgen.renderer",
+    "Job": "dsgen.job",
+    "Plan": "dsgen.planner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dsgen")
+    if name not in __all__:
+        raise AttributeError(f"module 'dsgen' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "dsgen.api")), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,132 @@
+"""The library's face: profiles that compose with `|`, and the line from them to a Plan and a Config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.assembly import assemble
+from dsgen.errors import mistake
+from dsgen.job import Job
+from dsgen.layers import Layer, Origin, Override, Rank, leaves
+from dsgen.planner import Plan
+from dsgen.planner import plan as plan_job
+from dsgen.renderer import Config
+from dsgen.renderer import render as render_plan
+
+__all__ = ["Layers", "job", "overrides", "plan", "profile", "render", "scenario", "site"]
+
+Overrides = Mapping[str, Any]
+
+
+@attrs.frozen
+class Layers:
+    """Named sets of overrides, joined with `|`. The order does not decide who wins; the rank of each does.
+
+    `Layers()` is the identity, `|` is associative, and joining a layer twice is joining it once.
+    """
+
+    layers: tuple[Layer, ...] = ()
+
+    def __or__(self, other: Layers | Overrides) -> Layers:
+        joined = list(self.layers)
+        for layer in _layers(other).layers:
+            if layer not in joined:
+                joined.append(layer)
+        return Layers(tuple(joined))
+
+    def __ror__(self, other: Overrides) -> Layers:
+        return _layers(other) | self
+
+
+def profile(name: str) -> Layers:
+    """A built-in or own profile by name, alias or path; a Hugging Face config.json is a model.
+
+    Raises:
+        DsgenError: No such profile, with the nearest names, or a broken one.
+    """
+    return Layers((catalog.profile(name).layer,))
+
+
+def overrides(values: Overrides) -> Layers:
+    """Overrides of the highest rank, as `--set` gives them; a plain dict joined with `|` is the same."""
+    return _from_mapping(values, Rank.USER, "python")
+
+
+def site(values: Overrides) -> Layers:
+    """Overrides of a site or a repository: above every profile, below what a person says."""
+    return _from_mapping(values, Rank.SITE, "python (site)")
+
+
+def scenario(path: str) -> Layers:
+    """A scenario file: the options of the command line, committed.
+
+    Raises:
+        DsgenError: Unreadable, or an unknown field; with file and line.
+    """
+    from dsgen import scenarios
+
+    return Layers(scenarios.layers(scenarios.read(path)))
+
+
+def job(composed: Layers, deepspeed: str | None = None) -> Job:
+    """Assemble a Job.
+
+    Args:
+        composed: At least a hardware and a model.
+        deepspeed: The DeepSpeed release the config is for ("0.19"); None is the newest known.
+
+    Raises:
+        DsgenError: All that is wrong, each with the place where it was written.
+    """
+    return assemble(composed.layers, deepspeed)
+
+
+def plan(wanted: Job | Layers, deepspeed: str | None = None) -> Plan:
+    """Choose a strategy.
+
+    Raises:
+        DsgenError: A mistake in the layers, contradicting pins, or nothing that fits.
+    """
+    return plan_job(wanted if isinstance(wanted, Job) else job(wanted, deepspeed))
+
+
+def render(wanted: Plan | Job | Layers, deepspeed: str | None = None) -> Config:
+    """The DeepSpeed config, with a reason for every key.
+
+    Raises:
+        DsgenError: As `plan`.
+    """
+    return render_plan(wanted if isinstance(wanted, Plan) else plan(wanted, deepspeed))
+
+
+def _layers(other: Layers | Overrides) -> Layers:
+    if isinstance(other, Layers):
+        return other
+    if isinstance(other, Mapping):
+        return overrides(other)
+    raise mistake(f"{other!r} cannot be joined with |", must="it must be a profile or a dict of overrides",
+                  todo='Write dsgen.profile("a100-40g"), not its name.')
+
+
+def _from_mapping(values: Overrides, rank: Rank, source: str) -> Layers:
+    if not isinstance(values, Mapping):
+        raise mistake(f"{values!r} is no dict", must="overrides are a dict", where=source)
+    origin = Origin(source)
+    found = tuple(Override(path, _plain(path, value, source), origin, rank) for path, value in leaves(values))
+    return Layers((Layer(source, rank, found),) if found else ())
+
+
+def _plain(path: str, value: Any, source: str) -> Any:
+    """A value of plain JSON types; a tuple is a list."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(path, item, source) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(path, item, source) for key, item in value.items()}
+    raise mistake(f"{path} is a {type(value).__name__}", must="it must be a plain value: text, number, true, false, list",
+                  where=source)

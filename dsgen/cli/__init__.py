@@ -1,0 +1,108 @@
+"""The command line: finds the command, prints, and exits: 0 ok, 1 findings or does not fit, 2 the user's mistake."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from dsgen.errors import DsgenError
+
+__all__ = ["COMMANDS", "main"]
+
+OK, FOUND, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+# name -> what it does, so that `dsgen --help` imports no command
+COMMANDS = {
+    "render": "Print the DeepSpeed config for a scenario.",
+    "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
+    "why": "Say who decided a key, what lost, and why.",
+    "diff": "Compare two configs or two scenarios, key by key, with reasons.",
+    "prove": "Start a real deepspeed.initialize with the config and check what it observed.",
+    "profiles": "List, show and create profiles.",
+}
+
+
+class _Lazy(click.Group):
+    """A group that imports a command's module only when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dsgen.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from dsgen.errors import nearest
+
+            close = nearest(args[0], COMMANDS)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}"
+            ctx.fail(f"no command {args[0]!r}\n  {hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        import dsgen
+
+        click.echo(f"dsgen {dsgen.__version__}")
+        ctx.exit()
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+              help="Print dsgen's version.")
+def cli() -> None:
+    """DeepSpeed configs from what you know: the GPUs, the model, the network.
+
+    Start with: dsgen render --hw a100-40g --model 7b
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
+    try:
+        code = cli.main(args=arguments, prog_name="dsgen", standalone_mode=False)
+        sys.stdout.flush()
+    except DsgenError as error:
+        _complain(str(error))
+        code = MISTAKE
+    except click.ClickException as error:
+        _complain(error.format_message(), getattr(error, "ctx", None))
+        code = MISTAKE
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except OSError as error:  # stdout is closed or full: nobody can read what was printed
+        _silence_stdout()
+        _complain(f"the output could not be written ({error.strerror}); -o FILE writes it to a file")
+        code = MISTAKE
+    sys.exit(code if isinstance(code, int) else OK)
+
+
+def _complain(message: str, context: click.Context | None = None) -> None:
+    try:
+        click.echo(f"error: {message}", err=True)
+        if context is not None and context.command is not None:
+            click.echo(f"  dsgen {context.info_name} --help shows its options" if context.parent else "  dsgen --help",
+                       err=True)
+    except OSError:
+        _silence_stdout()
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives until exit

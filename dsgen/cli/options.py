@@ -1,0 +1,144 @@
+"""The options that say a scenario, shared by every command that needs one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dsgen.assembly import assemble
+from dsgen.errors import mistake
+from dsgen.job import Job
+from dsgen.layers import Origin
+from dsgen.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
+
+__all__ = ["job_from", "scenario_from", "scenario_options", "write_atomically"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CHOICES = {
+    "precision": ("auto", "bf16", "fp16", "fp32"),
+    "offload": ("auto", "none", "cpu", "optimizer", "all", "nvme"),
+    "checkpointing": ("auto", "none", "full"),
+    "objective": ("balanced", "throughput", "memory"),
+}
+_FIELD_HELP = {
+    "gpus": "GPUs in all (default: every GPU of the nodes).",
+    "nodes": "Nodes (default: as many as the GPUs need).",
+    "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
+    "micro_batch": "Sequences per GPU and forward pass (default: planned).",
+    "global_batch": "Sequences per optimizer step (default: 256, or near it).",
+    "precision": "Compute dtype (default: by the GPU).",
+    "zero_stage": "ZeRO stage 0 to 3 (default: planned).",
+    "offload": "What leaves the GPU (default: planned).",
+    "tp": "GPUs that share each layer, AutoTP (default: planned).",
+    "checkpointing": "Recompute activations in backward (default: planned).",
+    "objective": "What to prefer among strategies that fit.",
+}
+_OPTIONS: tuple[Any, ...] = (
+    click.option("--hw", "hardware", metavar="NAME|FILE", help="Hardware profile: one node of it."),
+    click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
+    click.option("--network", metavar="NAME|FILE", help="Network profile: what joins the nodes."),
+    click.option("--training", metavar="NAME|FILE", multiple=True, help="Training profile; repeatable."),
+    *(
+        click.option(f"--{field.replace('_', '-')}", field, help=_FIELD_HELP[field],
+                     metavar="|".join(_CHOICES[field]) if field in _CHOICES else "N")
+        for field in FIELDS
+    ),
+    click.option("--deepspeed", metavar="VERSION", help="DeepSpeed release the config is for (default: the newest known)."),
+    click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Override file in YAML; repeatable, in order."),
+    click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="One override; repeatable. null deletes."),
+)
+
+
+def scenario_options(function: F) -> F:
+    """Add the scenario's options to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
+    """The scenario that a file and the options say together; the options win."""
+    fields = {}
+    for field in FIELDS:
+        written = options.pop(field)
+        if written is not None:
+            fields[field] = Setting(_number(written), Origin(f"--{field.replace('_', '-')}"))
+    said = Scenario(
+        profiles={
+            "hardware": _named(options.pop("hardware")), "model": _named(options.pop("model")),
+            "network": _named(options.pop("network")), "training": options.pop("training"),
+        },
+        fields=fields,
+        files=options.pop("files"),
+        sets=tuple(parse_set(text) for text in options.pop("sets")),
+        deepspeed=options.pop("deepspeed"),
+    )
+    return merge(read(file), said) if file else said
+
+
+def job_from(file: str | None, options: dict[str, Any]) -> Job:
+    """The Job that a scenario file and the options make."""
+    scenario = scenario_from(file, options)
+    return assemble(layers(scenario), scenario.deepspeed)
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Write a file as a whole or not at all.
+
+    Raises:
+        DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
+    """
+    target = Path(path).expanduser()
+    target = target.resolve() if target.is_symlink() else target
+    if target.is_dir():
+        raise mistake("it is a folder", must="-o names a file", where=path)
+    if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
+        _write_through(path, target, text)
+        return
+    temporary = ""
+    try:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
+    except (OSError, ValueError) as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        raise mistake(f"it cannot be written ({getattr(error, 'strerror', None) or error})", where=path,
+                      todo="Nothing was written. Name a file in a folder that exists and is yours.") from None
+
+
+def _write_through(path: str, target: Path, text: str) -> None:
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise mistake(f"it cannot be written ({error.strerror})", where=path) from None
+
+
+def _named(name: str | None) -> tuple[str, ...]:
+    return (name,) if name is not None else ()
+
+
+def _number(text: str) -> Any:
+    """A whole number as one, anything else as the text that was typed; the assembly judges it."""
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text

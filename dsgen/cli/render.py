@@ -1,0 +1,38 @@
+"""`dsgen render`: the config on stdout or in a file, a short summary for a person on stderr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli.options import job_from, scenario_options, write_atomically
+
+__all__ = ["command"]
+
+
+@click.command("render")
+@click.argument("scenario", required=False)
+@scenario_options
+@click.option("--format", "form", type=click.Choice(["json", "yaml"]), default="json", show_default=True,
+              help="Format of the config.")
+@click.option("-o", "--output", metavar="FILE", help="Write the config to a file, whole or not at all.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
+def command(scenario: str | None, form: str, output: str | None, quiet: bool, **options: Any) -> None:
+    """Print the DeepSpeed config for a scenario.
+
+    Name the hardware and the model, or give a SCENARIO file with the same fields. The config goes to stdout and
+    nothing else does; a short summary goes to stderr.
+    """
+    from dsgen.planner import plan
+    from dsgen.renderer import render
+    from dsgen.report import summary
+
+    config = render(plan(job_from(scenario, options)))
+    text = config.to_json() if form == "json" else config.to_yaml()
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
+    if not quiet:
+        click.echo(summary.text(config, output), err=True, nl=False)

@@ -1,0 +1,33 @@
+"""Where dsgen's own data lies: profiles/ and schema/, in a wheel and in a checkout alike."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from dsgen.errors import mistake
+
+__all__ = ["data_root"]
+
+_FOLDERS = ("profiles", "schema")
+
+
+@functools.cache
+def data_root() -> Path:
+    """The folder that holds `profiles` and `schema`.
+
+    A checkout comes first, also when it is installed as editable: the packed copy beside it could be stale.
+
+    Raises:
+        DsgenError: Neither a checkout nor a packed copy is there.
+    """
+    package = Path(__file__).resolve().parent
+    candidates = (package.parent, package / "_data")
+    for folder in candidates:
+        if all((folder / name).is_dir() for name in _FOLDERS):
+            return folder
+    raise mistake(
+        f"dsgen's data is missing: neither {candidates[0]} nor {candidates[1]} holds {' and '.join(_FOLDERS)}",
+        must="it is part of every wheel and of the repository",
+        todo="Install dsgen again: pip install --force-reinstall dsgen",
+    )

@@ -1,0 +1,42 @@
+"""The short summary beside a rendered config: strategy, memory, speed, what to do next."""
+
+from __future__ import annotations
+
+from dsgen.cost.steps import HIGH, LOW
+from dsgen.layers import leaves
+from dsgen.renderer import Config
+from dsgen.report.bars import count, place_line
+from dsgen.strategies import describe
+
+__all__ = ["headline", "text"]
+
+
+def text(config: Config, written_to: str | None = None) -> str:
+    """The summary, at most 80 columns where the numbers allow, with a final newline."""
+    plan = config.plan
+    chosen, job = plan.chosen, plan.job
+    memory, speed = chosen.memory, chosen.speed
+    lines = [headline(config), place_line("GPU", memory.gpu), place_line("host", memory.host)]
+    if memory.nvme.peak_bytes:
+        lines.append(place_line("NVMe", memory.nvme))
+    network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
+    lines.append(f"speed about {count(speed)} tokens/s/GPU ({count(speed * LOW)} to {count(speed * HIGH)}); {network}")
+    if chosen.strategy.checkpointing:
+        lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
+    lines.extend(f"warning: {warning}" for warning in config.warnings)
+    keys = sum(1 for _ in leaves(config.values))
+    done = f"wrote {written_to} ({keys} keys" if written_to else f"({keys} keys"
+    step = f"dsgen prove {written_to}" if written_to else "-o ds_config.json, then dsgen prove ds_config.json"
+    lines.append(f"{done}, DeepSpeed {job.version}). Next: {step}")
+    return "\n".join(lines) + "\n"
+
+
+def headline(config: Config) -> str:
+    """One line: the strategy, the batch arithmetic and the dtype."""
+    chosen, job = config.plan.chosen.strategy, config.plan.job
+    replicas = job.world // chosen.tp
+    unit = "GPU" if chosen.tp == 1 else "replica"
+    units = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
+    steps = f"{chosen.accumulation} step{'s' if chosen.accumulation > 1 else ''}"
+    return (f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {units} x {steps} = {chosen.global_batch}, "
+            f"{chosen.precision}")

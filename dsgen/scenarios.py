@@ -1,0 +1,199 @@
+"""A scenario: the options of the command line as data, from the command line or from a committed file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.errors import mistake, nearest
+from dsgen.layers import Layer, Origin, Override, Rank, show
+
+__all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
+
+# Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
+FIELDS = {
+    "gpus": "cluster.gpus",
+    "nodes": "cluster.nodes",
+    "seq_len": "training.seq_len",
+    "micro_batch": "training.micro_batch",
+    "global_batch": "training.global_batch",
+    "precision": "training.precision",
+    "zero_stage": "training.zero_stage",
+    "offload": "training.offload",
+    "tp": "training.tp",
+    "checkpointing": "training.checkpointing",
+    "objective": "training.objective",
+}
+_KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
+_OTHER = ("deepspeed", "file", "set")
+
+
+@attrs.frozen
+class Setting:
+    """One field of a scenario: its value and where it was written."""
+
+    value: Any
+    origin: Origin
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """What a person said: profiles by kind, fields, override files, single overrides, and the release.
+
+    Attributes:
+        profiles: Kind -> names or paths of its profiles.
+        fields: Field of FIELDS -> setting.
+        files: Override files, in order.
+        sets: Dotted path -> settings; more than one when it was said twice.
+        deepspeed: The release the config is for; None is the newest known.
+        rank: SITE for a file, USER for the command line.
+    """
+
+    profiles: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+    fields: Mapping[str, Setting] = attrs.Factory(dict)
+    files: tuple[str, ...] = ()
+    sets: tuple[tuple[str, Setting], ...] = ()
+    deepspeed: str | None = None
+    rank: Rank = Rank.USER
+    below: Scenario | None = None
+
+
+def merge(file: Scenario, options: Scenario) -> Scenario:
+    """A scenario file with options of the command line on top: what both say, the command line decides."""
+    return attrs.evolve(
+        options,
+        profiles={**file.profiles, **{kind: names for kind, names in options.profiles.items() if names}},
+        deepspeed=options.deepspeed or file.deepspeed,
+        below=file,
+    )
+
+
+def layers(scenario: Scenario) -> tuple[Layer, ...]:
+    """The scenario's profiles, files and overrides as layers.
+
+    Raises:
+        DsgenError: An unknown profile or a broken file.
+    """
+    found = [
+        catalog.find(kind, name).layer for kind in catalog.KINDS for name in dict.fromkeys(scenario.profiles.get(kind, ()))
+    ]
+    return (*found, *_overrides(scenario))
+
+
+def _overrides(scenario: Scenario) -> Iterator[Layer]:
+    if scenario.below is not None:
+        yield from _overrides(scenario.below)
+    for file in scenario.files:
+        yield catalog.override_layer(file)
+    said = [
+        *((FIELDS[field], setting) for field, setting in scenario.fields.items()),
+        *scenario.sets,
+    ]
+    if not said:
+        return
+    seen: dict[str, Setting] = {}
+    for path, setting in said:
+        earlier = seen.setdefault(path, setting)
+        if earlier.value != setting.value:
+            raise mistake(f"{path} = {show(earlier.value)} ({earlier.origin}) and {show(setting.value)} ({setting.origin})",
+                          must="it can have one value", todo="Drop one of the two.")
+    overrides = tuple(
+        Override(path, setting.value, setting.origin, scenario.rank, setting.reason) for path, setting in said
+    )
+    yield Layer("command line" if scenario.rank == Rank.USER else "scenario", scenario.rank, overrides)
+
+
+def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
+    """One `path=value`; the value is JSON, or else text.
+
+    Raises:
+        DsgenError: No path, no `=`, or a list or map that is not JSON.
+    """
+    path, equals, written = text.partition("=")
+    path = path.strip()
+    if not equals or not path or path.strip(".") != path or ".." in path:
+        raise mistake(f"{text!r}", must="it must be path=value, such as training.seq_len=8192", where=source)
+    written = written.strip()
+    try:
+        written.encode("utf-8")
+        path.encode("utf-8")
+        value = json.loads(written, parse_constant=lambda constant: constant)
+    except UnicodeEncodeError:
+        raise mistake(f"{text!r}", must="it must be UTF-8 text", where=source) from None
+    except (ValueError, RecursionError) as error:
+        if written[:1] in ("[", "{", '"'):
+            raise mistake(f"{path}={written[:60]} is not JSON ({error})", where=source,
+                          todo="In a shell, quote it: --set 'path=[1, 2]'.") from None
+        value = written
+    if isinstance(value, dict):
+        raise mistake(f"{path} is a map", must="--set takes one value", where=source,
+                      todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.")
+    if value == "":
+        raise mistake(f"{path} has no value", must="write null to delete it", where=source)
+    return path, Setting(value, Origin(source))
+
+
+def is_scenario(path: str) -> bool:
+    """Whether a file is a scenario (it names hardware or a model) rather than a DeepSpeed config."""
+    if not path.endswith((".yaml", ".yml")):
+        return False
+    from dsgen.yaml_reader import entries, read_text
+
+    return any(entry.path in ("hw", "model") for entry in entries(read_text(Path(path)), path))
+
+
+def read(path: str) -> Scenario:
+    """A scenario file; paths in it are relative to its folder.
+
+    Raises:
+        DsgenError: Unreadable, broken, or an unknown field; with file and line.
+    """
+    from dsgen.yaml_reader import Entry, entries, read_text
+
+    folder = Path(path).parent
+    profiles: dict[str, tuple[str, ...]] = {}
+    fields: dict[str, Setting] = {}
+    sets: list[tuple[str, Setting]] = []
+    files: tuple[str, ...] = ()
+    deepspeed: str | None = None
+
+    def texts(entry: Entry) -> tuple[str, ...]:
+        items = entry.value if isinstance(entry.value, list) else [entry.value]
+        if not items or not all(isinstance(item, str) for item in items):
+            raise mistake(f"{entry.path} is {show(entry.value)}", must="it must be a name, or a list of names",
+                          where=f"{path}:{entry.line}", todo=f'Quote it if it looks like a number: {entry.path}: "7".')
+        return tuple(items)
+
+    for entry in entries(read_text(Path(path)), path):
+        origin = Origin(path, entry.line)
+        top, _, rest = entry.path.partition(".")
+        name = entry.path.replace("-", "_")
+        if name in _KINDS:
+            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in texts(entry))
+        elif name in FIELDS:
+            fields[name] = Setting(entry.value, origin, entry.comment)
+        elif name == "deepspeed":
+            deepspeed = texts(entry)[0]
+        elif name == "file":
+            files = tuple(str(folder / item) for item in texts(entry))
+        elif top == "set" and rest:
+            sets.append((rest, Setting(entry.value, origin, entry.comment)))
+        elif name == "set" and isinstance(entry.value, list):
+            sets.extend(parse_set(str(item), str(origin)) for item in entry.value)
+        else:
+            known = (*_KINDS, *FIELDS, *_OTHER)
+            close = nearest(name, known)
+            raise mistake(f"unknown field {entry.path}", must=f"a scenario has {', '.join(known)}", where=origin,
+                          todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.")
+    return Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE)
+
+
+def _beside(folder: Path, name: str) -> str:
+    """A relative path in a scenario starts at the scenario's folder; a name stays a name."""
+    return str(folder / name) if name.startswith(".") or (folder / name).is_file() else name

@@ -1,0 +1,282 @@
+"""What one DeepSpeed release reads: every key, when it has an effect, and what someone may have meant instead."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.data import data_root
+from dsgen.errors import DsgenError, mistake, nearest
+from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, lookup, say
+
+__all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
+
+_CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("schedulers", "torch_schedulers")}
+_METRICS = re.compile(r"(.*\.curriculum_metrics)\.[^.]+(.*)")  # the names of the metrics are the user's own
+_INDEX = re.compile(r"\.?\[\d*\]|\.\d+(?=\.|$)")  # layer_specs.0.shape, layer_specs[0].shape
+_SUFFIX = ".keys.json"
+_SUGGESTIONS = 3
+_COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
+
+
+@attrs.frozen(kw_only=True)
+class Surface:
+    """Every key that one DeepSpeed release reads.
+
+    `sections` maps the path of a section to "strict" (an unknown key is an error at parse), "loose" (it is ignored
+    without a word) or "free" (any name is read). `aliases` maps other accepted names to the keys they stand for.
+    """
+
+    version: str
+    sections: Mapping[str, str]
+    aliases: Mapping[str, str]
+    _table: Mapping[str, Mapping[str, Any]]
+    _classes: Mapping[str, Any]
+    _mistaken: Mapping[str, str]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All dotted keys, sorted; `<name>` stands for a name the user makes up, `[]` for an item of a list."""
+        return tuple(self._table)
+
+    def key(self, path: str, config: Mapping[str, Any] | None = None) -> Key | None:
+        """The key at a dotted path, or None when the release does not read it.
+
+        An alias gives the key it stands for, whose `path` then differs. With a config, the arguments of the optimizer
+        and of the schedule are those of their `type`; without one, those of any type.
+        """
+        path = self.aliases.get(path, path)
+        section, _, name = path.partition(".params.")
+        if section in _CLASSES and name:
+            return self._argument(path, section, name, config)
+        general = _METRICS.sub(r"\1.<name>\2", _INDEX.sub("[]", path))
+        for known in (path, general):
+            if known in self._table:
+                return _key(known, self._table[known], self.sections.get(_parent(known)) == "strict")
+        free = next((p for p in _parents(general) if self.sections.get(p) == "free"), None)
+        return Key(path=path, description=f"Read by whoever reads {free}.") if free else None
+
+    def default(self, path: str) -> Any:
+        """The value in force when the key is absent; None also for a path that is no key."""
+        found = self.key(path)
+        return found.default if found else None
+
+    def nearest(self, path: str) -> tuple[str, ...]:
+        """The keys someone may have meant, best first, at most three; never one that does nothing."""
+        general, last = _INDEX.sub("[]", path), path.rpartition(".")[2]
+        mistaken = [self._mistaken[name] for name in (general, last) if name in self._mistaken][:1]
+        if mistaken:
+            return tuple(mistaken)
+        names = {p: p for p in self._table if self._alive(p)} | dict(self.aliases)
+        for section in _CLASSES:
+            if path.startswith(f"{section}.params."):
+                names |= {p: p for p in self._arguments(section)}
+        names.pop(path, None)
+        parent = _parent(path)
+        sections = [parent] if parent in self.sections or not parent else nearest(parent, self.sections)
+        same = [p for p in names if p.rpartition(".")[2] == last]
+        order = [p for p in same if _parent(p) in sections]
+        order += sorted(same, key=lambda p: p.count(".")) if len(same) <= _COMMON else nearest(path, same)
+        order = order or [p for section in sections for p in _beside(last, section, names)] or [*nearest(path, names)]
+        return tuple(dict.fromkeys(names.get(p, p) for p in order))[:_SUGGESTIONS]
+
+    def check_value(self, key: Key, value: object) -> str | None:
+        """None when the release takes the value as it is meant, else what it must be (`keys.check_value`)."""
+        return check_value(key, value)
+
+    def has_effect(self, path: str, config: Mapping[str, Any]) -> str | None:
+        """None when the key does something in this config, else one sentence that says why not.
+
+        What must happen outside the config (`Effect.needs`) cannot be seen here and counts as done; so does "auto".
+        """
+        found = self.key(path, config)
+        if found is None:
+            return f"{path} has no effect: DeepSpeed {self.version} does not read it."
+        if found.effect.never:
+            return f"{path} has no effect: {found.effect.never}."
+        for section in _parents(found.path):
+            switch = f"{section}.enabled"
+            value = self._value(switch, config)
+            if switch in self._table and switch != found.path and value != "auto" and condition_met(value, [False]):
+                return f"{path} has no effect while {switch} is {say(value)}."
+        failing = [self._failing(alternative, config) for alternative in found.effect.when]
+        if not failing or not all(failing):
+            return None
+        where, wanted = min(failing, key=len)[0]
+        return f"{path} has no effect unless {where} {condition_text(wanted)}; it is {say(self._value(where, config))}."
+
+    def _alive(self, path: str) -> bool:
+        facts = self._table[path]
+        return not facts.get("removed") and not facts.get("deprecated") and "never" not in facts.get("effect", {})
+
+    def _failing(self, condition: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        return [(p, wanted) for p, wanted in condition.items() if not condition_met(self._value(p, config), wanted)]
+
+    def _value(self, path: str, config: Mapping[str, Any]) -> Any:
+        """What is in force at a path: as written, under another name, or the default."""
+        names = [path, *(alias for alias, canonical in self.aliases.items() if canonical == path)]
+        if path.startswith("bf16.") and "bf16" not in config:
+            names.append(path.replace("bf16.", "bfloat16.", 1))
+        for name in names:
+            found, value = lookup(config, name)
+            if found:
+                return value
+        if path == "zero_optimization.stage" and isinstance(config.get("zero_optimization"), bool):
+            return int(config["zero_optimization"])
+        return self._table.get(path, {}).get("default")
+
+    def _arguments(self, section: str) -> Iterator[str]:
+        """The paths of all arguments of the classes DeepSpeed names itself."""
+        for entry in self._classes[_CLASSES[section][0]].values():
+            for form in _forms(entry):
+                yield from (f"{section}.params.{name}" for name in (*form["params"], *form.get("also", ())))
+
+    def _argument(self, path: str, section: str, name: str, config: Mapping[str, Any] | None) -> Key | None:
+        """An argument of the optimizer or of the schedule, by the signature of its class."""
+        ours, torch = (self._classes[kind] for kind in _CLASSES[section])
+        _, chosen = lookup(config or {}, f"{section}.type")
+        folded = chosen.lower() if section == "optimizer" and isinstance(chosen, str) else chosen
+        if folded in ours:
+            entries = [ours[folded]]
+        elif chosen in torch:
+            entries = [torch[chosen]]
+        else:
+            entries = [entry for entry in (*ours.values(), *torch.values()) if entry is not None]
+        if entries == [None]:
+            return Key(path=path, description="An argument of another package's class.", auto=True)
+        facts = self._table.get(path, {"auto": True})
+        for form in (form for entry in entries for form in _forms(entry)):
+            if name in form["params"]:
+                shape = self._classes["params"].get(name, {})
+                default = form["params"][name]
+                return _key(path, {"types": _types(default), **shape, **facts, "default": default}, False)
+            if name in form.get("also", ()):
+                return _key(path, facts, False)
+        return _key(path, facts, False) if facts.get("deprecated") else None
+
+
+def _key(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
+    effect = facts.get("effect", {})
+    return Key(
+        path=path,
+        types=tuple(facts.get("types", ())),
+        default=facts.get("default"),
+        minimum=facts.get("minimum"),
+        maximum=facts.get("maximum"),
+        above=facts.get("exclusiveMinimum"),
+        below=facts.get("exclusiveMaximum"),
+        excluded=facts.get("not"),
+        enum=tuple(facts.get("enum", ())),
+        items=tuple(facts.get("items", ())),
+        folded=facts.get("folded", False),
+        description=facts.get("about", ""),
+        strict=strict,
+        deprecated=facts.get("deprecated", False),
+        replaced_by=facts.get("replaced_by"),
+        removed=facts.get("removed"),
+        since=facts.get("since"),
+        effect=Effect(when=tuple(effect.get("when", ())), never=effect.get("never"), needs=effect.get("needs")),
+        elements=facts.get("elements", False),
+        auto=facts.get("auto", False),
+    )
+
+
+def _forms(entry: Any) -> list[Mapping[str, Any]]:
+    """The signatures behind one type: an optimizer has several (GPU, offload), another package's class none."""
+    if isinstance(entry, Mapping):
+        return [entry]
+    return list(entry or ())
+
+
+def _types(default: Any) -> tuple[str, ...]:
+    """What a default of a signature says about the argument; a whole number may stand for any (weight_decay=0)."""
+    names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
+    return (names[type(default)],) if type(default) in names else ()
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The sections around a path, the innermost first; the path itself when it is one."""
+    while path:
+        yield path
+        path = _parent(path)
+
+
+def _beside(last: str, section: str, names: Iterable[str]) -> Iterator[str]:
+    """The keys of one section whose own name is most like a name."""
+    own = {p.rpartition(".")[2]: p for p in names if _parent(p) == section}
+    return (own[name] for name in nearest(last, own))
+
+
+def known_versions() -> tuple[str, ...]:
+    """The release lines whose surface is known, oldest first."""
+    folder = data_root() / "schema" / "deepspeed"
+    lines = (file.name.removesuffix(_SUFFIX) for file in folder.glob(f"*{_SUFFIX}"))
+    return tuple(sorted(lines, key=_numbers))
+
+
+def load(version: str | None = None) -> Surface:
+    """The surface of a DeepSpeed release.
+
+    Args:
+        version: A release line ("0.19": its newest known patch), a patch release ("0.19.6": without what came later in
+            the line), or None for the newest of all.
+
+    Raises:
+        DsgenError: A release that is not known.
+    """
+    lines = known_versions()
+    if version is None:
+        return _load(lines[-1], None)
+    line = ".".join(version.split(".")[:2])
+    if line not in lines or not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
+        raise _unknown(version, lines)
+    return _load(line, None if version == line else version)
+
+
+@functools.cache
+def _load(line: str, patch: str | None) -> Surface:
+    data = json.loads((data_root() / "schema" / "deepspeed" / f"{line}{_SUFFIX}").read_text(encoding="utf-8"))
+    newest: str = data["deepspeed"]
+    if patch is not None and _numbers(patch) > _numbers(newest):
+        raise _unknown(patch, known_versions())
+    table = data["keys"] if patch in (None, newest) else dict(_as_of(data["keys"], _numbers(patch)))
+    return Surface(
+        version=patch or newest,
+        sections=data["sections"],
+        aliases=data["aliases"],
+        table=table,
+        classes={name: data[name] for name in ("params", *_CLASSES["optimizer"], *_CLASSES["scheduler"])},
+        mistaken=data["mistaken"],
+    )
+
+
+def _as_of(table: Mapping[str, Mapping[str, Any]], now: tuple[int, ...]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The keys as an older patch release of the line had them."""
+    for path, facts in table.items():
+        if _numbers(facts.get("since", "0")) > now:
+            continue
+        kept = dict(facts)
+        if _numbers(facts.get("removed", "0")) > now:
+            del kept["removed"]
+            kept.pop("replaced_by", None)
+        if "was" in facts and now < _numbers(facts["was"][0]):
+            kept["default"] = facts["was"][1]
+        yield path, kept
+
+
+def _unknown(version: str, lines: tuple[str, ...]) -> DsgenError:
+    newest = ", ".join(f"{line} (up to {_load(line, None).version})" for line in lines)
+    return mistake(f"DeepSpeed {version} is not known", must=f"the known releases are {newest}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
