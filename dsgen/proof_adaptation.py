@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 
@@ -89,7 +89,7 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
     return used, tuple(changes)
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -100,21 +100,19 @@ def resolve_batch(config: Mapping[str, Any], ranks: int) -> tuple[int, int, int]
         The three numbers in samples, samples per rank and micro-steps; None where DeepSpeed would refuse. AutoTP does
         not change them: DeepSpeed multiplies by all ranks.
     """
-    values = [config.get(key) for key in (_TRAIN, _MICRO, _STEPS)]
-    if not all(value is None or _is_count(value) for value in values):
+    written = [config.get(key) for key in (_TRAIN, _MICRO, _STEPS)]
+    if any(value is not None and not _is_count(value) for value in written):
         return None
-    train, micro, steps = values
-    if train is None and micro is None:
+    train, micro, steps = (value if _is_count(value) else 0 for value in written)  # 0: not written
+    if not train and not micro:
         return None
-    if train is None:
+    if train and micro:
+        steps = steps or train // micro // ranks
+    else:
         steps = steps or 1
-        return micro * steps * ranks, micro, steps  # type: ignore[operator]
-    if micro is None:
-        steps = steps or 1
-        micro = train // ranks // steps
-    elif steps is None:
-        steps = train // micro // ranks
-    return (train, micro, steps) if train == micro * steps * ranks and train > 0 else None
+        micro = micro or train // ranks // steps
+        train = train or micro * steps * ranks
+    return (train, micro, steps) if train == micro * steps * ranks else None
 
 
 def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
@@ -139,6 +137,13 @@ def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
     return changes
 
 
+def _writes(section: Mapping[str, Any], key: str) -> bool:
+    """Whether DeepSpeed would write where the key says; monitors fall back to the home folder."""
+    if key == "nvme_path":
+        return section.get("device") == "nvme" and section.get(key) is not None
+    return section.get("enabled") is True and (key == "output_path" or bool(section.get(key)))
+
+
 def _redirect(config: dict[str, Any], folder: str) -> list[Adaptation]:
     """Let DeepSpeed write into the proof's folder only."""
     changes = []
@@ -146,12 +151,9 @@ def _redirect(config: dict[str, Any], folder: str) -> list[Adaptation]:
         section: Any = config
         for name in path[:-1]:
             section = section.get(name) if isinstance(section, dict) else None
-        active = isinstance(section, dict) and (section.get("enabled") is True or isinstance(section.get(path[-1]), str))
-        if not active or section.get("device") == "cpu":
+        if not isinstance(section, dict) or not _writes(section, path[-1]):
             continue
         target = f"{folder}/output" if path[-1] == "output_file" else folder
-        if path[-1] == "output_file" and not section.get("output_file"):
-            continue  # it prints
         changes.append(Adaptation(".".join(path), section.get(path[-1]), target, _TEMPORARY))
         section[path[-1]] = target
     return changes

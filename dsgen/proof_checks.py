@@ -80,8 +80,8 @@ def _written(config: Mapping[str, Any], first: Mapping[str, Any]) -> Iterator[Ch
     """Every written key arrives: it is read, it is no placeholder, and the engine holds its value."""
     yield _none("keys left to 'auto'", list(_autos(config)))
     unread = [path for path in first["unread"] if not any(path.startswith(f"{section}.") for section in _STRICT)]
-    yield _none("written keys that DeepSpeed never read", unread)
-    yield _none("written values that the engine does not hold", list(_differing(config, first["held_config"])))
+    yield _none("written keys DeepSpeed never reads", unread)
+    yield _none("written values the engine lacks", list(_differing(config, first["held_config"])))
 
 
 def _autos(value: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -122,10 +122,14 @@ def _classes(config: Mapping[str, Any], first: Mapping[str, Any], version: str) 
     wrapper = expect.wrapper_class(config, optimizer or str(first["optimizer"]))
     if wrapper is not None:
         yield _equal("optimizer wrapper", wrapper, first["wrapper"])
-    scheduler = config.get("scheduler")
-    yield _equal("scheduler class", scheduler.get("type") if isinstance(scheduler, Mapping) else None, first["scheduler"])
+    yield _equal("scheduler class", (_scheduler(config) or {}).get("type"), first["scheduler"])
     yield _equal("optimizer state place", expect.optimizer_place(config), first["optimizer_place"])
     yield _equal("parameter place", expect.parameter_place(config), first["parameter_place"])
+
+
+def _scheduler(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    section = config.get("scheduler")
+    return section if isinstance(section, Mapping) else None
 
 
 def _batch(config: Mapping[str, Any], ranks: int, first: Mapping[str, Any]) -> Iterator[Check]:
@@ -141,17 +145,17 @@ def _batch(config: Mapping[str, Any], ranks: int, first: Mapping[str, Any]) -> I
 def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -> Iterator[Check]:
     yield _equal("optimizer steps", steps, first["global_steps"])
     applied = first["global_steps"] - first["skipped_steps"]
-    scheduler = config.get("scheduler")
+    scheduler = _scheduler(config)
     base = expect.base_learning_rate(config)
     for name, count, key in (
         ("learning rate at the start", 0, "learning_rate_start"),
         (f"learning rate after {applied} applied steps", applied, "learning_rate"),
     ):
-        rate = learning_rate(scheduler if isinstance(scheduler, Mapping) else None, base, count)
+        rate = learning_rate(scheduler, base, count)
         if rate is not None:
             yield Check(name, rate, first[key], math.isclose(rate, first[key], rel_tol=_RATE_TOLERANCE))
     if applied:
-        rates = [learning_rate(scheduler if isinstance(scheduler, Mapping) else None, base, n) for n in range(applied)]
+        rates = [learning_rate(scheduler, base, n) for n in range(applied)]
         moves = None in rates or any(rates)
         yield _equal("weights moved by the optimizer", moves, first["moved"])
 

@@ -72,7 +72,7 @@ def gradient_clipping(config: Mapping[str, Any], version: str) -> object:
     """The clipping norm: as written, or the release's default."""
     if "gradient_clipping" in config:
         return config["gradient_clipping"]
-    release = tuple(int(part) for part in version.split("+")[0].split(".")[:3] if part.isdigit())
+    release = tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:3] if part.isdigit())
     return 1.0 if release >= _CLIPPING_SINCE else 0.0
 
 
@@ -160,7 +160,9 @@ def base_learning_rate(config: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def master_elements(config: Mapping[str, Any], sizes: Sequence[int], data_parallel: int, groups: int) -> tuple[int, int]:
+def master_elements(
+    config: Mapping[str, Any], sizes: Sequence[int], data_parallel: int, groups: int
+) -> tuple[int, int]:
     """How many master elements one rank holds: the least and the most, padding included.
 
     Args:

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from dsgen.errors import mistake
 
-__all__ = ["Session", "SessionLost", "missing_package", "start"]
+__all__ = ["Session", "SessionLostError", "missing_package", "start"]
 
 _GREETING_SECONDS = 300.0  # imports of torch and DeepSpeed from a cold network disk
 _MARGIN_SECONDS = 30.0  # beyond a job's own timeout, which the child watches itself
@@ -50,7 +50,7 @@ _OWN = {
 }
 
 
-class SessionLost(Exception):
+class SessionLostError(Exception):
     """The child process ended or fell silent; the text says how."""
 
 
@@ -75,7 +75,7 @@ class Session:
         """Send one JSON object and wait for the one that answers it.
 
         Raises:
-            SessionLost: The child ended, or did not answer in time.
+            SessionLostError: The child ended, or did not answer in time.
         """
         pipe: IO[bytes] | None = self._process.stdin
         assert pipe is not None
@@ -83,7 +83,7 @@ class Session:
             pipe.write(json.dumps(message).encode() + b"\n")
             pipe.flush()
         except BrokenPipeError:
-            raise SessionLost(self._last_words()) from None
+            raise SessionLostError(self._last_words()) from None
         line = self._line(time.monotonic() + timeout_seconds)
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -110,10 +110,10 @@ class Session:
             selector.register(pipe, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise SessionLost("the engine process gave no answer in time")
+                    raise SessionLostError("the engine process gave no answer in time")
                 data = os.read(pipe.fileno(), 1 << 16)
                 if not data:
-                    raise SessionLost(self._last_words())
+                    raise SessionLostError(self._last_words())
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
@@ -121,7 +121,7 @@ class Session:
     def _last_words(self) -> str:
         code = self._process.wait()
         logs = [self.folder / name for name in ("server.log", "start.log")]
-        text = next((log.read_text(errors="replace").strip() for log in logs if log.exists() and log.stat().st_size), "")
+        text = "".join(log.read_text(errors="replace") for log in logs if log.exists()).strip()
         return f"the engine process ended with code {code}: {text[-_LAST_WORDS:]}"
 
     def end(self) -> None:
@@ -165,7 +165,7 @@ def start(python: str, device: str, ranks: int) -> Iterator[Session]:
 
     Raises:
         DsgenError: The interpreter cannot be run or lacks a package.
-        SessionLost: It died while it started.
+        SessionLostError: It died while it started.
     """
     folder = Path(tempfile.mkdtemp(prefix="dsgen-prove-"))
     try:

@@ -1,4 +1,4 @@
-"""`prove`: a real `deepspeed.initialize` takes the config on a few ranks, steps, saves, loads, and is asked what it holds."""
+"""Proof that DeepSpeed takes a config: real ranks initialize, step, save and load, and say what they hold."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def prove_many(
                 session = stack.enter_context(proof_session.start(python or sys.executable, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), python or sys.executable)
-            except proof_session.SessionLost as error:
+            except proof_session.SessionLostError as error:
                 raise mistake(
                     f"the engine did not start: {error}", must="it must be able to import torch and deepspeed"
                 ) from None
@@ -125,7 +125,7 @@ def prove_many(
                 config, count = jobs[len(proofs)]
                 try:
                     proofs.append(_prove_one(session, config, count, steps, timeout_seconds))
-                except proof_session.SessionLost as error:  # go on with a fresh one
+                except proof_session.SessionLostError as error:  # go on with a fresh one
                     proofs.append(_lost(config, count, session, str(error)))
                     break
     return tuple(proofs)
@@ -188,7 +188,8 @@ def _prove_one(
         config_sha256=_sha256(config),
     )
     if answer["build"]["failed"]:
-        return attrs.evolve(base, outcome=NOT_RUN, **_not_built(answer["build"]["failed"]))
+        words, todo = _not_built(answer["build"]["failed"])
+        return attrs.evolve(base, outcome=NOT_RUN, error=words, todo=todo)
     if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
@@ -210,7 +211,7 @@ def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
     return cleared + built
 
 
-def _not_built(failed: Mapping[str, str]) -> dict[str, str]:
+def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
     """Why an operator is missing, and what to install."""
     name, words = next(iter(failed.items()))
     if name == "AsyncIOBuilder" and "compatible" in words:
@@ -221,7 +222,7 @@ def _not_built(failed: Mapping[str, str]) -> dict[str, str]:
         todo = "this operator needs a GPU: run the proof on a machine that has one"
     else:
         todo = "DeepSpeed compiles its operators at first use: install a C++ compiler (g++), and for CUDA its toolkit"
-    return {"error": f"DeepSpeed's {name} could not be built: {_one_line(words)}", "todo": todo}
+    return f"DeepSpeed's {name} could not be built: {_one_line(words)}", todo
 
 
 def _ended_badly(

@@ -19,6 +19,7 @@ __all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
 _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("schedulers", "torch_schedulers")}
 _METRICS = re.compile(r"(.*\.curriculum_metrics)\.[^.]+(.*)")  # the names of the metrics are the user's own
 _INDEX = re.compile(r"\.?\[\d*\]|\.\d+(?=\.|$)")  # layer_specs.0.shape, layer_specs[0].shape
+_STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 _SUGGESTIONS = 3
 _COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
@@ -107,7 +108,7 @@ class Surface:
         failing = [self._failing(alternative, config) for alternative in found.effect.when]
         if not failing or not all(failing):
             return None
-        where, wanted = min(failing, key=len)[0]
+        where, wanted = next((pair for pair in failing[0] if pair[0] == _STAGE), failing[0][0])
         return f"{path} has no effect unless {where} {condition_text(wanted)}; it is {say(self._value(where, config))}."
 
     def _alive(self, path: str) -> bool:
@@ -126,7 +127,7 @@ class Surface:
             found, value = lookup(config, name)
             if found:
                 return value
-        if path == "zero_optimization.stage" and isinstance(config.get("zero_optimization"), bool):
+        if path == _STAGE and isinstance(config.get("zero_optimization"), bool):
             return int(config["zero_optimization"])
         return self._table.get(path, {}).get("default")
 
@@ -145,6 +146,8 @@ class Surface:
             entries = [ours[folded]]
         elif chosen in torch:
             entries = [torch[chosen]]
+        elif path in self._table:
+            return _key(path, self._table[path], False)
         else:
             entries = [entry for entry in (*ours.values(), *torch.values()) if entry is not None]
         if entries == [None]:

@@ -119,6 +119,7 @@ def annotate(table: Table, dump: Mapping[str, Any], notes: Mapping[str, Any]) ->
             facts["about"] = about
         if path.startswith("bfloat16."):
             facts["replaced_by"] = path.replace("bfloat16.", "bf16.", 1)
+            facts["since"] = table[facts["replaced_by"]].get("since")
         if path in notes["instead"] and (facts.get("removed") or facts.get("deprecated")):
             facts["replaced_by"] = notes["instead"][path]
 

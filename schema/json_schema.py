@@ -50,7 +50,7 @@ def _rule(facts: Mapping[str, Any], strict: bool) -> dict[str, Any]:
     if "not" in facts:
         rule["not"] = {"const": facts["not"]}
     # A pydantic section drops "auto" and takes the default; elsewhere only Hugging Face fills it in.
-    if rule and (strict or facts.get("auto")) and types not in (["object"], ["string"]):
+    if rule and (strict or facts.get("auto")) and rule != {"type": "string"}:
         return {"anyOf": [rule, {"const": "auto"}]}
     return rule
 
@@ -109,7 +109,7 @@ def _section(surface: Mapping[str, Any], path: str, children: Mapping[str, list[
         node["properties"][alias.rpartition(".")[2]] = note | _rule(surface["keys"][canonical], kind == "strict")
     both = [[name.rpartition(".")[2] for name in pair] for pair in pairs]
     if both:
-        node["not"] = {"anyOf": [{"required": pair} for pair in both]}
+        node["not"] = {"anyOf": [{"type": "object", "required": pair} for pair in both]}
     if kind == "strict":
         node["additionalProperties"] = False
     return node

@@ -10,7 +10,7 @@ __all__ = ["batch", "build", "sizes"]
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _HEAD_DIM = 8  # the smallest that rotary embeddings and the CPU attention kernel accept without padding
-_WIDE_HEAD_DIM = 128  # 8 heads: matrices of 2**20 elements, so that a rank's share reaches DeepSpeed's least swap, 1 MiB
+_WIDE_HEAD_DIM = 128  # matrices of 2**20 elements: half of one in bf16 is 1 MiB, the least that DeepSpeed swaps
 _VOCAB = 256
 _TOKENS = 16  # per sample
 

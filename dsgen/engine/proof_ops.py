@@ -29,7 +29,9 @@ def extensions_root() -> Path:
     else:
         platform = "cpu"
     # As torch/utils/cpp_extension.py `_get_build_directory` names it.
-    return Path(get_default_build_root()) / f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}_{platform}"
+    return (
+        Path(get_default_build_root()) / f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}_{platform}"
+    )
 
 
 def build(names: list[str], timeout_seconds: float, report: Path) -> None:

@@ -27,8 +27,8 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
     crashes still tells how far it came.
 
     Args:
-        job: config, ranks, tp, wide (model), steps, device ("cpu" or "cuda"), folder, number (unique on this machine) and
-            timeout_seconds.
+        job: config, ranks, tp, wide (model), steps, device ("cpu" or "cuda"), folder, number (no other proof on this
+            machine has it) and timeout_seconds.
         rank: 0-based.
 
     Returns:
@@ -181,7 +181,6 @@ def _model(job: dict[str, Any], stage: int, config: Witness, report: dict[str, A
     """The tiny model, born partitioned at stage 3 as a user's would be."""
     # zero.Init patches the tensor constructors; torch 2.13 then cannot import these for the first time.
     import deepspeed
-    import torch._dynamo
     import transformers.models.llama.modeling_llama  # noqa: F401
 
     if stage != 3:

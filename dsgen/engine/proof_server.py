@@ -105,8 +105,7 @@ def _preload() -> None:
         with contextlib.suppress(ImportError):  # not every release has every module
             importlib.import_module(name)
     with contextlib.suppress(ImportError):
-        import cpuinfo
-
+        cpuinfo: Any = importlib.import_module("cpuinfo")
         cpuinfo.get_cpu_info = functools.lru_cache(maxsize=None)(cpuinfo.get_cpu_info)
         cpuinfo.get_cpu_info()
 

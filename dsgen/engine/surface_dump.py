@@ -116,12 +116,19 @@ class _Reader:
         self.module = config
         self.models: dict[str, type] = {}
         self._built: list[type] = []
-        base, original = utils.DeepSpeedConfigModel, utils.DeepSpeedConfigModel.__init__
+        self._listen(utils.DeepSpeedConfigModel)
+        comms = getattr(import_module("deepspeed.comm.config"), "CommsConfig", None)  # a base of its own, up to 0.14
+        if comms is not None:
+            self._listen(comms)
 
-        def noting_init(model: Any, strict: bool = False, **data: Any) -> None:
+    def _listen(self, base: Any) -> None:
+        """Note every model below a base that is built from a probe."""
+        original, built = base.__init__, self._built
+
+        def noting_init(model: Any, *arguments: Any, **data: Any) -> None:
             if _PROBE in data:
-                self._built.append(type(model))
-            original(model, strict, **data)
+                built.append(type(model))
+            original(model, *arguments, **data)
 
         base.__init__ = noting_init
 

@@ -1,0 +1,32 @@
+"""`dsgen plan`: the choice, its rivals, the rejections, and where the memory goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli.options import job_from, scenario_options
+
+__all__ = ["command"]
+
+
+@click.command("plan")
+@click.argument("scenario", required=False)
+@scenario_options
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--all", "every", is_flag=True, help="Show every rejection, not only those that a pin did not exclude.")
+def command(scenario: str | None, form: str, every: bool, **options: Any) -> None:
+    """Show the chosen strategy, its rivals and what was rejected, with numbers."""
+    import json
+
+    from dsgen.planner import plan
+    from dsgen.report import plan as report
+
+    found = plan(job_from(scenario, options))
+    if form == "json":
+        click.echo(json.dumps(report.data(found), indent=2))
+    else:
+        click.echo(report.text(found, every), nl=False)
+        for warning in found.warnings:
+            click.echo(f"warning: {warning}", err=True)

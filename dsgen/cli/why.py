@@ -1,0 +1,30 @@
+"""`dsgen why`: who decided a key, who lost, why, and what another value would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli.options import job_from, scenario_options
+
+__all__ = ["command"]
+
+
+@click.command("why")
+@click.argument("key")
+@click.argument("scenario", required=False)
+@scenario_options
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
+    """Say who decided KEY, what lost, and why.
+
+    KEY is a DeepSpeed key (zero_optimization.stage), or a fact or wish (hardware.gpu_memory, training.lr).
+    """
+    import json
+
+    from dsgen import questions
+    from dsgen.report import why
+
+    answer = questions.ask(job_from(scenario, options), key)
+    click.echo(why.text(answer) if form == "text" else json.dumps(why.data(answer), indent=2), nl=form == "json")

@@ -1,0 +1,143 @@
+"""A plan as a table: the chosen strategy, its rivals, the rejections, and bars of where the memory goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dsgen.memory import MemoryEstimate, Place
+from dsgen.planner import Candidate, Plan
+from dsgen.report.bars import bar, count, place_line
+from dsgen.strategies import Rejection, describe
+from dsgen.units import gib
+
+__all__ = ["data", "text"]
+
+MOST_REJECTIONS = 8  # shown without --all; the nearest misses first
+STRATEGY_WIDTH = 38  # columns of the first column: the table keeps to 80 unless a reason is long
+
+
+def text(plan: Plan, every: bool = False) -> str:
+    """The plan for a person, with a final newline."""
+    job = plan.job
+    where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
+    lines = [
+        f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.seq_len} tokens, "
+        f"{plan.chosen.strategy.global_batch} sequences a step",
+        "",
+        f"   {'strategy':<{STRATEGY_WIDTH}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>4}  why not",
+        _row(1, plan.chosen, f"chosen: {plan.reason}"),
+    ]
+    for place, rival in enumerate(plan.runners_up, 2):
+        lines.append(_row(place, rival, _compared(rival, plan.chosen)))
+    rejections = _shown(plan, every)
+    lines.extend(_rejected(rejection) for rejection in rejections)
+    hidden = len(plan.rejections) - len(rejections)
+    if hidden:
+        lines.append(f"   {hidden} more rejected (--all shows them)")
+    lines += ["", *_memory(plan.chosen.memory)]
+    if plan.job.pins:
+        lines += ["", *(f"pinned: {pin}" for pin in plan.job.pins)]
+    return "\n".join(lines) + "\n"
+
+
+def data(plan: Plan) -> dict[str, Any]:
+    """The plan as plain JSON types; bytes and seconds throughout."""
+    job = plan.job
+    return {
+        "job": {"names": dict(job.names), "nodes": job.nodes, "gpus_per_node": job.gpus_per_node, "gpus": job.world,
+                "seq_len": job.seq_len, "deepspeed": job.version},
+        "reason": plan.reason,
+        "chosen": _candidate(plan.chosen),
+        "runners_up": [_candidate(item) for item in plan.runners_up],
+        "rejections": [
+            {"strategy": describe(item.layout), **_layout(item.layout), "why": item.why, "missing_bytes": item.missing_bytes,
+             "place": item.place or None, "pin": str(item.pin) if item.pin else None}
+            for item in plan.rejections
+        ],
+        "pins": [str(pin) for pin in job.pins],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _row(place: int, item: Candidate, note: str) -> str:
+    memory = item.memory
+    name = str(item.strategy)
+    head = f"{place:>2} {name:<{STRATEGY_WIDTH}}"
+    if len(name) > STRATEGY_WIDTH:
+        head += "\n" + " " * (STRATEGY_WIDTH + 3)
+    return (f"{head} {gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
+            f"{item.cost.communication_share:>4.0%}  {note}")
+
+
+def _compared(rival: Candidate, chosen: Candidate) -> str:
+    ratio = chosen.speed / rival.speed
+    if ratio > 1.995:
+        return f"{ratio:.1f}x slower"
+    if abs(ratio - 1) < 0.005:
+        return "as fast, and not simpler"
+    if ratio > 1:
+        return f"{1 - 1 / ratio:.0%} slower"
+    return f"{1 / ratio - 1:.0%} faster, within the error of what it adds"
+
+
+def _shown(plan: Plan, every: bool) -> list[Rejection]:
+    if every:
+        return list(plan.rejections)
+    own = [item for item in plan.rejections if item.pin is None]
+    short = sorted((item for item in own if item.missing_bytes), key=lambda item: item.missing_bytes)
+    return [*short, *(item for item in own if not item.missing_bytes)][:MOST_REJECTIONS]
+
+
+def _rejected(item: Rejection) -> str:
+    name = describe(item.layout)
+    return f" - {name:<{STRATEGY_WIDTH}} {item.why}"
+
+
+def _memory(memory: MemoryEstimate) -> list[str]:
+    lines = [f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", *_parts(memory.gpu),
+             place_line("host", memory.host), *_parts(memory.host)]
+    if memory.nvme.peak_bytes:
+        lines += [place_line("NVMe", memory.nvme), *_parts(memory.nvme)]
+    return lines
+
+
+def _parts(place: Place) -> list[str]:
+    largest = sorted(place.parts.items(), key=lambda item: -item[1])
+    return [f"      {name:<22} {gib(size):>6} GiB  {bar(size / place.limit_bytes)}" for name, size in largest if size]
+
+
+def _candidate(item: Candidate) -> dict[str, Any]:
+    chosen, cost = item.strategy, item.cost
+    return {
+        "strategy": describe(chosen),
+        **_layout(chosen),
+        "micro_batch": chosen.micro_batch,
+        "accumulation": chosen.accumulation,
+        "global_batch": chosen.global_batch,
+        "buffers": attrs.asdict(chosen.buffers),
+        "memory": {
+            "verdict": item.memory.verdict.value,
+            **{name: _place(place) for name, place in
+               (("gpu", item.memory.gpu), ("host", item.memory.host), ("nvme", item.memory.nvme))},
+        },
+        "cost": {
+            "seconds_per_step": cost.seconds,
+            "tokens_per_second_per_gpu": cost.tokens_per_second_per_gpu,
+            "communication_share": cost.communication_share,
+            "hidden_seconds": cost.hidden_seconds,
+            "parts": dict(cost.parts),
+        },
+    }
+
+
+def _layout(item: Any) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in
+            ("stage", "offload_optimizer", "offload_param", "tp", "checkpointing", "precision")}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"peak_bytes": place.peak_bytes, "low_bytes": place.low_bytes, "high_bytes": place.high_bytes,
+            "limit_bytes": place.limit_bytes, "phase": place.phase, "verdict": place.verdict.value,
+            "parts": dict(place.parts)}
