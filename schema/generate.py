@@ -96,9 +96,10 @@ def effects(table: Table, notes: Mapping[str, Any]) -> None:
 def annotate(table: Table, dump: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Add description, versions, replacements and units to every key."""
     now = version_tuple(dump["deepspeed"])
+    own = {path for path, facts in table.items() if "since" in facts}
     for version, patterns in notes["since"].items():
         for path in matched(patterns, table):
-            if version_tuple(version) <= now:  # a section's pattern comes before the keys it got later
+            if path not in own and version_tuple(version) <= now:  # a section comes before the keys it got later
                 table[path]["since"] = version
     for version, defaults in notes["was"].items():
         for path, default in defaults.items():

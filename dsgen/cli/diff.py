@@ -1,0 +1,28 @@
+"""`dsgen diff`: two configs or two scenarios, key by key, with the reason of each difference."""
+
+from __future__ import annotations
+
+import click
+
+from dsgen.cli import FOUND, OK
+
+__all__ = ["command"]
+
+
+@click.command("diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(first: str, second: str, form: str) -> int:
+    """Compare two configs or two scenarios, key by key, with reasons.
+
+    A and B are DeepSpeed configs or scenario files, in any mixture. Exit code 1 means that they differ.
+    """
+    import json
+
+    from dsgen import comparisons
+    from dsgen.report import diff
+
+    found = comparisons.compare(comparisons.side(first), comparisons.side(second))
+    click.echo(diff.text(found) if form == "text" else json.dumps(diff.data(found), indent=2), nl=form == "json")
+    return FOUND if found.differences else OK

@@ -1,0 +1,66 @@
+"""`dsgen profiles`: list them, show one with its sources, or write the template of a new one."""
+
+from __future__ import annotations
+
+import click
+
+from dsgen.cli.options import write_atomically
+from dsgen.sheets import KINDS
+
+__all__ = ["command"]
+
+_KIND = click.Choice(list(KINDS))
+
+
+@click.group("profiles")
+def command() -> None:
+    """List, show and create profiles."""
+
+
+@command.command("list")
+@click.argument("kind", type=_KIND, required=False)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_(kind: str | None, form: str) -> None:
+    """List the profiles, of one KIND or of all, your own included."""
+    import json
+
+    from dsgen.report import profiles
+
+    kinds = (kind,) if kind else tuple(KINDS)
+    click.echo(profiles.listing(kinds) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
+               nl=form == "json")
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def show(name: str, form: str) -> None:
+    """Show the facts of profile NAME, where each was written, and its source."""
+    import json
+
+    from dsgen import catalog
+    from dsgen.report import profiles
+
+    found = catalog.profile(name)
+    click.echo(profiles.sheet(found) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
+               nl=form == "json")
+
+
+@command.command("new")
+@click.argument("kind", type=_KIND)
+@click.argument("name")
+@click.option("-o", "--output", metavar="FILE", help="Where to write it (default: stdout).")
+@click.option("--extends", metavar="NAME", help="A profile of the same kind to start from: only changes are written.")
+def new(kind: str, name: str, output: str | None, extends: str | None) -> None:
+    """Write a commented template of a new profile of KIND named NAME."""
+    from dsgen import catalog
+    from dsgen.report import templates
+
+    if extends is not None:
+        catalog.find(kind, extends)  # a name that does not exist is said now, not when the profile is used
+    text = templates.template(kind, name, extends)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomically(output, text)
+        click.echo(f"wrote {output}; fill it in, then use --{'hw' if kind == 'hardware' else kind} {output}", err=True)

@@ -1,0 +1,50 @@
+"""A comparison as text: one block a key, the reason below each side."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from dsgen.comparisons import Comparison, Difference
+from dsgen.layers import show
+from dsgen.report.summary import headline
+
+__all__ = ["data", "text"]
+
+WIDTH = 80
+
+
+def text(found: Comparison) -> str:
+    """The comparison for a person, with a final newline."""
+    lines = [_side("-", found.first.name, found.first.config), _side("+", found.second.name, found.second.config)]
+    for item in found.differences:
+        lines.append(item.path)
+        lines.extend(_value("-", item.first, item.missing == "first", item.reasons[0]))
+        lines.extend(_value("+", item.second, item.missing == "second", item.reasons[1]))
+    total = len(found.differences)
+    lines.append(f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference")
+    return "\n".join(lines) + "\n"
+
+
+def data(found: Comparison) -> dict[str, Any]:
+    """The comparison as plain JSON types."""
+    return {
+        "first": found.first.name,
+        "second": found.second.name,
+        "differences": [_difference(item) for item in found.differences],
+    }
+
+
+def _difference(item: Difference) -> dict[str, Any]:
+    return {"path": item.path, "first": item.first, "second": item.second, "missing": item.missing or None,
+            "reasons": list(item.reasons)}
+
+
+def _side(sign: str, name: str, config: Any) -> str:
+    return f"{sign} {name}" + (f": {headline(config)}" if config is not None else "")
+
+
+def _value(sign: str, value: Any, missing: bool, reason: str) -> list[str]:
+    shown = f"  {sign} not written; DeepSpeed's default is {show(value)}" if missing else f"  {sign} {show(value)}"
+    wrapped = textwrap.wrap(reason, WIDTH - 6, break_long_words=False) if reason else []
+    return [shown, *(f"      {line}" for line in wrapped)]
