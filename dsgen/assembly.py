@@ -16,6 +16,7 @@ from dsgen.layers import Layer, Override, Provenance, fold, show
 from dsgen.pins import collect
 from dsgen.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 from dsgen.structure import structure
+from dsgen.wishes import follow
 
 __all__ = ["assemble", "canonical"]
 
@@ -116,6 +117,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         if section not in tree:
             raise mistake(f"no {section} is named", must="a plan needs hardware and a model",
                           todo=f"Name it with {option}; dsgen profiles list {section} shows the built-in ones.")
+    tree["training"] = follow(tree.get("training", {}), provenance)
     wishes = structure(Training, "training", tree, provenance)
     cluster = structure(Cluster, "cluster", tree, provenance)
     hardware = structure(Hardware, "hardware", tree, provenance)

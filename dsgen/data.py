@@ -16,13 +16,14 @@ _FOLDERS = ("profiles", "schema")
 def data_root() -> Path:
     """The folder that holds `profiles` and `schema`.
 
-    A checkout comes first, also when it is installed as editable: the packed copy beside it could be stale.
+    The packed copy comes first: only a wheel has one inside the package. An editable install runs the package from the
+    checkout, where there is none, so it never sees a stale copy.
 
     Raises:
         DsgenError: Neither a checkout nor a packed copy is there.
     """
     package = Path(__file__).resolve().parent
-    candidates = (package.parent, package / "_data")
+    candidates = (package / "_data", package.parent)
     for folder in candidates:
         if all((folder / name).is_dir() for name in _FOLDERS):
             return folder

@@ -6,6 +6,7 @@ import attrs
 
 from dsgen.buffers import Buffers, choose
 from dsgen.cost import StepCost, cost
+from dsgen.errors import mistake
 from dsgen.job import Job
 from dsgen.memory import MemoryEstimate, Parts, Place, Verdict, estimate, gpu_high, gpu_limit, gpu_peak, host_place, parts
 from dsgen.memory.estimates import LOW
@@ -21,6 +22,7 @@ DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
 DISCOUNT_TENSOR_PARALLEL = 0.85
 ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
+WAITING = 0.5  # share of a step spent on exposed communication that a person should know of
 RUNNERS_UP = 6  # rivals kept in the plan
 
 
@@ -72,6 +74,7 @@ def plan(job: Job) -> Plan:
         DsgenError: The pins exclude everything, the batch divides nowhere, or nothing fits; with the smallest change
             that would make it fit.
     """
+    _check_batch(job)
     found = search(job)
     warnings: tuple[str, ...] = ()
     candidates = found.fitting
@@ -84,9 +87,26 @@ def plan(job: Job) -> Plan:
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
     ranked = sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
     chosen, reason = _choose(job, ranked)
+    if chosen.cost.communication_share > WAITING:
+        warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {chosen.cost.communication_share:.0%} "
+                    "of each step, and no strategy that fits waits much less")
     rivals = _rivals(ranked, chosen)
     return Plan(job=job, chosen=chosen, runners_up=rivals, rejections=found.rejections, reason=reason,
                 warnings=(*job.warnings, *warnings))
+
+
+def _check_batch(job: Job) -> None:
+    """Refuse a wished global batch that the GPUs cannot share; AutoTP could, but nobody asks for it this way."""
+    total = job.training.global_batch
+    if total is None or total % job.world == 0 or any(pin.field in ("tp", "train_batch") for pin in job.pins):
+        return
+    below = total // job.world * job.world
+    near = f"{below} or {below + job.world}" if below else f"{job.world}"
+    counts = [count for count in range(job.gpus_per_node, 0, -1) if total % count == 0]
+    raise mistake(f"a global batch of {total} does not divide among {job.world} GPUs",
+                  must=f"it must be a multiple of {job.world}, such as {near}",
+                  where=job.provenance.where("training.global_batch"),
+                  todo=f"Or take a number of GPUs that divides it: --gpus {counts[0]}.")
 
 
 def search(job: Job) -> Search:

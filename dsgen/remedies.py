@@ -20,6 +20,7 @@ __all__ = ["nothing_fits"]
 
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering
 MOST_NODES = 1024
+MOST_HOST_BYTES = 4 * 2**40  # RAM of the largest common servers
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 
@@ -34,8 +35,9 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins:
         return mistake(reasons[0] if reasons else "no strategy can run", todo="\n  ".join(reasons[1:3]) or None)
-    pins = " and ".join(str(pin) for pin in job.pins)
-    relation = "exclude each other" if len(job.pins) > 1 else "cannot be had"
+    said = list(dict.fromkeys(str(pin) for pin in job.pins))
+    pins = " and ".join(said)
+    relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
         reasons = [f"{item.pin} leaves no strategy" for item in found.rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
@@ -54,34 +56,43 @@ def _ways_out(job: Job) -> str:
 
 
 def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
-    least = min(short, key=lambda item: item.missing_bytes)
-    place = {"gpu": "GPU", "host": "host RAM", "nvme": "NVMe"}[least.place]
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
-    pinned = f" with {', '.join(str(pin) for pin in job.pins)}" if job.pins else ""
+    pinned = f" with {', '.join(dict.fromkeys(str(pin) for pin in job.pins))}" if job.pins else ""
     model = job.names.get("model", "the model")
-    ways = list(_changes(job))
-    advice = "\n  ".join(f"fits with {way}" for way in ways) if ways else "no smaller change than another model fits"
+    least: dict[str, Rejection] = {}
+    for item in sorted(short, key=lambda item: item.missing_bytes):
+        least.setdefault(item.place, item)
+    lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
+    ways = [f"fits with {way}" for way in _changes(job)]
     return mistake(
         f"{model} at {job.seq_len} tokens fits nowhere on {gpus}{pinned}",
-        must=f"the leanest strategy ({least.layout}) lacks {gib(least.missing_bytes)} GiB of {place}",
-        todo=advice,
+        todo="\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
     )
+
+
+_PLACES = {"gpu": "GPU memory", "host": "host RAM", "nvme": "NVMe"}
 
 
 def _changes(job: Job) -> Iterator[str]:
     """Changes that make it fit, the smallest of each kind."""
     from dsgen.planner import search
 
-    for pin in job.pins:
-        rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
+    for override in dict.fromkeys(pin.override.path for pin in job.pins):
+        rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
         if search(rest).fitting:
-            yield f"{pin.override.path} left to the planner"
+            yield f"{override} left to the planner"
     length = job.seq_len // 2
     while length >= SHORTEST:
         if search(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))).fitting:
             yield f"--seq-len {length}"
             break
         length //= 2
+    memory = job.hardware.host_memory_bytes * 2
+    while memory <= MOST_HOST_BYTES:
+        if search(attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=memory))).fitting:
+            yield f"{gib(memory)} GiB of RAM a node (--set hardware.host_memory='{memory // 2**30} GiB')"
+            break
+        memory *= 2
     nodes = job.nodes * 2
     network = job.network if job.nodes > 1 else BETWEEN
     while nodes <= MOST_NODES:

@@ -17,8 +17,10 @@ from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, 
 __all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
 
 _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("schedulers", "torch_schedulers")}
-_METRICS = re.compile(r"(.*\.curriculum_metrics)\.[^.]+(.*)")  # the names of the metrics are the user's own
-_INDEX = re.compile(r"\.?\[\d*\]|\.\d+(?=\.|$)")  # layer_specs.0.shape, layer_specs[0].shape
+# Patterns compiled at first use: most runs never meet a path that needs one.
+_METRICS = r"(.*\.curriculum_metrics)\.[^.]+(.*)"  # the names of the metrics are the user's own
+_INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
+_VERSION = r"\d+\.\d+(\.\d+)?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 _SUGGESTIONS = 3
@@ -55,10 +57,11 @@ class Surface:
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
             return self._argument(path, section, name, config)
-        general = _METRICS.sub(r"\1.<name>\2", _INDEX.sub("[]", path))
-        for known in (path, general):
-            if known in self._table:
-                return _key(known, self._table[known], self.sections.get(_parent(known)) == "strict")
+        general = path
+        if path not in self._table:
+            general = re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
+        if general in self._table:
+            return _key(general, self._table[general], self.sections.get(_parent(general)) == "strict")
         free = next((p for p in _parents(general) if self.sections.get(p) == "free"), None)
         return Key(path=path, description=f"Read by whoever reads {free}.") if free else None
 
@@ -69,7 +72,7 @@ class Surface:
 
     def nearest(self, path: str) -> tuple[str, ...]:
         """The keys someone may have meant, best first, at most three; never one that does nothing."""
-        general, last = _INDEX.sub("[]", path), path.rpartition(".")[2]
+        general, last = re.sub(_INDEX, "[]", path), path.rpartition(".")[2]
         mistaken = [self._mistaken[name] for name in (general, last) if name in self._mistaken][:1]
         if mistaken:
             return tuple(mistaken)
@@ -100,7 +103,7 @@ class Surface:
             return f"{path} has no effect: DeepSpeed {self.version} does not read it."
         if found.effect.never:
             return f"{path} has no effect: {found.effect.never}."
-        for section in _parents(found.path):
+        for section in _parents(_parent(found.path)):
             switch = f"{section}.enabled"
             value = self._value(switch, config)
             if switch in self._table and switch != found.path and value != "auto" and condition_met(value, [False]):
@@ -240,7 +243,7 @@ def load(version: str | None = None) -> Surface:
     if version is None:
         return _load(lines[-1], None)
     line = ".".join(version.split(".")[:2])
-    if line not in lines or not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
+    if line not in lines or (version != line and not re.fullmatch(_VERSION, version)):
         raise _unknown(version, lines)
     return _load(line, None if version == line else version)
 

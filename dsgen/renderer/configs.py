@@ -134,7 +134,7 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
-    return Config(values=_ordered(tree, known), plan=plan, provenance=folded.provenance, dropped=dropped,
+    return Config(values=_ordered(tree), plan=plan, provenance=folded.provenance, dropped=dropped,
                   warnings=(*plan.warnings, *warnings))
 
 
@@ -156,8 +156,8 @@ def _override(plan: Plan, key: Key) -> Override:
 
 def _ineffective(tree: dict[str, Any], known: surface.Surface) -> Iterator[tuple[str, str]]:
     for path, _ in list(leaves(tree)):
-        if known.key(path) is None:
-            yield path, f"DeepSpeed {known.version} does not read it"
+        if known.key(path, tree) is None:
+            yield path, f"DeepSpeed {known.version} does not read it here"
         elif why := known.has_effect(path, tree):
             yield path, why
 
@@ -173,6 +173,6 @@ def _remove(tree: dict[str, Any], path: str) -> None:
             del node[parent]
 
 
-def _ordered(tree: dict[str, Any], known: surface.Surface) -> dict[str, Any]:
+def _ordered(tree: dict[str, Any]) -> dict[str, Any]:
     first = [key for key in _ORDER if key in tree]
     return {key: tree[key] for key in (*first, *(key for key in tree if key not in first))}

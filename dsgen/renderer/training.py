@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.errors import mistake
 from dsgen.planner import Plan
 from dsgen.renderer.keys import Key
 
@@ -18,7 +19,9 @@ _PARAMS = {
     "SGD": ("weight_decay",),
     "Muon": ("weight_decay",),
 }
+MUON_SINCE = (0, 17, 6)  # release
 _ZERO_OPTIMIZERS = frozenset({"AdamW", "Adam", "Lion", "Adagrad", "Muon"})  # zero/utils.py, tested with ZeRO
+WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
 COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
 CHECKPOINTING = (
     "the planner counts on every block being recomputed, and NO DeepSpeed key does that: call "
@@ -50,6 +53,9 @@ def keys(plan: Plan) -> Iterator[Key]:
 def _optimizer(plan: Plan) -> Iterator[Key]:
     training, chosen = plan.job.training, plan.chosen.strategy
     kind = training.optimizer
+    if kind == "Muon" and tuple(map(int, plan.job.version.split("."))) < MUON_SINCE:
+        raise mistake(f"DeepSpeed {plan.job.version} has no Muon", must="0.17.6 is the first release that has it",
+                      where=plan.job.provenance.where("training.optimizer"))
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
     yield Key("optimizer.type", kind, made, "training.optimizer")
@@ -71,6 +77,14 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
         kind = "WarmupCosineLR" if training.total_steps else "WarmupLR"
     if kind == "none":
         return
+    if kind != "WarmupLR" and training.total_steps is None:
+        raise mistake(f"scheduler {kind} falls over the whole run, and its length is not given",
+                      must="training.total_steps must be a whole number of optimizer steps",
+                      where=plan.job.provenance.where("training.scheduler"),
+                      todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.")
+    warmup = training.warmup_steps
+    if training.total_steps is not None and warmup >= training.total_steps:
+        warmup = max(1, training.total_steps // WARMUP_DIVISOR)
     why = {
         "WarmupLR": "warms up, then stays: without training.total_steps a decay would be a guess",
         "WarmupCosineLR": "warms up, then falls along a cosine over total_steps",
@@ -87,7 +101,10 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
         yield Key(f"{base}.warmup_min_lr", 0.0, "the first step starts from zero")
         yield Key(f"{base}.warmup_max_lr", training.lr,
                   "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says", "training.lr")
-    yield Key(f"{base}.warmup_num_steps", training.warmup_steps, "optimizer steps of warm-up", "training.warmup_steps")
+    short = warmup != training.warmup_steps
+    yield Key(f"{base}.warmup_num_steps", warmup,
+              f"a tenth of total_steps: {training.warmup_steps} would not leave any" if short
+              else "optimizer steps of warm-up", None if short else "training.warmup_steps")
     yield Key(f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps")
 
 
