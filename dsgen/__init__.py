@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsgen.api import Layers, job, overrides, plan, profile, render, scenario, site
     from dsgen.errors import DsgenError
-    from dsgen.job import Job
+    from dsgen.jobs import Job
     from dsgen.planner import Plan
     from dsgen.renderer import Config, Explanation
 
@@ -41,7 +41,7 @@ _HOMES = {
     "Config": "dsgen.renderer",
     "DsgenError": "dsgen.errors",
     "Explanation": "dsgen.renderer",
-    "Job": "dsgen.job",
+    "Job": "dsgen.jobs",
     "Plan": "dsgen.planner",
 }
 

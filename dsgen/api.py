@@ -10,7 +10,7 @@ import attrs
 from dsgen import catalog
 from dsgen.assembly import assemble
 from dsgen.errors import mistake
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.layers import Layer, Origin, Override, Rank, leaves
 from dsgen.planner import Plan
 from dsgen.planner import plan as plan_job

@@ -9,10 +9,10 @@ from typing import Any
 
 import attrs
 
-from dsgen import surface
+from dsgen import catalog, surface
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.job import Job
-from dsgen.layers import Layer, Override, Provenance, fold, show
+from dsgen.jobs import Job
+from dsgen.layers import Layer, Override, Provenance, Rank, fold, show
 from dsgen.pins import collect
 from dsgen.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 from dsgen.structure import structure
@@ -20,6 +20,7 @@ from dsgen.wishes import follow
 
 __all__ = ["assemble", "canonical"]
 
+STANDARD_TRAINING = "standard"  # the training profile of a job that names none
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
 
@@ -55,6 +56,8 @@ def _canonical(written: Override, known: surface.Surface) -> Override:
 
 def _check_fact(section: str, key: str, written: Override) -> None:
     if not key:
+        if written.value == {}:
+            return
         if written.value is None:
             raise mistake(f"{section} is null", must=f"a section cannot be deleted; delete a key such as {section}."
                           f"{next(iter(_keys(section)))}", where=written.origin)
@@ -110,7 +113,10 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         DsgenError: All that is wrong, each with the place where it was written.
     """
     known = surface.load(version)
-    ranked = canonical(layers, version)
+    named = tuple(layers)
+    if not any(layer.rank == Rank.TRAINING for layer in named):
+        named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
+    ranked = canonical(named, version)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
     for section, option in (("hardware", "--hw"), ("model", "--model")):
@@ -187,8 +193,6 @@ def _network(tree: Mapping[str, Any], provenance: Provenance, nodes: int) -> tup
         return network, ()
     if nodes == 1:
         return Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False), ()
-    from dsgen import catalog
-
     layer = catalog.find("network", ASSUMED_NETWORK).layer
     assumed = fold([layer])
     warning = f"no network named for {nodes} nodes: assumed {ASSUMED_NETWORK}; name yours with --network"

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.parameters import parameters
 from dsgen.profiles import Model
 

@@ -137,7 +137,9 @@ class _State:
             parents = _parents(path)
             for parent in parents:
                 if parent in self.leaves:
-                    raise _map_meets_scalar(self.leaves[parent][1], override)
+                    if self.leaves[parent][1].value != {}:
+                        raise _map_meets_scalar(self.leaves[parent][1], override)
+                    del self.leaves[parent]  # an empty map until now
             if path in self.maps:
                 if value == {}:  # an empty map into a map: nothing to merge, and no mistake
                     return

@@ -7,7 +7,7 @@ import attrs
 from dsgen.buffers import Buffers, choose
 from dsgen.cost import StepCost, cost
 from dsgen.errors import mistake
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Parts, Place, Verdict, estimate, gpu_high, gpu_limit, gpu_peak, host_place, parts
 from dsgen.memory.estimates import LOW
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
@@ -148,15 +148,15 @@ def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejecti
     missing = int(peak * LOW) - limit
     if missing > 0:
         return Rejection(layout=layout, missing_bytes=missing, place="gpu",
-                         why=f"needs {gib(peak)} GiB, {gib(missing)} GiB more than the card has")
+                         why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much")
     host = host_place(job, found)
     if host.low_bytes > host.limit_bytes:
         return Rejection(layout=layout, missing_bytes=host.low_bytes - host.limit_bytes, place="host",
-                         why=f"needs {gib(host.low_bytes)} GiB of host RAM a node, {_more(host)} GiB more than there is")
+                         why=f"needs {gib(host.low_bytes)} GiB of host RAM: {_more(host)} GiB too much")
     nvme = sum(found.nvme.values())
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(layout=layout, missing_bytes=nvme - job.hardware.nvme_capacity_bytes, place="nvme",
-                         why=f"needs {gib(nvme)} GiB of NVMe a node, more than there is")
+                         why=f"needs {gib(nvme)} GiB of NVMe: {gib(nvme - job.hardware.nvme_capacity_bytes)} GiB too much")
     return None
 
 
@@ -191,7 +191,7 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
     simplest = min(near, key=lambda item: _simplicity(item.strategy))  # the first, so the fastest, of the simplest
     if simplest is fastest:
         return fastest, "the fastest that fits"
-    return simplest, f"the simplest of those no faster than the model's error can tell from {fastest.strategy}"
+    return simplest, f"simpler than {fastest.strategy}, and as fast within the model's error"
 
 
 def _trusted(item: Candidate) -> float:

@@ -8,7 +8,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.layers import Layer, Origin, Override, Rank
 from dsgen.pins import collect
 from dsgen.planner import Plan, plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dsgen.errors import DsgenError, mistake
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.profiles import Network
 from dsgen.strategies import Rejection
 from dsgen.units import gib

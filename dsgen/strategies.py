@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.pins import Pin
 
 __all__ = ["Layout", "Rejection", "Strategy", "batches", "describe", "layouts", "strategy"]

@@ -13,7 +13,7 @@ import click
 
 from dsgen.assembly import assemble
 from dsgen.errors import mistake
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.layers import Origin
 from dsgen.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
 

@@ -19,6 +19,7 @@ __all__ = ["command"]
 def command(scenario: str | None, form: str, every: bool, **options: Any) -> None:
     """Show the chosen strategy, its rivals and what was rejected, with numbers."""
     import json
+    import shutil
 
     from dsgen.planner import plan
     from dsgen.report import plan as report
@@ -27,6 +28,6 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     if form == "json":
         click.echo(json.dumps(report.data(found), indent=2))
     else:
-        click.echo(report.text(found, every), nl=False)
+        click.echo(report.text(found, every, shutil.get_terminal_size().columns), nl=False)
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)

@@ -50,5 +50,5 @@ def command(
         scenario = scenario_from(file, options)
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()
     found = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
-    click.echo(report.text(found) if form == "text" else json.dumps(found.to_dict(), indent=2), nl=form == "json")
+    click.echo(report.text(found) if form == "text" else json.dumps(found.to_dict(), indent=2))
     return OK if found.outcome == prover.PROVED else FOUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory.numbers import Numbers
 from dsgen.strategies import Strategy
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory.activations import per_token
 from dsgen.parameters import active_parameter_count
 from dsgen.strategies import Strategy

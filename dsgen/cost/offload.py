@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory.numbers import Numbers
 from dsgen.strategies import Strategy
 

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Child", "die_with_parent", "fork", "send_output_to", "spawn", "wait"]
+__all__ = ["Child", "die_with_parent", "end", "fork", "send_output_to", "spawn", "wait"]
 
 _POLL_SECONDS = 0.02
+_TERM_SECONDS = 1.0  # from the request to end to the order
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -33,15 +34,41 @@ class Child:
                 self.exit_code = os.waitstatus_to_exitcode(status)
         return self.exit_code is not None
 
-    def kill(self) -> int:
-        """End it and everything in its group; returns its exit code (negative: the signal)."""
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, number)
         if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):  # it may not have made its group yet
-                os.kill(self.pid, signal.SIGKILL)
-            self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.exit_code
+                os.kill(self.pid, number)
+
+
+def end(children: Sequence[Child]) -> list[int]:
+    """End children and all that they started; returns their exit codes (negative: the signal)."""
+    for child in children:
+        child.signal(signal.SIGTERM)  # ninja ends its compilers, which have groups of their own
+    limit = time.monotonic() + _TERM_SECONDS
+    while time.monotonic() < limit and not all(child.ended() for child in children):
+        time.sleep(_POLL_SECONDS)
+    codes = []
+    for child in children:
+        child.signal(signal.SIGKILL)
+        if child.exit_code is None:
+            child.exit_code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+        codes.append(child.exit_code)
+    _sweep({os.getpid(), *(child.pid for child in children)})
+    return codes
+
+
+def _sweep(sessions: set[int], proc: Path = Path("/proc")) -> None:
+    """Kill what is left of our sessions, whatever group or parent it has; only where /proc tells."""
+    for stat in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            # After the name in brackets: state, parent, group, session (man 5 proc).
+            session = int(stat.read_text().rpartition(")")[2].split()[3])
+            pid = int(stat.parent.name)
+            if session in sessions and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
 
 
 def fork(work: Callable[[], bool], log: Path) -> Child:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["build_lock", "clear_stale", "stale"]
+__all__ = ["build_lock", "clear_stale"]
 
 OWN_LOCK = ".dsgen-build.lock"  # a flock: the kernel drops it with the process that held it
 _PROC = Path("/proc")
@@ -21,19 +21,18 @@ _OLD_SECONDS = 3600.0  # without /proc nobody can be asked; the longest build se
 _POLL_SECONDS = 0.2
 
 
-def stale(root: Path, proc: Path = _PROC) -> tuple[Path, ...]:
-    """Locks under an extensions folder that no living process holds.
+def _abandoned(root: Path, proc: Path) -> dict[Path, bool]:
+    """Locks under an extensions folder that no living process holds -> whether a compiler still works there.
 
-    A lock is alive while a process has it open (torch keeps it open while it builds) or works in its folder (a
-    compiler that outlived its builder).
+    torch keeps the lock open while it builds; a compiler may outlive it and then has the folder as its own.
     """
     locks = [path.resolve() for path in sorted(root.glob("*/lock"))]
     if not locks:
-        return ()
+        return {}
     if not proc.is_dir():
-        return tuple(lock for lock in locks if time.time() - lock.stat().st_mtime > _OLD_SECONDS)
+        return {lock: False for lock in locks if time.time() - lock.stat().st_mtime > _OLD_SECONDS}
     used = _paths_in_use(proc)
-    return tuple(lock for lock in locks if str(lock) not in used and str(lock.parent) not in used)
+    return {lock: str(lock.parent) in used for lock in locks if str(lock) not in used}
 
 
 def _paths_in_use(proc: Path) -> set[str]:
@@ -48,13 +47,26 @@ def _paths_in_use(proc: Path) -> set[str]:
     return paths
 
 
-def clear_stale(root: Path) -> list[str]:
-    """Remove stale locks; returns the operators whose lock was removed."""
+def clear_stale(root: Path, patience_seconds: float = 0.0, proc: Path = _PROC) -> list[str]:
+    """Remove the locks that nobody holds.
+
+    Args:
+        root: The extensions folder; each operator has a folder in it.
+        patience_seconds: How long to wait for compilers that outlived their builder: they write the same files.
+        proc: Where the processes of this machine are listed.
+
+    Returns:
+        The operators whose lock was removed.
+    """
+    deadline = time.monotonic() + patience_seconds
     removed = []
-    for lock in stale(root):
-        with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
+    while abandoned := _abandoned(root, proc):
+        for lock in [lock for lock, busy in abandoned.items() if not busy]:
+            lock.unlink(missing_ok=True)
             removed.append(lock.parent.name)
+        if not any(abandoned.values()) or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_SECONDS)
     return removed
 
 

@@ -47,7 +47,7 @@ def build(names: list[str], timeout_seconds: float, report: Path) -> None:
     result: dict[str, Any] = {"cleared": [], "failed": {}, "seconds": {}, "root": str(root)}
     try:
         with proof_locks.build_lock(root, timeout_seconds):
-            result["cleared"] = proof_locks.clear_stale(root)
+            result["cleared"] = proof_locks.clear_stale(root, timeout_seconds)
             for name in names:
                 began = time.monotonic()
                 try:

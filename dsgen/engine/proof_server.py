@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dsgen.engine import proof_locks, proof_ops, proof_rank
-from dsgen.engine.proof_children import Child, die_with_parent, fork, send_output_to, spawn, wait
+from dsgen.engine.proof_children import Child, die_with_parent, end, fork, send_output_to, spawn, wait
 
 __all__ = ["main"]
 
@@ -125,8 +125,7 @@ class Server:
 
     def close(self) -> None:
         """End all children, and remove the locks that their builds leave."""
-        for child in self.children:
-            child.kill()
+        end(self.children)
         self.children = []
         if self.root is not None:
             proof_locks.clear_stale(self.root)
@@ -151,7 +150,7 @@ class Server:
         for rank in range(job["ranks"]):
             self.start(job, rank)
         in_time = wait(self.children, deadline, _GRACE_SECONDS, self.alive)
-        exits = [child.kill() for child in self.children]
+        exits = end(self.children)
         self.children = []
         for left in _SHARED_MEMORY.glob(f"deepspeed_*_{job['number']}_*"):
             left.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.parts import Parts, parts
 from dsgen.strategies import Strategy

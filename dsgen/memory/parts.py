@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.job import Job
+from dsgen.jobs import Job
 from dsgen.memory.activations import per_token
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_overhead
 from dsgen.memory.numbers import count

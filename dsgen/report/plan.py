@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import attrs
@@ -15,31 +16,63 @@ from dsgen.units import gib
 __all__ = ["data", "text"]
 
 MOST_REJECTIONS = 8  # shown without --all; the nearest misses first
-STRATEGY_WIDTH = 38  # columns of the first column: the table keeps to 80 unless a reason is long
+NUMBERS_WIDTH = 33  # columns of the four numbers behind a strategy
+NOTE_WIDTH = 30  # least room in which a reason is readable beside its row; else it goes below
 
 
-def text(plan: Plan, every: bool = False) -> str:
-    """The plan for a person, with a final newline."""
+def text(plan: Plan, every: bool = False, width: int = 80) -> str:
+    """The plan for a person, with a final newline.
+
+    Args:
+        plan: The plan.
+        every: Show every rejection, those of pins included.
+        width: Columns of the terminal.
+    """
     job = plan.job
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
+    rejections = _shown(plan, every)
+    rows = [(plan.chosen, f"chosen: {plan.reason}"), *((rival, _compared(rival, plan.chosen)) for rival in plan.runners_up)]
+    names = [str(item.strategy) for item, _ in rows] + [describe(item.layout) for item in rejections]
+    column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
         f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.seq_len} tokens, "
         f"{plan.chosen.strategy.global_batch} sequences a step",
         "",
-        f"   {'strategy':<{STRATEGY_WIDTH}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>4}  why not",
-        _row(1, plan.chosen, f"chosen: {plan.reason}"),
+        f"   {'strategy':<{column}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>5}",
     ]
-    for place, rival in enumerate(plan.runners_up, 2):
-        lines.append(_row(place, rival, _compared(rival, plan.chosen)))
-    rejections = _shown(plan, every)
-    lines.extend(_rejected(rejection) for rejection in rejections)
+    for place, (item, note) in enumerate(rows, 1):
+        lines += _row(f"{place:>2}", str(item.strategy), _numbers(item), note, column, width)
+    for item in rejections:
+        lines += _row(" -", describe(item.layout), "", item.why, column, width)
     hidden = len(plan.rejections) - len(rejections)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
     lines += ["", *_memory(plan.chosen.memory)]
     if plan.job.pins:
-        lines += ["", *(f"pinned: {pin}" for pin in plan.job.pins)]
+        lines += ["", *(f"pinned: {pin}" for pin in dict.fromkeys(str(pin) for pin in job.pins))]
     return "\n".join(lines) + "\n"
+
+
+def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int) -> list[str]:
+    """One row: the strategy, its numbers, and the note beside them or below."""
+    if len(name) > column:
+        head, tail = name[: name.rfind(" ", 0, column + 1)], name[name.rfind(" ", 0, column + 1) + 1 :]
+        lines = [f"{mark} {head:<{column}} {numbers}".rstrip(), f"     {tail}"]
+        room = 0
+    else:
+        lines = [f"{mark} {name:<{column}} {numbers}".rstrip()]
+        room = width - (column + NUMBERS_WIDTH + 5 if numbers else max(len(lines[0]), column + 3) + 2)
+    if room >= min(NOTE_WIDTH, len(note)):
+        first, *rest = textwrap.wrap(note, room)
+        lead = " " * (width - room)
+        return [f"{lines[0]:<{width - room}}{first}", *(lead + line for line in rest)]
+    return [*lines, *textwrap.wrap(note, width - 5, initial_indent="     ", subsequent_indent="     ")]
+
+
+def _numbers(item: Candidate) -> str:
+    memory = item.memory
+    return (f"{gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
+            f"{item.cost.communication_share:>5.0%}")
 
 
 def data(plan: Plan) -> dict[str, Any]:
@@ -61,16 +94,6 @@ def data(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _row(place: int, item: Candidate, note: str) -> str:
-    memory = item.memory
-    name = str(item.strategy)
-    head = f"{place:>2} {name:<{STRATEGY_WIDTH}}"
-    if len(name) > STRATEGY_WIDTH:
-        head += "\n" + " " * (STRATEGY_WIDTH + 3)
-    return (f"{head} {gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
-            f"{item.cost.communication_share:>4.0%}  {note}")
-
-
 def _compared(rival: Candidate, chosen: Candidate) -> str:
     ratio = chosen.speed / rival.speed
     if ratio > 1.995:
@@ -88,11 +111,6 @@ def _shown(plan: Plan, every: bool) -> list[Rejection]:
     own = [item for item in plan.rejections if item.pin is None]
     short = sorted((item for item in own if item.missing_bytes), key=lambda item: item.missing_bytes)
     return [*short, *(item for item in own if not item.missing_bytes)][:MOST_REJECTIONS]
-
-
-def _rejected(item: Rejection) -> str:
-    name = describe(item.layout)
-    return f" - {name:<{STRATEGY_WIDTH}} {item.why}"
 
 
 def _memory(memory: MemoryEstimate) -> list[str]:

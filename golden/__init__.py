@@ -1,0 +1,1 @@
+"""The golden harness: committed configs, explanations and one matrix, compared byte for byte with what dsgen says now."""

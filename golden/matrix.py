@@ -1,0 +1,92 @@
+"""The matrix: one row for every hardware, model and cluster, so that a change of the planner shows everything it moves."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+from collections.abc import Iterator
+
+from dsgen import catalog
+from dsgen.assembly import assemble
+from dsgen.errors import DsgenError
+from dsgen.layers import Layer, Origin, Override, Rank
+from dsgen.memory import Verdict
+from dsgen.planner import Search, plan, search
+from dsgen.renderer import render
+from dsgen.scenarios import FIELDS
+from dsgen.strategies import describe
+
+__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "text"]
+
+FILE_NAME = "matrix.csv"
+CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
+COLUMNS = ("hardware", "model", "cluster", "strategy", "fit", "micro_batch", "accumulation", "gpu_gib", "host_gib",
+           "tokens_per_second_per_gpu", "config_sha256")  # fmt: skip
+HASH_DIGITS = 16  # of sha256: enough to tell 11,000 configs apart, short enough to read
+SPEED_DIGITS = 3  # significant; the cost model knows no more
+
+
+def text() -> str:
+    """The whole matrix as CSV; a row where nothing fits has its reason in place of the hash."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows())
+    return out.getvalue()
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
+    hardware = [catalog.find("hardware", name) for name in catalog.names("hardware")]
+    models = [catalog.find("model", name) for name in catalog.names("model")]
+    clusters = [_cluster(nodes, network) for nodes, network in CLUSTERS]
+    for machine in hardware:
+        for model in models:
+            for label, layers in clusters:
+                yield (machine.name, model.name, label, *_answer((machine.layer, model.layer, *layers)))
+
+
+def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
+    """A cluster's name in the matrix, and what a person would say for it: `--nodes 4 --network ib-hdr-200g`."""
+    if network is None:
+        return "1 node", ()
+    origin = Origin("--nodes")
+    said = Layer("command line", Rank.USER, (Override(FIELDS["nodes"], nodes, origin, Rank.USER),))
+    return f"{nodes} nodes {network}", (catalog.find("network", network).layer, said)
+
+
+def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    """The columns after the cluster. The search is asked first: a row where nothing fits needs no advice."""
+    try:
+        job = assemble(layers)
+        found = search(job)
+        if not found.fitting and not found.uncertain:
+            return _nothing(_reason(found))
+        config = render(plan(job))
+    except DsgenError as error:
+        return _nothing(str(error).splitlines()[0])
+    chosen = config.plan.chosen
+    strategy, memory = chosen.strategy, chosen.memory
+    sha = hashlib.sha256(config.to_json().encode()).hexdigest()[:HASH_DIGITS]
+    return (describe(strategy), memory.verdict.value, str(strategy.micro_batch), str(strategy.accumulation),
+            f"{memory.gpu.peak_bytes / 2**30:.2f}", f"{memory.host.peak_bytes / 2**30:.2f}", _speed(chosen.speed), sha)
+
+
+def _nothing(why: str) -> tuple[str, ...]:
+    return ("none", Verdict.DOES_NOT_FIT.value, "", "", "", "", "", why)
+
+
+def _reason(found: Search) -> str:
+    """The strategy that lacks least, and how much."""
+    short = [item for item in found.rejections if item.missing_bytes]
+    if not short:
+        return found.rejections[0].why
+    least = min(short, key=lambda item: item.missing_bytes)
+    return f"{least.layout} {least.why}"
+
+
+def _speed(tokens: float) -> str:
+    """Three significant digits without an exponent: 2450, 31.5, 0.123."""
+    digits = SPEED_DIGITS - 1 - math.floor(math.log10(tokens)) if tokens > 0 else 0
+    return f"{round(tokens, digits):.{max(0, digits)}f}"

@@ -1,0 +1,52 @@
+"""Check or rewrite everything golden: `python golden/run.py [--update] [--scenarios-only | --matrix-only]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare what is committed with what dsgen says now; exit 1 where they differ and nothing was updated."""
+    parser = argparse.ArgumentParser(prog="golden/run.py", description="Check or rewrite the golden files.")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="compare (the default)")
+    action.add_argument("--update", action="store_true", help="rewrite what differs")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--scenarios-only", action="store_true", help="leave the matrix alone")
+    part.add_argument("--matrix-only", action="store_true", help="leave the scenarios alone")
+    said = parser.parse_args(arguments)
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))  # the checkout's dsgen, not an installed one
+    from golden import files, matrix, scenes
+
+    os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
+    wanted: dict[Path, str] = {}
+    folders: list[Path] = []
+    if not said.matrix_only:
+        for name in scenes.names():
+            wanted |= scenes.texts(scenes.scene(name))
+        folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
+    if not said.scenarios_only:
+        wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text()
+    differences = files.compare(wanted, folders)
+    if not differences:
+        print(f"golden: {len(wanted)} files are as committed")
+        return 0
+    print(files.report(differences, ROOT))
+    if said.update:
+        files.update(differences)
+        print("golden: updated; the diff is the review")
+        return 0
+    print("If the change is meant: python golden/run.py --update, and commit the diff.")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A golden scenario: its file, the config it renders, and the explanation of every key as committed text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from dsgen import scenarios
+from dsgen.assembly import assemble
+from dsgen.errors import DsgenError
+from dsgen.layers import show
+from dsgen.planner import plan
+from dsgen.renderer import Config, Explanation, render
+from dsgen.report import summary
+
+__all__ = ["CONFIGS", "EXPLANATIONS", "FOLDER", "Scene", "names", "scene", "texts"]
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+SCENARIOS, CONFIGS, EXPLANATIONS = FOLDER / "scenarios", FOLDER / "configs", FOLDER / "explanations"
+
+
+@attrs.frozen
+class Scene:
+    """One rendered scenario.
+
+    Attributes:
+        name: Its file's name without `.yaml`.
+        why: The comment that opens the file: what it covers.
+        config: What dsgen renders for it.
+    """
+
+    name: str
+    why: str
+    config: Config
+
+
+def names() -> tuple[str, ...]:
+    """Every scenario, sorted."""
+    return tuple(sorted(path.stem for path in SCENARIOS.glob("*.yaml")))
+
+
+def scene(name: str) -> Scene:
+    """Render one scenario.
+
+    Raises:
+        DsgenError: The scenario is broken, has no opening comment, or has no plan.
+    """
+    path = SCENARIOS / f"{name}.yaml"
+    first, _, _ = path.read_text("utf-8").partition("\n")
+    if not first.startswith("# "):
+        raise DsgenError(f"golden/scenarios/{name}.yaml:1: it must open with a comment that says what it covers")
+    said = scenarios.read(str(path))
+    job = assemble(scenarios.layers(said), said.deepspeed)
+    return Scene(name, first.removeprefix("# "), render(plan(job)))
+
+
+def texts(wanted: Scene) -> dict[Path, str]:
+    """The committed files of a scene: path -> text."""
+    return {
+        CONFIGS / f"{wanted.name}.json": wanted.config.to_json(),
+        EXPLANATIONS / f"{wanted.name}.md": _portable("\n".join(_explanation(wanted)) + "\n"),
+    }
+
+
+def _explanation(wanted: Scene) -> Iterator[str]:
+    """The summary as a person sees it, then one line for every key in the config's own order."""
+    config = wanted.config
+    yield from (f"# {wanted.name}", "", wanted.why, "", "```", summary.text(config).rstrip("\n"), "```", "")
+    yield f"Chosen: {config.plan.reason}. {_rivals(config)}"
+    yield ""
+    yield from (_line(config.why(path)) for path in config.paths())
+    if config.dropped:
+        yield from ("", "Left out:", "")
+        yield from (f"- `{path}`: {why}" for path, why in config.dropped.items())
+
+
+def _rivals(config: Config) -> str:
+    tried = ", ".join(str(rival.strategy) for rival in config.plan.runners_up)
+    return f"Rivals: {tried}." if tried else "No rival fits."
+
+
+def _line(key: Explanation) -> str:
+    """One key: value, who decided it, why, and what lost."""
+    decided = key.overrides[-1].origin if key.overrides else "nobody"
+    lost = "; ".join(f"{show(loser.value)} ({loser.origin})" for loser in reversed(key.overrides[:-1]))
+    over = f" [over {lost}]" if lost else ""
+    return f"- `{key.path}` = `{show(key.value)}` ({decided}): {key.reason}{over}"
+
+
+def _portable(text: str) -> str:
+    """Paths as seen from the checkout, wherever it lies."""
+    return text.replace(f"{SCENARIOS}/../", "golden/").replace(f"{ROOT}/", "")

@@ -1,0 +1,67 @@
+"""Step time: parts that add up, and the directions every engineer expects."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dsgen.cost import cost
+from dsgen.cost.communication import collective_seconds
+from dsgen.planner import plan
+from dsgen.strategies import strategy
+
+
+def spent(job):
+    return plan(job).chosen.cost
+
+
+def test_parts_add_up(make_job):
+    found = spent(make_job("a100-40g", "7b"))
+
+    assert math.fsum(found.parts.values()) == pytest.approx(found.seconds)
+    assert min(found.parts.values()) >= 0
+
+
+def test_no_gpu_beats_its_peak(make_job):
+    for hardware in ("t4-16g", "a100-80g", "h100-80g", "mi300x-192g", "b200-180g"):
+        job = make_job(hardware, "1b")
+        speed = plan(job).chosen.speed
+        peak = max(job.hardware.bf16_flops_per_second, job.hardware.fp16_flops_per_second)
+        assert 0.05 < speed * 6 * 1.0e9 / peak < 0.85
+
+
+def test_checkpointing_costs_a_third_more_compute(make_job):
+    job = make_job(training={"checkpointing": "full"})
+    item = plan(job).chosen.strategy
+    plain = strategy(item.__class__(**{**_fields(item), "checkpointing": False}), (item.micro_batch, item.accumulation,
+                     item.global_batch), item.buffers)
+
+    ratio = cost(job, item).parts["matrix products"] / cost(job, plain).parts["matrix products"]
+
+    assert ratio == pytest.approx(4 / 3, rel=0.01)
+
+
+def _fields(item):
+    import attrs
+
+    return {field.name: getattr(item, field.name) for field in attrs.fields(type(item))}
+
+
+def test_a_collective_is_bound_by_the_slowest_link(make_job):
+    job = make_job(profiles=["ethernet-25g"], cluster={"nodes": 4})
+    gigabyte = 1e9
+
+    inside = collective_seconds(job, gigabyte, 8, 1)
+    across = collective_seconds(job, gigabyte, 32, 1)
+
+    assert across == pytest.approx(gigabyte * 3 / 4 / (25e9 / 8 * 0.6), rel=0.01)
+    assert inside < across / 50
+    assert collective_seconds(job, gigabyte, 1, 1) == 0
+
+
+def test_lora_skips_the_gradients_of_frozen_weights(make_job):
+    full = spent(make_job(training={"micro_batch": 1, "zero_stage": 3}))
+    lora = spent(make_job(profiles=["lora"], training={"micro_batch": 1, "zero_stage": 3}))
+
+    assert lora.parts["matrix products"] < 0.75 * full.parts["matrix products"]

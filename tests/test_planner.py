@@ -1,0 +1,139 @@
+"""The planner: what it chooses, what pins do to it, and what it says when nothing can run."""
+
+from __future__ import annotations
+
+import pytest
+
+import dsgen
+from dsgen.memory import Verdict
+from dsgen.planner import plan, search
+
+
+def chosen(job):
+    return plan(job).chosen.strategy
+
+
+def test_the_issue_s_scenario_fits_with_room(make_job):
+    found = plan(make_job("a100-40g", "7b"))
+
+    assert found.chosen.memory.verdict is Verdict.FITS
+    assert found.chosen.memory.gpu.high_bytes <= found.chosen.memory.gpu.limit_bytes
+    assert found.chosen.strategy.global_batch == 256
+
+
+def test_batch_arithmetic_holds_for_every_candidate(make_job):
+    job = make_job("h100-80g", "13b")
+    found = search(job)
+
+    for item in found.fitting:
+        strategy = item.strategy
+        replicas = job.world // strategy.tp
+        assert strategy.micro_batch * strategy.accumulation * replicas == strategy.global_batch
+
+
+@pytest.mark.parametrize(
+    ("wish", "field", "value"),
+    [
+        ({"zero_stage": 1}, "stage", 1),
+        ({"offload": "optimizer"}, "offload_optimizer", "cpu"),
+        ({"offload": "all"}, "offload_param", "cpu"),
+        ({"offload": "nvme"}, "offload_optimizer", "nvme"),
+        ({"tp": 4}, "tp", 4),
+        ({"micro_batch": 2}, "micro_batch", 2),
+        ({"accumulation": 4}, "accumulation", 4),
+        ({"checkpointing": "full"}, "checkpointing", True),
+        ({"checkpointing": "none"}, "checkpointing", False),
+        ({"precision": "fp16"}, "precision", "fp16"),
+    ],
+)
+def test_a_wish_pins_the_strategy(make_job, wish, field, value):
+    assert getattr(chosen(make_job("h100-80g", "7b", training=wish)), field) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "value"),
+    [
+        ({"zero_optimization": {"stage": 1}}, "stage", 1),
+        ({"zero_optimization": {"offload_param": {"device": "cpu"}}}, "stage", 3),
+        ({"zero_optimization": None}, "stage", 0),
+        ({"tensor_parallel": {"autotp_size": 2}}, "tp", 2),
+        ({"train_micro_batch_size_per_gpu": 2}, "micro_batch", 2),
+        ({"fp16": {"enabled": True}}, "precision", "fp16"),
+        ({"bf16": {"enabled": False}, "fp16": {"enabled": False}}, "precision", "fp32"),
+    ],
+)
+def test_a_deepspeed_key_pins_the_strategy(make_job, key, field, value):
+    assert getattr(chosen(make_job("h100-80g", "1.3b", deepspeed=key)), field) == value
+
+
+def test_pinned_buffers_are_counted(make_job):
+    small = plan(make_job(deepspeed={"zero_optimization": {"stage": 2, "reduce_bucket_size": 2}}))
+    large = plan(make_job(deepspeed={"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}))
+
+    assert small.chosen.strategy.buffers.reduce_bucket == 2
+    assert large.chosen.strategy.buffers.reduce_bucket == 500_000_000
+
+
+def test_objectives_order_speed_and_memory(make_job):
+    def found(objective):
+        return plan(make_job("a100-40g", "7b", training={"objective": objective})).chosen
+
+    throughput, balanced, memory = found("throughput"), found("balanced"), found("memory")
+    assert throughput.speed >= balanced.speed >= memory.speed
+    assert memory.memory.gpu.peak_bytes <= balanced.memory.gpu.peak_bytes
+    assert memory.speed * 2 >= throughput.speed
+
+
+def test_v100_and_t4_take_fp16_and_a_cpu_takes_no_offload(make_job):
+    assert chosen(make_job("v100-32g", "1.3b")).precision == "fp16"
+    assert chosen(make_job("t4-16g", "gpt2")).precision == "fp16"
+    assert chosen(make_job("cpu", "125m")).offload_optimizer == "none"
+
+
+def test_a_slow_network_prefers_less_communication(make_job):
+    def found(network):
+        return plan(make_job("a100-80g", "70b", profiles=[network], cluster={"nodes": 4})).chosen
+
+    slow, fast = found("ethernet-10g"), found("ib-ndr-3200g")
+    assert fast.speed > slow.speed
+    assert fast.cost.communication_share < slow.cost.communication_share
+
+
+def test_a_bottleneck_is_said(make_job):
+    found = plan(make_job("h100-80g", "405b", cluster={"nodes": 64}))
+
+    assert any("the network is the bottleneck" in warning for warning in found.warnings)
+    assert any("assumed ethernet-25g" in warning for warning in found.warnings)
+
+
+def test_contradicting_pins_name_both_and_a_way_out(make_job):
+    with pytest.raises(dsgen.DsgenError) as error:
+        plan(make_job(training={"zero_stage": 1, "offload": "all"}))
+
+    assert str(error.value) == (
+        "training.zero_stage = 1 (python) and training.offload = all (python) exclude each other\n"
+        "  parameter offload works at stage 3 only. It works if you drop training.zero_stage or drop training.offload."
+    )
+
+
+def test_what_fits_nowhere_names_changes_that_fit(make_job):
+    job = make_job("rtx3090-24g", "13b", cluster={"gpus": 1}, training={"offload": "none"})
+    with pytest.raises(dsgen.DsgenError) as error:
+        plan(job)
+
+    message = str(error.value)
+    assert message.startswith("13b at 4096 tokens fits nowhere on 1 GPU of 23.7 GiB with training.offload = none (python)")
+    assert "fits with training.offload left to the planner" in message
+    assert plan(make_job("rtx3090-24g", "13b", cluster={"gpus": 1})).chosen
+
+
+def test_a_batch_that_divides_nowhere_is_an_error(make_job):
+    with pytest.raises(dsgen.DsgenError, match="a global batch of 7 does not divide among 8 GPUs; it must be a multiple of 8"):
+        plan(make_job(training={"global_batch": 7}))
+
+
+def test_the_plan_is_pure(make_job):
+    job = make_job("a100-40g", "13b")
+
+    assert plan(job) == plan(job)
+    assert dsgen.render(job).to_json() == dsgen.render(job).to_json()

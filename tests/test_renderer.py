@@ -1,0 +1,142 @@
+"""The renderer: keys, reasons, and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dsgen
+from dsgen.layers import leaves
+from dsgen.planner import plan
+
+
+def rendered(job):
+    return dsgen.render(job)
+
+
+def test_every_key_has_an_override_and_a_reason(make_job):
+    config = rendered(make_job("a100-40g", "70b"))
+
+    for path in config.paths():
+        explanation = config.why(path)
+        assert explanation.overrides, path
+        assert len(explanation.reason) > 10, path
+        assert explanation.value == dict(leaves(config.values))[path]
+
+
+def test_a_reason_names_the_place_of_the_wish(make_job):
+    explanation = rendered(make_job()).why("optimizer.params.betas")
+
+    assert str(explanation.overrides[-1].origin).startswith("profiles/training/standard.yaml:")
+    assert "arXiv 2307.09288" in explanation.reason
+
+
+def test_a_user_s_value_wins_and_the_plan_s_stays_as_a_loser(make_job):
+    config = rendered(make_job(deepspeed={"zero_optimization": {"overlap_comm": False}}))
+
+    history = config.why("zero_optimization.overlap_comm").overrides
+    assert config.values["zero_optimization"]["overlap_comm"] is False
+    assert str(history[-1].origin) == "python"
+
+
+def test_null_deletes(make_job):
+    config = rendered(make_job(deepspeed={"gradient_clipping": None, "scheduler": None}))
+
+    assert "gradient_clipping" not in config.values
+    assert "scheduler" not in config.values
+
+
+def test_a_key_without_effect_is_left_out_and_said(make_job):
+    config = rendered(make_job(deepspeed={"zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 1000}}))
+
+    assert "stage3_prefetch_bucket_size" not in config.values["zero_optimization"]
+    assert any("stage3_prefetch_bucket_size = 1000 is left out" in warning for warning in config.warnings)
+
+
+def test_autotp_counts_every_gpu_in_the_train_batch(make_job):
+    config = rendered(make_job("h100-80g", "13b", training={"tp": 4, "zero_stage": 1, "global_batch": 64}))
+    values = config.values
+
+    micro, steps = values["train_micro_batch_size_per_gpu"], values["gradient_accumulation_steps"]
+    assert values["tensor_parallel"] == {"autotp_size": 4}
+    assert micro * steps * 2 == 64
+    assert values["train_batch_size"] == micro * steps * 8
+
+
+def test_autotp_at_stage_3_writes_two_of_the_three_batch_keys(make_job):
+    config = rendered(make_job("h100-80g", "13b", training={"tp": 2, "zero_stage": 3}))
+
+    assert "train_batch_size" not in config.values
+    assert {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"} <= set(config.values)
+
+
+def test_fp16_has_a_dynamic_loss_scale(make_job):
+    assert rendered(make_job("v100-32g", "1.3b")).values["fp16"] == {
+        "enabled": True, "loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2,
+        "min_loss_scale": 1,
+    }
+
+
+def test_the_optimizer_s_parameters_follow_its_type(make_job):
+    lion = rendered(make_job(deepspeed={"optimizer": {"type": "lion"}})).values["optimizer"]
+    sgd = rendered(make_job(training={"optimizer": "SGD"})).values
+
+    assert set(lion["params"]) == {"lr", "betas", "weight_decay"}
+    assert set(sgd["optimizer"]["params"]) == {"lr", "weight_decay"}
+    assert sgd["zero_allow_untested_optimizer"] is True
+
+
+def test_the_schedule_follows_the_wishes(make_job):
+    def schedule(**wishes):
+        return rendered(make_job(training=wishes)).values.get("scheduler")
+
+    assert schedule()["type"] == "WarmupLR"
+    assert schedule(total_steps=1000)["type"] == "WarmupCosineLR"
+    assert schedule(scheduler="none") is None
+    assert schedule(total_steps=50)["params"]["warmup_num_steps"] == 5
+    assert schedule(lr=1e-3)["params"]["warmup_max_lr"] == 1e-3
+    with pytest.raises(dsgen.DsgenError, match="scheduler WarmupDecayLR falls over the whole run"):
+        schedule(scheduler="WarmupDecayLR")
+
+
+def test_nvme_brings_aio_and_buffers_that_hold_the_largest_tensor(make_job):
+    config = rendered(make_job("rtx3090-24g", "70b")).values
+
+    assert config["aio"]["block_size"] == 1048576
+    assert config["zero_optimization"]["offload_param"]["buffer_size"] >= 32000 * 8192
+
+
+def test_an_older_release_gets_no_newer_key(make_job):
+    layers = dsgen.profile("rtx3090-24g") | dsgen.profile("70b")
+    old, new = dsgen.render(layers, deepspeed="0.14").values, dsgen.render(layers, deepspeed="0.19").values
+
+    assert "intra_op_parallelism" not in old["aio"]
+    assert "intra_op_parallelism" in new["aio"]
+
+
+def test_the_dictionary_is_plain_json(make_job):
+    config = rendered(make_job())
+
+    assert json.loads(config.to_json()) == config.to_dict() == config.values
+    assert config.to_dict() is not config.values
+
+
+def test_yaml_reads_back_as_the_same_config(make_job):
+    from dsgen.yaml_reader import entries
+
+    config = rendered(make_job("a100-40g", "70b"))
+
+    assert {entry.path: entry.value for entry in entries(config.to_yaml(), "yaml")} == dict(leaves(config.values))
+
+
+def test_an_unknown_key_suggests(make_job):
+    with pytest.raises(dsgen.DsgenError, match=r"has no key zero_optimization\.stge"):
+        rendered(make_job()).why("zero_optimization.stge")
+
+
+def test_render_takes_a_plan_a_job_or_layers(make_job):
+    job = make_job("a100-40g", "7b")
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
+
+    assert dsgen.render(plan(job)).to_json() == dsgen.render(job).to_json() == dsgen.render(layers).to_json()
