@@ -10,7 +10,7 @@ import attrs
 from dsgen.errors import mistake
 from dsgen.layers import Override, Provenance, Rank, show
 
-__all__ = ["Pin", "collect"]
+__all__ = ["Pin", "collect", "deciders"]
 
 Values = tuple[Any, ...]
 
@@ -102,6 +102,12 @@ def collect(provenance: Provenance) -> tuple[Pin, ...]:
             raise mistake(f"{rival} and {pin} exclude each other", must=f"one {pin.field} must win",
                           todo="Drop one of the two.")
     return tuple(kept)
+
+
+def deciders(path: str) -> tuple[str, ...]:
+    """Every path that can pin a field which this path pins, itself included."""
+    fields = {field for field, _ in _READ.get(path, ())}
+    return (path, *(other for other, read in _READ.items() if other != path and fields & {field for field, _ in read}))
 
 
 def _all(provenance: Provenance) -> Iterator[Pin]:

@@ -9,11 +9,11 @@ import attrs
 from dsgen import catalog
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.jobs import Job
-from dsgen.layers import Layer, Origin, Override, Rank
-from dsgen.pins import collect
+from dsgen.layers import Layer, Origin, Override, Provenance, Rank
+from dsgen.pins import collect, deciders
 from dsgen.planner import Plan, plan
 from dsgen.profiles import SECTIONS, yaml_name
-from dsgen.renderer import render
+from dsgen.renderer import Explanation, render
 
 __all__ = ["Alternative", "Answer", "ask"]
 
@@ -52,6 +52,7 @@ class Answer:
         source: Where the fact comes from, for a fact of a profile.
         dropped: Why a config leaves it out, where it does.
         alternatives: What other values would do.
+        children: The keys below it, for a section.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Answer:
     source: str | None = None
     dropped: str | None = None
     alternatives: tuple[Alternative, ...] = ()
+    children: tuple[Explanation, ...] = ()
 
 
 def ask(job: Job, key: str) -> Answer:
@@ -79,12 +81,14 @@ def ask(job: Job, key: str) -> Answer:
     if section in SECTIONS:
         return _fact(job, section, name)
     current = plan(job)
-    explained = render(current).why(key)
+    config = render(current)
+    explained = config.why(key)
     release = ".".join(job.version.split(".")[:2])
     return Answer(
-        key=explained.path, value=explained.value, overrides=explained.overrides, default=explained.default,
+        key=explained.path, value=explained.value, overrides=_unpinned(job, explained), default=explained.default,
         default_of=f"DeepSpeed {release}", description=explained.description, dropped=explained.dropped,
         alternatives=tuple(_alternatives(job, current, explained.path, explained.value)),
+        children=tuple(config.why(path) for path in config.paths() if path.startswith(f"{explained.path}.")),
     )
 
 
@@ -135,9 +139,37 @@ def _others(path: str, value: Any) -> tuple[Any, ...]:
 
 
 def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
-    override = Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)
+    try:
+        other = plan(_with(job, path, Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)))
+    except DsgenError as error:
+        return Alternative(value=value, refused=str(error).splitlines()[0])
+    return Alternative(
+        value=value,
+        gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,
+        speed=other.chosen.speed / current.chosen.speed,
+    )
+
+
+def _unpinned(job: Job, explained: Explanation) -> tuple[Override, ...]:
+    """The overrides of a key, the planner's own choice among them: what it would write if nobody had pinned the key."""
+    history = explained.overrides
+    pinned = {pin.override.path for pin in job.pins} & set(deciders(f"deepspeed.{explained.path}"))
+    if not history or (history[-1].rank <= Rank.PLAN and not pinned):
+        return history
+    above = tuple(item for item in history if item.rank > Rank.PLAN) or history[-1:]
+    try:
+        free = render(plan(_with(job, explained.path, None))).why(explained.path).overrides
+    except DsgenError:  # without the pin nothing fits: then there is no choice to show
+        return above
+    return (*(item for item in free if item.rank <= Rank.PLAN), *above)
+
+
+def _with(job: Job, path: str, override: Override | None) -> Job:
+    """The job with one DeepSpeed key overridden, or with every override of it taken away."""
+    full = f"deepspeed.{path}"
+    rivals = deciders(full)
     rest = tuple(
-        attrs.evolve(layer, overrides=tuple(item for item in layer.overrides if item.path != override.path))
+        attrs.evolve(layer, overrides=tuple(item for item in layer.overrides if item.path not in rivals))
         for layer in job.deepspeed_layers
     )
     tree: dict[str, Any] = {**job.deepspeed}
@@ -146,16 +178,11 @@ def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
     for parent in parents:
         node[parent] = {**node.get(parent, {})}
         node = node[parent]
-    node[leaf] = value
-    history = {**job.provenance.overrides, override.path: (override,)}
-    try:
-        pins = collect(attrs.evolve(job.provenance, overrides=history))
-        other = plan(attrs.evolve(job, deepspeed=tree, pins=pins,
-                                  deepspeed_layers=(*rest, Layer("why", Rank.USER, (override,)))))
-    except DsgenError as error:
-        return Alternative(value=value, refused=str(error).splitlines()[0])
-    return Alternative(
-        value=value,
-        gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,
-        speed=other.chosen.speed / current.chosen.speed,
-    )
+    node.pop(leaf, None)
+    written = {key: history for key, history in job.provenance.overrides.items() if key not in rivals}
+    if override is not None:
+        node[leaf] = override.value
+        written[full] = (override,)
+        rest = (*rest, Layer("why", Rank.USER, (override,)))
+    provenance = Provenance(written)
+    return attrs.evolve(job, deepspeed=tree, deepspeed_layers=rest, provenance=provenance, pins=collect(provenance))

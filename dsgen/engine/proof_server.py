@@ -27,6 +27,7 @@ from dsgen.engine.proof_children import Child, die_with_parent, end, fork, send_
 __all__ = ["main"]
 
 _GRACE_SECONDS = 5.0  # for the other ranks to end by themselves once one has failed
+_LAST_SECONDS = 3.0  # for killed compilers to leave the folder of a lock
 _SHARED_MEMORY = Path("/dev/shm")  # where DeepSpeed's CPU collectives keep files, left behind by a killed rank
 _TAIL_CHARACTERS = 600  # of a rank's log: a crash's last words
 _BOOT = 4  # the first entries of sys.orig_argv: interpreter, -c, code, package folder
@@ -128,7 +129,7 @@ class Server:
         end(self.children)
         self.children = []
         if self.root is not None:
-            proof_locks.clear_stale(self.root)
+            proof_locks.clear_stale(self.root, _LAST_SECONDS)
 
     def prove(self, job: dict[str, Any]) -> dict[str, Any]:
         """Build what is missing, run the ranks of one job, and gather their reports."""

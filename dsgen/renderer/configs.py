@@ -104,7 +104,7 @@ class Config:
         if key is None:
             close = known.nearest(path)
             raise mistake(f"DeepSpeed {known.version} has no key {path}",
-                          todo=f"did you mean {' or '.join(close)}?" if close else None)
+                          todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.")
         node: Any = self.values
         for part in path.split("."):
             node = node.get(part) if isinstance(node, dict) else None

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dsgen.memory import Place
 from dsgen.units import gib
 
-__all__ = ["bar", "count", "place_line"]
+__all__ = ["FULL", "bar", "count", "place_line"]
 
+FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar: fits 80 columns beside its numbers
 
 
 def bar(share: float, width: int = WIDTH) -> str:
     """A bar of a fixed width; what is over 1 fills it."""
     filled = max(0, min(width, round(share * width)))
-    return "█" * filled + "░" * (width - filled)
+    return FULL * filled + EMPTY * (width - filled)
 
 
 def place_line(label: str, place: Place) -> str:

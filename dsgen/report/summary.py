@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.layers import leaves
 from dsgen.renderer import Config
-from dsgen.report.bars import count, place_line
+from dsgen.report.bars import FULL, count, place_line
 from dsgen.strategies import describe
 
 __all__ = ["headline", "text"]
+
+WIDTH = 80  # columns
 
 
 def text(config: Config, written_to: str | None = None) -> str:
@@ -23,12 +27,20 @@ def text(config: Config, written_to: str | None = None) -> str:
     lines.append(f"speed about {count(speed)} tokens/s/GPU ({count(speed * LOW)} to {count(speed * HIGH)}); {network}")
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
-    lines.extend(f"warning: {warning}" for warning in config.warnings)
     keys = sum(1 for _ in leaves(config.values))
-    done = f"wrote {written_to} ({keys} keys" if written_to else f"({keys} keys"
-    step = f"dsgen prove {written_to}" if written_to else "-o ds_config.json, then dsgen prove ds_config.json"
-    lines.append(f"{done}, DeepSpeed {job.version}). Next: {step}")
-    return "\n".join(lines) + "\n"
+    if written_to:
+        lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
+    else:
+        lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
+    lines.extend(f"warning: {warning}" for warning in config.warnings)
+    return "\n".join(_fit(line) for line in lines) + "\n"
+
+
+def _fit(line: str) -> str:
+    """A line of words broken at WIDTH; a bar or a path is never broken."""
+    if len(line) <= WIDTH or FULL in line:
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def headline(config: Config) -> str:

@@ -12,18 +12,21 @@ from dsgen.units import gib
 __all__ = ["data", "text"]
 
 WIDTH = 80  # columns; a reason that needs more goes on below
+ORIGIN_WIDTH = 34  # columns: profiles/hardware/a100-40g.yaml:22 and a little more
 SAME_BYTES = 50 * 2**20  # a change of the peak below this is none: it would print as 0.0 GiB
 SAME_SPEED = 0.005
 
 
 def text(answer: Answer) -> str:
     """The answer for a person."""
+    if answer.children:
+        return _section(answer)
     lines = [f"{answer.key} = {show(answer.value)}" if answer.value is not None else f"{answer.key} is not written"]
     if answer.dropped:
         lines.append(_wrap("left out: " + answer.dropped, 2))
     origins = [str(override.origin) for override in answer.overrides] + [answer.default_of]
     values = [show(override.value) for override in answer.overrides] + [show(answer.default)]
-    left = max(map(len, origins))
+    left = min(ORIGIN_WIDTH, max(map(len, origins)))
     middle = min(24, max(map(len, values)))
     for position, override in enumerate(reversed(answer.overrides)):
         note = _note(override, lost=position > 0)
@@ -33,6 +36,14 @@ def text(answer: Answer) -> str:
         lines.append(_wrap(f"source: {answer.source}", 2))
     lines.append(_wrap(answer.description, 2))
     lines.extend(_alternative(other) for other in answer.alternatives)
+    return "\n".join(lines) + "\n"
+
+
+def _section(answer: Answer) -> str:
+    """A section: every key below it with its value and reason."""
+    lines = [answer.key, _wrap(answer.description, 2)]
+    for child in answer.children:
+        lines += [f"{child.path} = {show(child.value)}", _wrap(child.reason, 4)]
     return "\n".join(lines) + "\n"
 
 
@@ -50,6 +61,7 @@ def data(answer: Answer) -> dict[str, Any]:
         "description": answer.description,
         "source": answer.source,
         "dropped": answer.dropped,
+        "children": [{"key": child.path, "value": child.value, "reason": child.reason} for child in answer.children],
         "alternatives": [
             {"value": item.value, "gpu_bytes": item.gpu_bytes, "speed": round(item.speed, 4), "refused": item.refused}
             for item in answer.alternatives
@@ -63,6 +75,8 @@ def _note(override: Override, lost: bool) -> str:
 
 
 def _row(origin: str, value: str, note: str, left: int, middle: int) -> str:
+    if len(origin) > left:  # a long path has a line of its own
+        return f"  {origin}\n{_row('', value, note, left, middle)}"
     head = f"  {origin:<{left}}  {value:<{middle}}"
     if not note:
         return head.rstrip()

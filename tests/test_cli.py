@@ -1,0 +1,211 @@
+"""The command line as a person uses it: what goes to stdout, what to stderr, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dsgen.cli import COMMANDS, main
+from dsgen.yaml_reader import entries
+
+MAIN = ["--hw", "a100-40g", "--model", "7b"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line; gives the exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_render_prints_the_config_and_nothing_else_on_stdout(run):
+    code, out, err = run("render", *MAIN)
+
+    assert code == 0
+    assert json.loads(out)["train_batch_size"] == 256
+    assert out.endswith("}\n")
+    assert err.splitlines()[0].endswith("= 256, bf16")
+    assert "Next: -o ds_config.json, dsgen prove ds_config.json" in err
+
+
+def test_the_summary_keeps_to_80_columns(run):
+    _, _, err = run("render", *MAIN)
+
+    assert max(map(len, err.splitlines())) <= 80
+
+
+def test_quiet_says_nothing(run):
+    code, _, err = run("render", *MAIN, "-q")
+
+    assert (code, err) == (0, "")
+
+
+def test_output_goes_to_a_file_whole(run, tmp_path):
+    target = tmp_path / "ds_config.json"
+    code, out, err = run("render", *MAIN, "-o", str(target))
+
+    assert (code, out) == (0, "")
+    assert json.loads(target.read_text())["train_batch_size"] == 256
+    assert f"wrote {target}" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["ds_config.json"]
+
+
+def test_a_written_file_keeps_its_mode_and_its_link(run, tmp_path):
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+
+    run("render", *MAIN, "-o", str(link))
+
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert json.loads(target.read_text())
+
+
+def test_yaml_carries_the_reasons(run):
+    code, out, _ = run("render", *MAIN, "--format", "yaml")
+
+    assert code == 0
+    assert all(entry.comment for entry in entries(out, "yaml"))
+
+
+def test_a_scenario_file_says_what_the_options_say(run, tmp_path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text("hw: a100-40g\nmodel: 7b\nseq-len: 2048\nset:\n  gradient_clipping: 0.5\n")
+
+    assert run("render", str(file))[1] == run("render", *MAIN, "--seq-len", "2048", "--set", "gradient_clipping=0.5")[1]
+
+
+def test_options_win_over_the_scenario(run, tmp_path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text("hw: a100-40g\nmodel: 7b\nseq_len: 2048\n")
+
+    assert run("render", str(file), "--seq-len", "1024")[1] == run("render", *MAIN, "--seq-len", "1024")[1]
+
+
+def test_plan_as_text_and_as_json(run):
+    code, out, _ = run("plan", *MAIN)
+    found = json.loads(run("plan", *MAIN, "--format", "json")[1])
+
+    assert code == 0
+    assert " 1 " in out
+    assert "chosen: " in out
+    assert found["chosen"]["memory"]["verdict"] == "fits"
+    assert sum(found["chosen"]["memory"]["gpu"]["parts"].values()) == found["chosen"]["memory"]["gpu"]["peak_bytes"]
+    assert all(item["missing_bytes"] > 0 for item in found["rejections"] if item["place"])
+
+
+def test_plan_keeps_to_the_terminal(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = run("plan", *MAIN)
+
+    table = out.split("\n\n")[1]
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_why_shows_winner_losers_and_alternatives(run, tmp_path):
+    site = tmp_path / "site.yaml"
+    site.write_text("zero_optimization:\n  overlap_comm: false  # our switch drops packets\n")
+    code, out, _ = run("why", "zero_optimization.overlap_comm", *MAIN, "-f", str(site))
+
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "zero_optimization.overlap_comm = false"
+    assert f"{site}:2" in out
+    assert "our switch" in out
+    assert re.search(r"planner +true +lost", out)
+    assert "If it were true:" in out
+
+
+@pytest.mark.parametrize("key", ["hardware.usable_memory", "training.lr", "model.layers", "cluster.gpus"])
+def test_why_answers_for_facts_and_wishes(run, key):
+    code, out, _ = run("why", key, *MAIN)
+
+    assert code == 0
+    assert out.startswith(key)
+
+
+def test_why_as_json_names_the_winner(run):
+    found = json.loads(run("why", "optimizer.params.lr", *MAIN, "--set", "training.lr=1e-4", "--format", "json")[1])
+
+    assert found["value"] == 1e-4
+    assert [item["won"] for item in found["overrides"]][-1] is True
+
+
+def test_diff_of_two_scenarios_gives_reasons_and_code_1(run, tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("hw: a100-40g\nmodel: 7b\n")
+    second.write_text("hw: h100-80g\nmodel: 7b\n")
+    code, out, _ = run("diff", str(first), str(second))
+
+    assert code == 1
+    assert "train_micro_batch_size_per_gpu" in out
+    assert "GPU's peak" in out
+
+
+def test_diff_of_a_config_with_itself_is_code_0(run, tmp_path):
+    target = tmp_path / "a.json"
+    run("render", *MAIN, "-o", str(target))
+    code, out, _ = run("diff", str(target), str(target))
+
+    assert code == 0
+    assert out.endswith("no difference\n")
+
+
+def test_diff_says_what_a_missing_key_means(run, tmp_path):
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    first.write_text('{"gradient_clipping": 0.0}')
+    second.write_text("{}")
+    code, out, _ = run("diff", str(first), str(second))
+
+    assert code == 1
+    assert "+ not written; DeepSpeed's default is 1.0" in out
+
+
+def test_profiles_list_and_show(run):
+    assert "a100-40g " in run("profiles", "list", "hardware")[1]
+    assert set(json.loads(run("profiles", "list", "--format", "json")[1])) == {"hardware", "model", "network", "training"}
+    out = run("profiles", "show", "a100-40g")[1]
+    assert "hardware.gpu_memory" in out
+    assert "usable_memory: " in out.partition("sources")[2]
+
+
+@pytest.mark.parametrize("kind", ["hardware", "model", "network", "training"])
+def test_a_new_profile_is_read_back(run, tmp_path, kind):
+    target = tmp_path / "mine.yaml"
+    code, _, err = run("profiles", "new", kind, "mine", "-o", str(target))
+
+    assert code == 0
+    assert f"wrote {target}" in err
+    assert run("profiles", "show", str(target))[0] == 0
+
+
+def test_a_new_profile_that_extends_changes_nothing_until_it_is_edited(run, tmp_path):
+    target = tmp_path / "mine.yaml"
+    run("profiles", "new", "hardware", "mine", "--extends", "a100-40g", "-o", str(target))
+
+    assert run("render", "--hw", str(target), "--model", "7b")[1] == run("render", *MAIN)[1]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_every_command_has_help(run, command):
+    code, out, _ = run(command, "--help")
+
+    assert code == 0
+    assert out.startswith(f"Usage: dsgen {command}")
+
+
+def test_a_command_misspelt_suggests(run):
+    code, out, err = run("rendr")
+
+    assert (code, out) == (2, "")
+    assert "did you mean render?" in err
