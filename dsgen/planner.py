@@ -166,7 +166,7 @@ def _more(place: Place) -> str:
 
 def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: Parts, buffers: Buffers) -> Candidate:
     """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
-    tried = []
+    tried: list[tuple[Strategy, StepCost]] = []
     for triple in triples:
         candidate = strategy(layout, triple, buffers)
         spent = cost(job, candidate)

@@ -1,4 +1,4 @@
-"""Plain values to YAML with a comment behind each key; every line is written as JSON writes its scalars, so it reads back."""
+"""Plain values to YAML with a comment behind each key; scalars are written as JSON, so they read back."""
 
 from __future__ import annotations
 

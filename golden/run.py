@@ -24,14 +24,22 @@ def main(arguments: list[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))  # the checkout's dsgen, not an installed one
+    from dsgen.errors import DsgenError
     from golden import files, matrix, scenes
 
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
     wanted: dict[Path, str] = {}
     folders: list[Path] = []
     if not said.matrix_only:
+        broken = []
         for name in scenes.names():
-            wanted |= scenes.texts(scenes.scene(name))
+            try:
+                wanted |= scenes.texts(scenes.scene(name))
+            except DsgenError as error:
+                broken.append(f"golden/scenarios/{name}.yaml: {error}")
+        if broken:
+            print("\n".join([*broken, f"golden: {len(broken)} scenarios have no config; nothing was compared or written"]))
+            return 1
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
         wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text()

@@ -15,8 +15,8 @@ Structure = tuple[tuple[str, str], ...]
 _CHOOSING = frozenset({"zero_optimization.stage", "tensor_parallel.autotp_size"})
 # Numbers of which only zero or not chooses: no clipping, dynamic scaling.
 _SWITCHES = frozenset({"gradient_clipping", "fp16.loss_scale"})
-# Texts that are names of the user's own.
-_FREE = frozenset({"nvme_path", "output_path", "output_file", "job_name", "project", "group", "team"})
+# Texts that name things outside the config: folders, runs, a model's classes.
+_FREE = frozenset({"nvme_path", "output_path", "output_file", "job_name", "project", "group", "team", "classes"})
 
 
 def structure(config: Mapping[str, Any]) -> Structure:

@@ -23,11 +23,13 @@ def command() -> None:
 def list_(kind: str | None, form: str) -> None:
     """List the profiles, of one KIND or of all, your own included."""
     import json
+    import shutil
 
     from dsgen.report import profiles
 
+    width = shutil.get_terminal_size().columns
     kinds = (kind,) if kind else tuple(KINDS)
-    click.echo(profiles.listing(kinds) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
+    click.echo(profiles.listing(kinds, width) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
                nl=form == "json")
 
 
@@ -37,12 +39,14 @@ def list_(kind: str | None, form: str) -> None:
 def show(name: str, form: str) -> None:
     """Show the facts of profile NAME, where each was written, and its source."""
     import json
+    import shutil
 
     from dsgen import catalog
     from dsgen.report import profiles
 
+    width = shutil.get_terminal_size().columns
     found = catalog.profile(name)
-    click.echo(profiles.sheet(found) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
+    click.echo(profiles.sheet(found, width) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
                nl=form == "json")
 
 

@@ -32,7 +32,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     rejections = _shown(plan, every)
     rows = [(plan.chosen, f"chosen: {plan.reason}"), *((rival, _compared(rival, plan.chosen)) for rival in plan.runners_up)]
-    names = [str(item.strategy) for item, _ in rows] + [describe(item.layout) for item in rejections]
+    names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
         f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.seq_len} tokens, "
@@ -42,8 +42,8 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     ]
     for place, (item, note) in enumerate(rows, 1):
         lines += _row(f"{place:>2}", str(item.strategy), _numbers(item), note, column, width)
-    for item in rejections:
-        lines += _row(" -", describe(item.layout), "", item.why, column, width)
+    for rejection in rejections:
+        lines += _row(" -", describe(rejection.layout), "", rejection.why, column, width)
     hidden = len(plan.rejections) - len(rejections)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 from dsgen import catalog
 from dsgen.layers import show
+from dsgen.report.tables import table
 
 __all__ = ["listing", "listing_data", "sheet", "sheet_data"]
-
-WIDTH = 80
-
-
-def listing(kinds: Iterable[str]) -> str:
-    """Names and titles of the profiles of some kinds, with a final newline."""
-    lines = []
+def listing(kinds: Iterable[str], width: int = 80) -> str:
+    """Names, titles and aliases of the profiles of some kinds, with a final newline."""
+    parts = []
     for kind in kinds:
         found = [catalog.find(kind, name) for name in catalog.names(kind)]
-        width = max((len(profile.name) for profile in found), default=0)
-        lines.append(f"{kind} ({len(found)})")
-        lines.extend(f"  {profile.name:<{width}}  {profile.title}".rstrip() for profile in found)
-    return "\n".join(lines) + "\n"
+        parts.append(f"{kind} ({len(found)})")
+        parts.append(table([(profile.name, profile.title) for profile in found], width))
+    return "\n".join(parts) + "\n"
 
 
 def listing_data(kinds: Iterable[str]) -> dict[str, Any]:
@@ -36,7 +31,7 @@ def listing_data(kinds: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def sheet(profile: catalog.Profile) -> str:
+def sheet(profile: catalog.Profile, width: int = 80) -> str:
     """One profile: every fact in force with its reason, then the sources, with a final newline."""
     facts = _facts(profile)
     lines = [f"{profile.name}: {profile.title}" if profile.title else profile.name,
@@ -44,15 +39,11 @@ def sheet(profile: catalog.Profile) -> str:
     if profile.extends:
         lines.append(f"  extends {profile.extends}")
     if profile.aliases:
-        lines.append(_wrap(f"also called {', '.join(profile.aliases)}", 2))
-    left = max(len(fact["path"]) for fact in facts) if facts else 0
-    values = max((len(show(fact["value"])) for fact in facts), default=0)
-    for fact in facts:
-        head = f"  {fact['path']:<{left}}  {show(fact['value']):<{min(values, 20)}}"
-        lines.append(f"{head}  # {fact['reason']}" if fact["reason"] else head.rstrip())
+        lines.append(table([("also called", ", ".join(profile.aliases))], width))
+    lines.append(table([(fact["path"], show(fact["value"]), fact["reason"] or "") for fact in facts], width))
     if profile.sources:
         lines.append("sources")
-        lines.extend(_wrap(f"{name}: {source}", 2) for name, source in profile.sources.items())
+        lines.append(table(profile.sources.items(), width))
     return "\n".join(lines) + "\n"
 
 
@@ -72,8 +63,3 @@ def _facts(profile: catalog.Profile) -> list[dict[str, Any]]:
          "source": profile.source_of(path.partition(".")[2])}
         for path, item in winners.items()
     ]
-
-
-def _wrap(words: str, indent: int) -> str:
-    return textwrap.fill(words, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
-                         break_long_words=False, break_on_hyphens=False)

@@ -33,7 +33,7 @@ def text(config: Config, written_to: str | None = None) -> str:
     else:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
     lines.extend(f"warning: {warning}" for warning in config.warnings)
-    return "\n".join(_fit(line) for line in lines) + "\n"
+    return "\n".join(line if line.startswith("wrote") else _fit(line) for line in lines) + "\n"
 
 
 def _fit(line: str) -> str:

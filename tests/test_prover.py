@@ -1,0 +1,392 @@
+"""The pure parts of a proof: what is changed for it, what is expected of the engine, how it is judged and told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsgen import proof_expectations, proof_session, prover
+from dsgen.engine import proof_locks
+from dsgen.engine.proof_witness import Witness
+from dsgen.errors import DsgenError
+from dsgen.proof_adaptation import adapt, rank_count, resolve_batch
+from dsgen.proof_checks import checks
+from dsgen.proof_schedule import learning_rate
+from dsgen.report import proof as report
+
+ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}
+CONFIG: dict[str, Any] = {
+    "train_batch_size": 256,
+    "train_micro_batch_size_per_gpu": 8,
+    "gradient_accumulation_steps": 4,
+    "gradient_clipping": 1.0,
+    "bf16": {"enabled": True},
+    "optimizer": ADAMW,
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+}
+OBSERVED: dict[str, Any] = {
+    "rank": 0, "stage": 2, "data_parallel": 2, "micro_batch": 4, "accumulation": 2, "train_batch": 16,
+    "gradient_clipping": 1.0, "optimizer_clipping": 1.0, "parameter_dtypes": ["bfloat16"],
+    "optimizer": "DeepSpeedCPUAdam", "wrapper": "DeepSpeedZeroOptimizer", "scheduler": None,
+    "model_elements": 101, "linear_elements": 80, "parameter_sizes": [80, 21], "parameters_held": 0,
+    "parameter_place": "accelerator", "master_dtypes": ["float32"], "master_groups": 1, "master_held": 52,
+    "optimizer_place": "cpu", "moment_held": 52, "learning_rate_start": 1e-4, "learning_rate": 1e-4,
+    "losses": [5.5, 5.4, 5.3], "loss_after": 5.2, "gradient_norm": 1.5, "global_steps": 3, "skipped_steps": 0,
+    "moved": True, "finite": True, "weights_sha256": "a", "checkpoint_loaded": True, "checkpoint_differences": [],
+    "unread": ["zero_optimization.stage"], "held_config": {"zero_optimization": {"stage": 2}},
+}  # fmt: skip
+
+
+def failing(config: dict[str, Any] = CONFIG, second: dict[str, Any] | None = None, **changed: Any) -> list[str]:
+    """The names of the checks that do not hold when two ranks observe this."""
+    used, _ = adapt(config, 2, "/proof")
+    ranks = [{**OBSERVED, **changed}, {**OBSERVED, "rank": 1, **changed, **(second or {})}]
+    return [check.name for check in checks(used, 2, 1, 3, ranks, "0.19.8") if not check.ok]
+
+
+def test_batch_fields_shrink_to_the_ranks_and_say_so() -> None:
+    """Micro-batch and accumulation shrink, the train batch follows, nothing else moves, the caller's dict stays."""
+    before = json.dumps(CONFIG)
+
+    used, changes = adapt(CONFIG, 2, "/proof")
+
+    assert before == json.dumps(CONFIG)
+    assert [(c.key, c.written, c.used) for c in changes] == [
+        ("train_micro_batch_size_per_gpu", 8, 4),
+        ("gradient_accumulation_steps", 4, 2),
+        ("train_batch_size", 256, 16),
+    ]
+    assert {key for key in CONFIG if used[key] != CONFIG[key]} == {change.key for change in changes}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"train_batch_size": 10, "train_micro_batch_size_per_gpu": 4},  # at no number of ranks
+        {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4},
+        {"train_micro_batch_size_per_gpu": 64.0},
+        {"gradient_accumulation_steps": True, "train_batch_size": 64},
+        {"train_batch_size": 0},
+    ],
+)
+def test_a_wrong_batch_is_left_for_deepspeed_to_refuse(batch: dict[str, Any]) -> None:
+    """Rescaling must not mend what is wrong."""
+    assert adapt(batch, 2, "/proof") == (batch, ())
+
+
+@pytest.mark.parametrize(
+    ("batch", "resolved"),
+    [
+        ({"train_micro_batch_size_per_gpu": 4}, (8, 4, 1)),
+        ({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}, (16, 4, 2)),
+        ({"train_batch_size": 16}, (16, 8, 1)),
+        ({"train_batch_size": 16, "gradient_accumulation_steps": 2}, (16, 4, 2)),
+        ({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}, (16, 4, 2)),
+        ({"train_batch_size": 12, "train_micro_batch_size_per_gpu": 4}, None),
+        ({"gradient_accumulation_steps": 2}, None),
+    ],
+)
+def test_the_batch_resolves_as_deepspeed_does(batch: dict[str, Any], resolved: tuple[int, int, int] | None) -> None:
+    """The rule of runtime/config.py, for two ranks."""
+    assert resolve_batch(batch, 2) == resolved
+
+
+def test_paths_lead_into_the_proofs_own_folder() -> None:
+    """Whatever DeepSpeed writes, it writes into the temporary folder, and the proof says so."""
+    config = {
+        "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/nvme"}},
+        "csv_monitor": {"enabled": True},
+        "tensorboard": {"enabled": False, "output_path": "/logs"},
+        "flops_profiler": {"enabled": True, "output_file": "/logs/flops"},
+    }
+
+    used, changes = adapt(config, 2, "/proof")
+
+    assert used["zero_optimization"]["offload_param"]["nvme_path"] == "/proof"
+    assert [(c.key, c.used) for c in changes] == [
+        ("zero_optimization.offload_param.nvme_path", "/proof"),
+        ("csv_monitor.output_path", "/proof"),
+        ("flops_profiler.output_file", "/proof/output"),
+    ]
+
+
+def test_ranks_follow_the_tensor_parallel_degree() -> None:
+    """Two ranks, or as many as AutoTP needs; a number that AutoTP cannot divide is an error."""
+    four = {"tensor_parallel": {"autotp_size": 4}}
+    assert [rank_count({}, None), rank_count(four, None), rank_count(four, 8), rank_count({}, 1)] == [2, 4, 8, 1]
+    with pytest.raises(DsgenError, match="ranks is 6 and tensor_parallel.autotp_size is 4; the ranks must be"):
+        rank_count(four, 6)
+    with pytest.raises(DsgenError, match="ranks is 0; it must be a whole number"):
+        rank_count({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "optimizer", "wrapper", "operators"),
+    [
+        ({}, "DeepSpeedCPUAdam", "DeepSpeedZeroOptimizer", ("CPUAdamBuilder",)),
+        ({"zero_optimization": {"stage": 3}}, "FusedAdam", "DeepSpeedZeroOptimizer_Stage3", ("FusedAdamBuilder",)),
+        ({"zero_optimization": {}}, "FusedAdam", "FP16_Optimizer", ("FusedAdamBuilder",)),
+        ({"zero_optimization": {}, "bf16": {}}, "FusedAdam", "FusedAdam", ("FusedAdamBuilder",)),
+        (
+            {"zero_optimization": {}, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}},
+            "AdamW", "FP16_UnfusedOptimizer", (),
+        ),
+        (
+            {"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}},
+            "FusedAdam", "BF16_Optimizer", ("FusedAdamBuilder",),
+        ),
+        (
+            {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}},
+            "DeepSpeedCPUAdam", "DeepSpeedZeroOptimizer_Stage3", ("CPUAdamBuilder", "AsyncIOBuilder"),
+        ),
+        ({"optimizer": {"type": "Lion"}}, "DeepSpeedCPULion", "DeepSpeedZeroOptimizer", ("CPULionBuilder",)),
+        ({"optimizer": {"type": "SGD"}}, "SGD", "DeepSpeedZeroOptimizer", ()),
+    ],
+)  # fmt: skip
+def test_classes_are_foretold(
+    changes: dict[str, Any], optimizer: str, wrapper: str, operators: tuple[str, ...]
+) -> None:
+    """Which classes DeepSpeed makes of a config, and which operators it compiles for them."""
+    config = {**CONFIG, **changes}
+    assert proof_expectations.optimizer_class(config) == optimizer
+    assert proof_expectations.wrapper_class(config, optimizer) == wrapper
+    assert proof_expectations.operators(config) == operators
+
+
+def test_the_default_clipping_depends_on_the_release() -> None:
+    """0.19.3 made it 1.0."""
+    assert [proof_expectations.gradient_clipping({}, v) for v in ("0.18.9", "0.19.2", "0.19.3", "0.19.8+x")] == [
+        0.0, 0.0, 1.0, 1.0,
+    ]  # fmt: skip
+    assert proof_expectations.gradient_clipping({"gradient_clipping": 0.5}, "0.19.8") == 0.5
+
+
+def test_learning_rates_follow_the_schedules() -> None:
+    """Worked by hand: linear warm-up of 10 steps to 1e-4, decay to 0 at step 100; cosine from the optimizer's rate."""
+    decay = {
+        "type": "WarmupDecayLR",
+        "params": {
+            "total_num_steps": 100, "warmup_num_steps": 10, "warmup_max_lr": 1e-4, "warmup_type": "linear",
+        },
+    }  # fmt: skip
+    cosine = {"type": "WarmupCosineLR", "params": {"total_num_steps": 12, "warmup_num_steps": 2}}
+    assert [learning_rate(decay, 1.0, n) for n in (0, 1, 3, 56, 101)] == pytest.approx([0, 0, 2e-5, 5e-5, 0])
+    assert learning_rate({"type": "WarmupLR", "params": {"warmup_num_steps": 100}}, 2e-4, 11) == pytest.approx(1e-4)
+    assert learning_rate(cosine, 1e-4, 7) == pytest.approx(1e-4 * (1e-4 + 0.9999 * (1 + 0.30901699) / 2), rel=0.3)
+    assert learning_rate(cosine, 1e-4, 99) == pytest.approx(1e-8)
+    assert learning_rate(None, 3e-4, 5) == 3e-4
+    assert learning_rate({"type": "OneCycle", "params": {}}, 3e-4, 5) is None
+    assert learning_rate({"type": "WarmupDecayLR", "params": {}}, 3e-4, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("zero", "least", "most"),
+    [({"stage": 0}, 101, 101), ({"stage": 1}, 51, 52), ({"stage": 2}, 51, 52), ({"stage": 3}, 51, 51)],
+)
+def test_master_elements_are_shared_out(zero: dict[str, Any], least: int, most: int) -> None:
+    """101 weights on two ranks: whole at stage 0, padded to four at stages 1 and 2, each parameter padded at 3."""
+    assert proof_expectations.master_elements({"zero_optimization": zero}, [80, 21], 2, 1) == (least, most)
+
+
+def test_what_agrees_passes() -> None:
+    """The record that the negative cases below change in one place."""
+    assert failing() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"stage": 1}, "ZeRO stage"),
+        ({"parameter_dtypes": ["float32"]}, "parameter type"),
+        ({"master_dtypes": ["bfloat16"]}, "master weight type"),
+        ({"gradient_clipping": 0.0}, "gradient clipping, engine"),
+        ({"optimizer_clipping": 0.5}, "gradient clipping, optimizer"),
+        ({"optimizer": "AdamW"}, "optimizer class"),
+        ({"wrapper": "BF16_Optimizer"}, "optimizer wrapper"),
+        ({"scheduler": "WarmupLR"}, "scheduler class"),
+        ({"optimizer_place": "accelerator"}, "optimizer state place"),
+        ({"parameter_place": "cpu"}, "parameter place"),
+        ({"micro_batch": 8}, "micro-batch per rank"),
+        ({"accumulation": 1}, "accumulation steps"),
+        ({"train_batch": 32}, "train batch"),
+        ({"global_steps": 2}, "optimizer steps"),
+        ({"learning_rate": 2e-4}, "learning rate after 3 applied steps"),
+        ({"moved": False}, "weights moved by the optimizer"),
+        ({"data_parallel": 1}, "data-parallel ranks"),
+        ({"master_held": 101}, "master weight elements per rank"),
+        ({"moment_held": 101}, "optimizer moment elements per rank"),
+        ({"finite": False}, "losses and weights are finite"),
+        ({"loss_after": float("nan")}, "losses and weights are finite"),
+        ({"checkpoint_differences": ["1 of 2 weights"]}, "lost by checkpoint save and load"),
+        ({"checkpoint_loaded": False}, "lost by checkpoint save and load"),
+        ({"unread": ["zero_optimisation"]}, "written keys DeepSpeed never reads"),
+        ({"held_config": {"gradient_clipping": 0.5}}, "written values the engine lacks"),
+    ],
+)
+def test_each_check_fails_when_the_engine_differs(changed: dict[str, Any], name: str) -> None:
+    """One wrong observation, the check of that name."""
+    assert name in failing(**changed)
+
+
+def test_ranks_are_compared() -> None:
+    """A rank with other facts or other weights is seen."""
+    assert failing(second={"learning_rate": 2e-4}) == ["facts that differ between ranks"]
+    assert failing(second={"weights_sha256": "b"}) == ["weights on data-parallel ranks"]
+    assert failing(second={"master_held": 7}) == ["master weight elements per rank"]
+
+
+def test_a_placeholder_that_deepspeed_drops_fails() -> None:
+    """DeepSpeed drops "auto" from its sections without a word."""
+    config = {**CONFIG, "zero_optimization": {**CONFIG["zero_optimization"], "reduce_bucket_size": "auto"}}
+    assert failing(config) == ["keys left to 'auto'"]
+
+
+def test_the_witness_sees_every_way_to_read() -> None:
+    """Item, get, in, pop, ** and copies; what is not asked for stays unseen."""
+    witness = Witness({"a": {"x": 1, "y": 2}, "b": 1, "c": 1, "d": {"z": 1}, "e": 1, "f": 1})
+
+    copied = witness.copy()
+    assert copied["a"].get("x") == 1
+    assert "b" in copied
+    copied.pop("c")
+    dict(**witness["d"])
+
+    assert witness.seen == {"a", "a.x", "b", "c", "d", "d.z"}
+
+
+def test_a_lock_is_removed_only_when_nobody_holds_it(tmp_path: Path) -> None:
+    """A planted lock goes; one that a living process has open stays; one that a compiler works beside stays."""
+    for name in ("planted", "held", "compiling"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").touch()
+    sleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    compiler = subprocess.Popen(sleep, cwd=tmp_path / "compiling", stdout=subprocess.PIPE)
+    try:
+        assert compiler.stdout is not None
+        compiler.stdout.readline()
+        with (tmp_path / "held" / "lock").open():
+            removed = proof_locks.clear_stale(tmp_path)
+    finally:
+        compiler.kill()
+        compiler.communicate()
+
+    if Path("/proc/self/fd").is_dir():
+        assert removed == ["planted"]
+        assert sorted(proof_locks.clear_stale(tmp_path)) == ["compiling", "held"]
+    else:  # nobody can be asked: only old ones are stale
+        assert removed == []
+
+
+def test_without_proc_only_an_old_lock_is_stale(tmp_path: Path) -> None:
+    """An hour is longer than any build."""
+    for name, age_seconds in (("old", 4000.0), ("new", 10.0)):
+        (tmp_path / name).mkdir()
+        lock = tmp_path / name / "lock"
+        lock.touch()
+        os.utime(lock, (time.time() - age_seconds, time.time() - age_seconds))
+
+    assert proof_locks.clear_stale(tmp_path, proc=tmp_path / "no-proc") == ["old"]
+
+
+def test_one_dsgen_builds_at_a_time(tmp_path: Path) -> None:
+    """The second waits, and says so when it gives up; the lock goes with its holder."""
+    with proof_locks.build_lock(tmp_path, 1), pytest.raises(TimeoutError, match="another dsgen"):  # noqa: SIM117
+        with proof_locks.build_lock(tmp_path, 0.1):
+            pass
+    with proof_locks.build_lock(tmp_path, 0.1):
+        pass
+
+
+def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing, where, and the command that installs it; nothing is started."""
+    monkeypatch.setattr(proof_session, "missing_package", lambda: "torch")
+    with pytest.raises(DsgenError) as caught:
+        prover.prove(CONFIG)
+    assert f"a proof needs torch, which {sys.executable} has not" in str(caught.value)
+    assert 'pip install "dsgen[proof]"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"device": "tpu"}, "device is 'tpu'; it must be one of auto, cpu, cuda"),
+        ({"steps": 0}, "steps is 0; it must be a whole number of at least 1"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0; it must be more than 0"),
+        ({"python": "/no/such/python"}, "cannot run the interpreter /no/such/python"),
+    ],
+)
+def test_wrong_arguments_are_errors(arguments: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says what is and what must be."""
+    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    with pytest.raises(DsgenError, match=words):
+        prover.prove(CONFIG, **arguments)
+
+
+def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
+    """The child is asked, and answers without a traceback."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # -S: no site-packages
+    bare.chmod(0o755)
+    with pytest.raises(DsgenError, match="a proof needs torch"):
+        prover.prove(CONFIG, python=str(bare))
+
+
+def proof(**changes: Any) -> prover.Proof:
+    """A proof as `prove` returns it."""
+    fields: dict[str, Any] = {
+        "outcome": prover.PROVED, "phase": "checkpoint", "error": None, "site": None, "todo": None,
+        "adaptations": (prover.Adaptation("train_batch_size", 256, 16, "micro-batch 4 x 2 ranks x 2 micro-steps"),),
+        "checks": (prover.Check("ZeRO stage", 2, 2, True), prover.Check("master weight elements per rank", 52, [52, 52], True)),
+        "notes": (), "losses": (5.5,), "ranks": 2, "device": "cpu", "seconds": 1.25, "config_sha256": "0",
+        "versions": {"deepspeed": "0.19.8", "torch": "2.13.0"},
+    }  # fmt: skip
+    return prover.Proof(**{**fields, **changes})
+
+
+def test_a_proof_is_plain_json() -> None:
+    """`to_dict` survives a round trip."""
+    record = proof().to_dict()
+    assert json.loads(json.dumps(record)) == record
+    assert record["checks"][0] == {"name": "ZeRO stage", "expected": 2, "observed": 2, "ok": True}
+
+
+def test_the_text_of_a_proof() -> None:
+    """Outcome, changes, checks; the exact screen."""
+    assert report.text(proof()) == (
+        "proved: initialized, stepped, saved and loaded\n"
+        "  2 CPU ranks, DeepSpeed 0.19.8, torch 2.13.0, 1.2 s\n"
+        "changed for the proof\n"
+        "  train_batch_size: 256 -> 16\n"
+        "      micro-batch 4 x 2 ranks x 2 micro-steps\n"
+        "observed (2 of 2 checks hold)\n"
+        "  ok  ZeRO stage                             2\n"
+        "  ok  master weight elements per rank        52 on each rank"
+    )
+
+
+def test_the_text_of_a_failure() -> None:
+    """What failed comes first: a check with both sides, or the engine's words and their place."""
+    failed = proof(outcome=prover.FAILED, checks=(prover.Check("ZeRO stage", 3, 0, False),), adaptations=())
+    assert report.text(failed).splitlines()[0] == "failed: 1 check does not hold"
+    assert report.text(failed).splitlines()[-3:] == ["  NOT ZeRO stage", "        expected 3", "        observed 0"]
+    crashed = proof(
+        outcome=prover.FAILED, phase="load", error="TypeError: " + "word " * 30, site="deepspeed/x.py:1 in f", checks=()
+    )
+    lines = report.text(crashed).splitlines()
+    assert lines[0] == "failed: in phase load"
+    assert "  at deepspeed/x.py:1 in f" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_text_of_a_proof_not_run() -> None:
+    """Why, and what to install."""
+    lines = report.text(proof(outcome=prover.NOT_RUN, error="no libaio", todo="apt-get install libaio-dev", checks=()))
+    assert "not run" in lines
+    assert "  to do: apt-get install libaio-dev" in lines
