@@ -57,8 +57,7 @@ def _output(command: str, folder: str) -> str:
         raise ValueError(f"$ {command}: an example runs {' or '.join(_PROGRAMS)}")
     source = Path(dsgen.__file__).parent.parent  # the dsgen that runs this script, installed or not
     plain = {**os.environ, "PYTHONPATH": str(source), "COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [*_PROGRAMS[program], *arguments], cwd=folder, env=plain, timeout=SECONDS, check=False, encoding="utf-8",
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    words = [*_PROGRAMS[program], *arguments]
+    done = subprocess.run(words, cwd=folder, env=plain, timeout=SECONDS, check=False, encoding="utf-8", **streams)
     return done.stdout

@@ -1,6 +1,6 @@
 """Write the generated docs and the outputs shown in the hand-written ones, or check that they are as committed.
 
-    python docs/generate.py --check | --update
+python docs/generate.py --check | --update
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Profile names and files to layers: the built-in profiles, the user's own, and override files.
 
 Reading YAML with positions and comments takes tens of milliseconds, so the built-in profiles are also committed as
-one compiled index. The index is never trusted blindly: an entry counts only while its hash is that of the YAML file.
+one compiled index. The index is never trusted blindly: an entry counts only while its checksum is that of the YAML file.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ import attrs
 from dsgen.data import data_root
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.layers import Layer, Origin, Override, Rank
-from dsgen.sheets import KINDS, Sheet, read_sheet
+from dsgen.sheets import KINDS, Sheet, hugging_face_sheet, read_sheet
 
 __all__ = ["KINDS", "Profile", "compiled", "find", "index_text", "names", "override_layer", "profile"]
 
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
 
 _SUFFIXES = (".yaml", ".yml")
+_LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
 
 @attrs.frozen
@@ -57,7 +58,7 @@ def find(kind: str, name: str) -> Profile:
     sheet = _user_sheet(kind, name) or _built_in_sheet(kind, name)
     if sheet is not None:
         return _resolve(sheet, ())
-    if _exists(name):
+    if name and _exists(name):
         return _from_path(kind, name)
     raise _unknown(kind, name)
 
@@ -110,37 +111,22 @@ def _exists(name: str) -> bool:
         return False
 
 
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # ~somebody who has no home: then it is a folder of that name
+        return Path(name)
+
+
 def _from_path(kind: str | None, name: str) -> Profile:
-    path = Path(name).expanduser()
-    if path.is_dir() and (path / "config.json").is_file():
-        path = path / "config.json"
-    if path.suffix == ".json" and kind in (None, "model"):
-        return _hugging_face(path, name)
     from dsgen.yaml_reader import read_text
 
+    path = _expanded(name)
+    if _exists(str(path / "config.json")):
+        path = path / "config.json"
+    if path.suffix == ".json" and kind in (None, "model"):
+        return _resolve(hugging_face_sheet(path, read_text(path)), ())
     return _resolve(read_sheet(read_text(path), str(path), path.stem, kind), ())
-
-
-def _hugging_face(path: Path, name: str) -> Profile:
-    """A model from a Hugging Face config.json; JSON is YAML, so the lines are known."""
-    from dsgen.hf_config import model_from_hf
-    from dsgen.yaml_reader import entries, read_text
-
-    written = entries(read_text(path), str(path))
-    tree: dict[str, Any] = {}
-    for entry in written:
-        *parents, key = entry.path.split(".")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[key] = entry.value
-    origin = Origin(str(path))
-    overrides = tuple(
-        Override(f"model.{fact}", value, origin, Rank.MODEL) for fact, value in model_from_hf(tree, str(path)).items()
-    )
-    title = path.parent.name if path.name == "config.json" else path.stem
-    return Profile(title or name, "model", title, (), None, {"default": str(path)}, str(path),
-                   Layer(title or name, Rank.MODEL, overrides))
 
 
 def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
@@ -151,9 +137,12 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
         base_sources: Mapping[str, str] = {}
     else:
         parent = _parent(sheet)
-        if parent.file in [known.file for known in chain]:
-            names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
+        names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
+        if any(_same_file(parent.file, known.file) for known in chain):
             raise mistake(f"extends runs in a circle: {names_}", where=sheet.file, todo="Remove one of the extends.")
+        if len(chain) > _LONGEST_CHAIN:
+            raise mistake(f"more than {_LONGEST_CHAIN} profiles extend each other: {names_}", where=sheet.file,
+                          todo="Merge some of them.")
         base = _resolve(parent, chain)
         base_overrides, base_sources = base.layer.overrides, base.sources
     rank = KINDS[sheet.kind]
@@ -168,12 +157,16 @@ def _parent(sheet: Sheet) -> Sheet:
     if _is_path(name):
         from dsgen.yaml_reader import read_text
 
-        path = Path(sheet.file).parent / Path(name).expanduser()
+        path = Path(sheet.file).parent / _expanded(name)
         return read_sheet(read_text(path), str(path), path.stem, sheet.kind)
     parent = _user_sheet(sheet.kind, name, besides=sheet.file) or _built_in_sheet(sheet.kind, name)
     if parent is None:
         raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
     return parent
+
+
+def _same_file(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _unknown(kind: str, name: str) -> DsgenError:
@@ -187,14 +180,16 @@ def _unknown(kind: str, name: str) -> DsgenError:
     close = tuple(dict.fromkeys(known[match] for match in nearest(name, known)))
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
-    return mistake(f"no {kind + ' ' if kind else ''}profile named {name!r}", todo=todo)
+    other = next((other for other in KINDS if kind and _built_in_sheet(other, name)), None)
+    return mistake(f"no {kind + ' ' if kind else ''}profile named {name!r}", todo=todo,
+                   must=f"it names a {other} profile" if other else None)
 
 
 def _user_folders(kind: str) -> Iterator[Path]:
     for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
         if entry:
-            yield Path(entry).expanduser()
-            yield Path(entry).expanduser() / kind
+            yield _expanded(entry)
+            yield _expanded(entry) / kind
 
 
 def _yaml_files(folder: Path) -> list[Path]:
@@ -206,10 +201,10 @@ def _user_sheet(kind: str, name: str, besides: str = "") -> Sheet | None:
     for folder in _user_folders(kind):
         for suffix in _SUFFIXES:
             path = folder / f"{name}{suffix}"
-            if path.is_file() and str(path) != besides:
+            if _exists(str(path)) and not _same_file(str(path), besides):
                 from dsgen.yaml_reader import read_text
 
-                sheet = read_sheet(read_text(path), str(path), path.stem, None)
+                sheet = read_sheet(read_text(path), str(path), path.stem, kind if folder.name == kind else None)
                 if sheet.kind == kind:
                     return sheet
     return None
@@ -221,7 +216,7 @@ def _built_in_sheet(kind: str, name: str) -> Sheet | None:
         if entry["kind"] == kind and (entry["name"] == wanted or wanted in entry["aliases"]):
             return _fresh(file, entry)
     path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
-    if name == path.stem and path.is_file():
+    if name == path.stem and _exists(str(path)):
         return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
     return None
 
@@ -231,10 +226,15 @@ def _fresh_bytes(file: str) -> bytes:
     return (data_root() / file).read_bytes()
 
 
+def _checksum(content: bytes) -> str:
+    """Tells an edited file from the compiled one; sha256 would load OpenSSL, 2 ms of every start."""
+    return f"{zlib.crc32(content):08x}"
+
+
 def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
     """The compiled entry while the YAML file is the one it was compiled from, else the file itself."""
     written = _fresh_bytes(file)
-    if hashlib.sha256(written).hexdigest() != entry["sha256"]:
+    if _checksum(written) != entry["crc32"]:
         return read_sheet(written.decode("utf-8"), file, Path(file).stem, entry["kind"])
     overrides = tuple((path, value, line, why) for path, value, line, why in entry["overrides"])
     return Sheet(entry["name"], entry["kind"], entry["title"], tuple(entry["aliases"]), entry["extends"],
@@ -256,7 +256,7 @@ def compiled() -> dict[str, Any]:
             file = f"profiles/{kind}/{path.name}"
             sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
             index[file] = {
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "crc32": _checksum(path.read_bytes()),
                 "name": sheet.name, "kind": sheet.kind, "title": sheet.title, "aliases": list(sheet.aliases),
                 "extends": sheet.extends, "sources": sheet.sources,
                 "overrides": [list(override) for override in sheet.overrides],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 __all__ = ["DsgenError", "mistake", "nearest"]
 
 _SUGGESTIONS = 3  # names offered after a near miss; more is noise in a terminal
 _SIMILARITY = 0.5  # difflib ratio below which a name is no help (0.6, its default, misses a100-40 for a10-24g)
+_LONGEST_NAME = 100  # letters compared: difflib takes seconds on a name of 100,000, and no name is that long
+_LONG_WORD = re.compile(r"(\S{150})\S{100,}(\S{50})")  # a path or value too long for a message; both ends stay
 
 
 class DsgenError(Exception):
@@ -25,13 +28,15 @@ def mistake(what: str, *, must: str | None = None, where: object = None, todo: s
     """
     head = f"{where}: {what}" if where else what
     message = f"{head}; {must}" if must else head
-    return DsgenError(f"{message}\n  {todo}" if todo else message)
+    return DsgenError(_LONG_WORD.sub(r"\1...\2", f"{message}\n  {todo}" if todo else message))
 
 
 def nearest(name: str, choices: Iterable[str]) -> tuple[str, ...]:
-    """The choices most like a name, best first; at most three, none when nothing is alike."""
+    """The choices that a name begins or is most like, best first; at most three, none when nothing is alike."""
     import difflib
 
+    wanted = name.casefold()[:_LONGEST_NAME]
     folded = {choice.casefold(): choice for choice in choices}
-    close = difflib.get_close_matches(name.casefold(), folded, n=_SUGGESTIONS, cutoff=_SIMILARITY)
-    return tuple(folded[match] for match in close)
+    begun = sorted((choice for choice in folded if choice.startswith(wanted)), key=len) if len(wanted) > 1 else []
+    close = difflib.get_close_matches(wanted, folded, n=_SUGGESTIONS, cutoff=_SIMILARITY)
+    return tuple(folded[match] for match in dict.fromkeys([*begun, *close]))[:_SUGGESTIONS]

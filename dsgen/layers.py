@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import attrs
 
 from dsgen.errors import DsgenError, mistake
 
-__all__ = ["Fold", "Layer", "Origin", "Override", "Provenance", "Rank", "fold", "leaves"]
+__all__ = ["Fold", "Layer", "Origin", "Override", "Provenance", "Rank", "fold", "leaves", "same", "show"]
 
 Tree = dict[str, Any]
 
@@ -133,60 +134,69 @@ class _State:
         self._refuse_rivals(layer, override)
         if value is None:
             self._delete(layer, override)
+        elif value == {} and path in self.maps:  # an empty map into a map: nothing to merge, and no mistake
+            self._warn(override, "changes nothing; it is a map already")
+            return
         else:
-            parents = _parents(path)
-            for parent in parents:
-                if parent in self.leaves:
-                    if self.leaves[parent][1].value != {}:
-                        raise _map_meets_scalar(self.leaves[parent][1], override)
-                    del self.leaves[parent]  # an empty map until now
-            if path in self.maps:
-                if value == {}:  # an empty map into a map: nothing to merge, and no mistake
-                    return
-                child = next(self.leaves[leaf][1] for leaf in self.leaves if leaf.startswith(f"{path}."))
-                raise _map_meets_scalar(override, child)
-            previous = self.leaves.get(path)
-            if previous is not None and override.rank >= Rank.SITE and _same(previous[1].value, value):
-                self.warnings.append(
-                    f"{override.origin}: {path} = {show(value)} changes nothing; it is so already ({previous[1].origin})"
-                )
-            self.leaves[path] = (layer, override)
-            self.maps.update(parents)
+            self._write(layer, override)
         self.writers[path] = (layer, override)
         self.history.setdefault(path, []).append(override)
 
+    def _write(self, layer: Layer, override: Override) -> None:
+        path, parents = override.path, _parents(override.path)
+        for parent in parents:
+            if parent in self.leaves:
+                if self.leaves[parent][1].value != {}:
+                    raise _map_meets_scalar(self.leaves[parent][1], override)
+                del self.leaves[parent]  # an empty map until now
+        if path in self.maps:
+            raise _map_meets_scalar(override, next(self.leaves[leaf][1] for leaf in self._below(path)))
+        previous = self.leaves[path][1] if path in self.leaves else None
+        if previous is not None:
+            if (previous.value == {}) != (override.value == {}):
+                scalar, empty = (override, previous) if previous.value == {} else (previous, override)
+                raise _map_meets_scalar(scalar, empty)
+            if same(previous.value, override.value):
+                self._warn(override, f"changes nothing; it is so already ({previous.origin})")
+        self.leaves[path] = (layer, override)
+        self.maps.update(parents)
+
     def _refuse_rivals(self, layer: Layer, override: Override) -> None:
-        """Two layers of one rank that set one path to different values; files of a site are ordered instead."""
+        """Refuse two layers of one rank that decide one path differently; files of a site are ordered instead."""
         if override.rank == Rank.SITE:
             return
-        writer = self.writers.get(override.path)
-        if writer is None:
-            return
-        rival_layer, rival = writer
-        same_profile = rival_layer is layer and layer.rank != Rank.USER  # a child of `extends` overrides its parent
-        if rival.rank == override.rank and not same_profile and not _same(rival.value, override.value):
-            raise mistake(
-                f"{override.path} = {show(rival.value)} ({rival.origin}) and {show(override.value)} "
-                f"({override.origin}) have the same rank ({override.rank.name.lower()})",
-                must="one value must win",
-                todo=f"Drop one of the two, or decide it above them: -f a file or --set {override.path}=VALUE."
-                if override.rank < Rank.SITE
-                else "Drop one of the two; the command line and Python may say a thing once.",
-            )
+        around = [parent for parent in _parents(override.path) if parent in self.writers]
+        written = [self.writers[path] for path in (override.path, *around) if path in self.writers]
+        if override.value is None:  # it deletes what lies below it too
+            written += [writer for path, writer in self.writers.items() if path.startswith(f"{override.path}.")]
+        for rival_layer, rival in written:
+            agree = rival.path != override.path and rival.value is not None and override.value is not None
+            if rival.rank != override.rank or agree or same(rival.value, override.value):
+                continue
+            if rival_layer == layer and layer.rank != Rank.USER:  # a child of `extends` overrides its parent
+                continue
+            raise _rivals(rival, override)
 
     def _delete(self, layer: Layer, override: Override) -> None:
         path = override.path
-        below = [leaf for leaf in self.leaves if leaf == path or leaf.startswith(f"{path}.")]
-        if not below and path not in self.writers and override.rank >= Rank.SITE and "." in path:
-            # A key that the plan decides is not in the tree yet, so only known facts and wishes can be judged here.
-            if not path.startswith("deepspeed."):
-                self.warnings.append(f"{override.origin}: {path} = null deletes nothing; no layer sets it")
+        below = [*([path] if path in self.leaves else []), *self._below(path)]
+        # A key that the plan decides is not in the tree yet, so only known facts and wishes can be judged here.
+        if not below and path not in self.writers and not path.startswith("deepspeed"):
+            self._warn(override, "deletes nothing; no layer sets it")
         for leaf in below:
             del self.leaves[leaf]
             if leaf != path:
                 self.history[leaf].append(override)
                 self.writers[leaf] = (layer, override)
         self.maps = {parent for leaf in self.leaves for parent in _parents(leaf)}
+
+    def _below(self, path: str) -> list[str]:
+        return [leaf for leaf in self.leaves if leaf.startswith(f"{path}.")]
+
+    def _warn(self, override: Override, what: str) -> None:
+        """Tell a person of an override without effect; a profile may repeat what another says."""
+        if override.rank >= Rank.SITE:
+            self.warnings.append(f"{override.origin}: {override.path} = {show(override.value)} {what}")
 
     def tree(self) -> Tree:
         tree: Tree = {}
@@ -204,20 +214,49 @@ def _parents(path: str) -> tuple[str, ...]:
     return tuple(path[:cut] for cut in cuts)
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Equal in type and value: true is not 1, and 1.0 is not 1."""
-    return type(left) is type(right) and bool(left == right)
+def same(left: Any, right: Any) -> bool:
+    """Equal in type and value, at any depth: true is not 1, and 1.0 is not 1; not a number is itself."""
+    if isinstance(left, (list, dict)):
+        return json.dumps(left, sort_keys=True, default=repr) == json.dumps(right, sort_keys=True, default=repr)
+    return type(left) is type(right) and (bool(left == right) or left != left)  # noqa: PLR0124 - only a NaN differs
 
 
 def show(value: Any) -> str:
-    """A value as a person writes it in YAML: null, true, 1.5, cpu."""
+    """A value as a person writes it in YAML: null, true, 1.5, cpu; text that would read as something else is quoted."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(show(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {show(item)}' for key, item in value.items())}}}"
+    if isinstance(value, str):
+        return value if _reads_back(value) else json.dumps(value)
     return str(value)
+
+
+def _reads_back(text: str) -> bool:
+    """Whether YAML reads unquoted text as text; nothing that a terminal would act on does."""
+    if text.lower() in ("", "~", "null", "true", "false") or text != text.strip() or not text.isprintable():
+        return False
+    try:
+        float(text.replace("_", ""))
+    except ValueError:
+        return True
+    return False
+
+
+def _rivals(first: Override, second: Override) -> DsgenError:
+    named = f"{second.path} = " if second.path != first.path else ""
+    return mistake(
+        f"{first.path} = {show(first.value)} ({first.origin}) and {named}{show(second.value)} "
+        f"({second.origin}) have the same rank ({second.rank.name.lower()})",
+        must="one value must win",
+        todo=f"Drop one of the two, or decide it above them: -f a file or --set {second.path}=VALUE."
+        if second.rank < Rank.SITE
+        else "Drop one of the two; the command line and Python may say a thing once.",
+    )
 
 
 def _map_meets_scalar(scalar: Override, inner: Override) -> DsgenError:
@@ -225,5 +264,5 @@ def _map_meets_scalar(scalar: Override, inner: Override) -> DsgenError:
         f"{scalar.path} = {show(scalar.value)} ({scalar.origin}) is a value, "
         f"and {inner.path} = {show(inner.value)} ({inner.origin}) makes it a map",
         must="it must be one or the other",
-        todo=f"Drop one of the two, or delete the value first with {scalar.path}: null in a lower layer.",
+        todo=f"Drop one of the two, or put {scalar.path}: null into a layer between them, such as a -f file.",
     )

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import attrs
 
-from dsgen.buffers import Buffers, choose
-from dsgen.cost import StepCost, cost
+from dsgen.candidates import Candidate, search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
-from dsgen.memory import MemoryEstimate, Parts, Place, Verdict, estimate, gpu_high, gpu_limit, gpu_peak, host_place, parts
-from dsgen.memory.estimates import LOW
-from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
-from dsgen.units import gib
+from dsgen.remedies import nothing_fits
+from dsgen.strategies import Layout, Rejection
 
-__all__ = ["Candidate", "Plan", "plan", "search"]
+__all__ = ["Plan", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
 # work, drives on their filling, and AutoTP on how well a model's layers shard; it also needs the same data on each group.
 DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
 DISCOUNT_TENSOR_PARALLEL = 0.85
-ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
 WAITING = 0.5  # share of a step spent on exposed communication that a person should know of
 RUNNERS_UP = 6  # rivals kept in the plan
-
-
-@attrs.frozen(kw_only=True)
-class Candidate:
-    """A strategy that can run, with its estimates."""
-
-    strategy: Strategy
-    memory: MemoryEstimate
-    cost: StepCost
-
-    @property
-    def speed(self) -> float:
-        """Tokens per second and GPU."""
-        return self.cost.tokens_per_second_per_gpu
 
 
 @attrs.frozen(kw_only=True)
@@ -50,15 +32,6 @@ class Plan:
     rejections: tuple[Rejection, ...]
     reason: str
     warnings: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Search:
-    """Everything a search found."""
-
-    fitting: tuple[Candidate, ...]
-    uncertain: tuple[Candidate, ...]
-    rejections: tuple[Rejection, ...]
 
 
 def plan(job: Job) -> Plan:
@@ -80,8 +53,6 @@ def plan(job: Job) -> Plan:
     candidates = found.fitting
     if not candidates:
         if not found.uncertain:
-            from dsgen.remedies import nothing_fits
-
             raise nothing_fits(job, found)
         candidates = found.uncertain
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
@@ -107,74 +78,6 @@ def _check_batch(job: Job) -> None:
                   must=f"it must be a multiple of {job.world}, such as {near}",
                   where=job.provenance.where("training.global_batch"),
                   todo=f"Or take a number of GPUs that divides it: --gpus {counts[0]}.")
-
-
-def search(job: Job) -> Search:
-    """Every layout at its best micro-batch; what surely fits, what may, and what is rejected."""
-    fitting: list[Candidate] = []
-    uncertain: list[Candidate] = []
-    rejections: list[Rejection] = []
-    buffers: dict[tuple[int, int], Buffers] = {}
-    for layout in layouts(job):
-        if isinstance(layout, Rejection):
-            rejections.append(layout)
-            continue
-        triples = batches(job, layout)
-        if isinstance(triples, str):
-            rejections.append(Rejection(layout=layout, why=triples))
-            continue
-        key = (layout.stage, layout.tp)
-        if key not in buffers:
-            buffers[key] = choose(job, *key)
-        found = parts(job, layout, buffers[key])
-        rejection = _too_large(job, layout, found, triples[-1][0])
-        if rejection is not None:
-            rejections.append(rejection)
-            continue
-        limit = gpu_limit(job.hardware)
-        sure = [triple for triple in triples if gpu_high(gpu_peak(found, triple[0])[0]) <= limit]
-        if sure and host_place(job, found).verdict is Verdict.FITS:
-            fitting.append(_best(job, layout, sure, found, buffers[key]))
-        else:
-            smallest = strategy(layout, (sure or triples)[0 if sure else -1], buffers[key])
-            uncertain.append(Candidate(strategy=smallest, memory=estimate(job, smallest, found), cost=cost(job, smallest)))
-    return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
-
-
-def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
-    """A rejection when not even the smallest micro-batch can fit."""
-    peak, _ = gpu_peak(found, smallest)
-    limit = gpu_limit(job.hardware)
-    missing = int(peak * LOW) - limit
-    if missing > 0:
-        return Rejection(layout=layout, missing_bytes=missing, place="gpu",
-                         why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much")
-    host = host_place(job, found)
-    if host.low_bytes > host.limit_bytes:
-        return Rejection(layout=layout, missing_bytes=host.low_bytes - host.limit_bytes, place="host",
-                         why=f"needs {gib(host.low_bytes)} GiB of host RAM: {_more(host)} GiB too much")
-    nvme = sum(found.nvme.values())
-    if nvme > job.hardware.nvme_capacity_bytes:
-        return Rejection(layout=layout, missing_bytes=nvme - job.hardware.nvme_capacity_bytes, place="nvme",
-                         why=f"needs {gib(nvme)} GiB of NVMe: {gib(nvme - job.hardware.nvme_capacity_bytes)} GiB too much")
-    return None
-
-
-def _more(place: Place) -> str:
-    return gib(place.low_bytes - place.limit_bytes)
-
-
-def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: Parts, buffers: Buffers) -> Candidate:
-    """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
-    tried: list[tuple[Strategy, StepCost]] = []
-    for triple in triples:
-        candidate = strategy(layout, triple, buffers)
-        spent = cost(job, candidate)
-        if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:
-            break  # speed only falls with the micro-batch
-        tried.append((candidate, spent))
-    best, spent = tried[-1]
-    return Candidate(strategy=best, memory=estimate(job, best, found), cost=spent)
 
 
 def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import attrs
 
-from dsgen import proof_session
 from dsgen.errors import DsgenError, mistake
-from dsgen.proof_adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
-from dsgen.proof_checks import Check, checks
-from dsgen.proof_expectations import operators, optimizer_place, parameter_place
+from dsgen.proof import session as proof_session
+from dsgen.proof.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
+from dsgen.proof.checks import Check, checks
+from dsgen.proof.expectations import operators, optimizer_place, parameter_place
 
 __all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "prove", "prove_many"]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 
+from dsgen.candidates import Search, search
 from dsgen.errors import DsgenError, mistake
 from dsgen.jobs import Job
 from dsgen.profiles import Network
 from dsgen.strategies import Rejection
 from dsgen.units import gib
-
-if TYPE_CHECKING:
-    from dsgen.planner import Search
 
 __all__ = ["nothing_fits"]
 
@@ -45,8 +42,6 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
 
 
 def _ways_out(job: Job) -> str:
-    from dsgen.planner import search
-
     ways = []
     for pin in job.pins:
         rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
@@ -75,8 +70,6 @@ _PLACES = {"gpu": "GPU memory", "host": "host RAM", "nvme": "NVMe"}
 
 def _changes(job: Job) -> Iterator[str]:
     """Changes that make it fit, the smallest of each kind."""
-    from dsgen.planner import search
-
     for override in dict.fromkeys(pin.override.path for pin in job.pins):
         rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
         if search(rest).fitting:

@@ -1,15 +1,17 @@
-"""One profile file as written: its header and its own overrides, parents not yet resolved."""
+"""One profile file as written, or a Hugging Face config: its header and its own overrides, parents not yet resolved."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from dsgen.errors import mistake, nearest
-from dsgen.layers import Rank
+from dsgen.layers import Rank, show
 
-__all__ = ["KINDS", "Sheet", "read_sheet"]
+__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "read_sheet"]
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
 
@@ -27,7 +29,7 @@ class Sheet:
     extends: str | None
     sources: dict[str, str]
     file: str
-    overrides: tuple[tuple[str, Any, int, str | None], ...]
+    overrides: tuple[tuple[str, Any, int | None, str | None], ...]
 
 
 def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
@@ -52,7 +54,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         where = f"{file}:{entry.line}"
         if top == "source":
             if not isinstance(entry.value, str):
-                raise mistake(f"{entry.path} is {entry.value!r}", must="a source is text: a document and its address",
+                raise mistake(f"{entry.path} is {show(entry.value)}", must="a source is text: a document and its address",
                               where=where)
             sources[rest or "default"] = entry.value
         elif entry.path in _HEADER:
@@ -63,13 +65,16 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         else:
             close = nearest(entry.path, _HEADER)
             raise mistake(f"unknown key {entry.path}", must=f"a profile's header has {', '.join(_HEADER)}", where=where,
-                          todo=f"Did you mean {' or '.join(close)}?" if close else "Put it under its section.")
+                          todo=f"did you mean {' or '.join(close)}?" if close else "Put it under its section.")
+    if kind is None and "kind" not in header:
+        raise mistake("it names no kind", must=f"it must be one of {', '.join(KINDS)}", where=file,
+                      todo="Add a line such as kind: hardware.")
     found = header.get("kind", kind)
-    if found not in KINDS:
-        raise mistake(f"kind is {found!r}" if found else "it names no kind", must=f"it must be one of {', '.join(KINDS)}",
-                      where=file, todo="Add a line such as kind: hardware.")
     if kind is not None and found != kind:
         raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
+    if not overrides and "extends" not in header:
+        raise mistake("it says nothing", must=f"a profile holds facts, such as {found}:", where=file,
+                      todo=f"dsgen profiles new {found} NAME writes a template.")
     return Sheet(header["name"], found, header["title"], tuple(header["aliases"]), header.get("extends"), sources, file,
                   tuple(overrides))
 
@@ -78,8 +83,51 @@ def _header_value(key: str, value: Any, where: str) -> Any:
     if key == "aliases":
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
-        raise mistake(f"aliases is {value!r}", must="it must be a list of names", where=where)
+        raise mistake(f"aliases is {show(value)}", must="it must be a list of names", where=where)
+    if key == "kind" and value not in KINDS:
+        close = nearest(str(value), KINDS)
+        raise mistake(f"kind is {show(value)}", must=f"it must be one of {', '.join(KINDS)}", where=where,
+                      todo=f"did you mean {close[0]}?" if close else None)
     if not isinstance(value, str) or not value:
-        raise mistake(f"{key} is {value!r}", must="it must be text", where=where,
-                      todo=f'Write {key}: "{value}".' if value else None)
+        raise mistake(f"{key} is {show(value)}", must="it must be text", where=where,
+                      todo=f'Write {key}: "{value}".' if isinstance(value, (int, float)) else None)
     return value
+
+
+def hugging_face_sheet(path: Path, text: str) -> Sheet:
+    """A model from the text of a Hugging Face config.json, named after its folder.
+
+    Raises:
+        DsgenError: No JSON, a key twice, or no model that dsgen knows.
+    """
+    from dsgen.hf_config import model_from_hf
+
+    facts = model_from_hf(_json_map(text, str(path)), str(path))
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    overrides = tuple((f"model.{fact}", value, None, None) for fact, value in facts.items())
+    return Sheet(name, "model", name, (), None, {"default": str(path)}, str(path), overrides)
+
+
+def _json_map(text: str, where: str) -> dict[str, Any]:
+    if not text.strip():
+        raise mistake("it is empty", must="it must hold a model's config", where=where)
+    try:
+        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
+    except json.JSONDecodeError as error:
+        raise mistake(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise mistake("it nests too deep", must="a config is a few levels deep", where=where) from None
+    except ValueError:  # a number of more digits than Python reads
+        raise mistake("a number in it is too long", must="at most 4,300 digits are read", where=where) from None
+    if not isinstance(found, dict):
+        raise mistake(f"the top level is a {type(found).__name__}", must="a model's config is a map", where=where)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise mistake(f"{show(key)} is given twice in one map", must="a key stands once", where=where)
+        found[key] = value
+    return found

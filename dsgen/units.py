@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 __all__ = ["BANDWIDTH", "BYTES", "FLOPS", "SECONDS", "UNITS", "gib", "parse"]
@@ -27,7 +28,7 @@ UNITS: dict[str, dict[str, float]] = {
 }
 
 _EXAMPLES = {BYTES: "40 GiB", BANDWIDTH: "200 Gb/s or 25 GB/s", FLOPS: "312 TFLOP/s", SECONDS: "5 us"}
-_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
+_QUANTITY = re.compile(r"\s*([0-9](?:[0-9_,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]+)\s*")
 
 
 def parse(text: object, unit: str) -> float:
@@ -50,7 +51,10 @@ def parse(text: object, unit: str) -> float:
     number, spelling = match[1].replace(",", "").replace("_", ""), match[2]
     if spelling not in spellings:
         raise ValueError(f"'{spelling}' is not one of its units ({', '.join(spellings)}); write {_EXAMPLES[unit]}")
-    return float(number) * spellings[spelling]
+    amount = float(number) * spellings[spelling]
+    if not math.isfinite(amount):
+        raise ValueError("it is too large for a number")
+    return amount
 
 
 def gib(count_bytes: float) -> str:

@@ -21,6 +21,7 @@ MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion l
 MAX_DEPTH = 40  # maps inside maps; DeepSpeed's deepest key has 7
 
 _CORE = "tag:yaml.org,2002:"
+_OLDER = re.compile(r"%YAML\s+(?!1\.2\b)(\S+)")
 _COMMENT = re.compile(r"(?:^|\s)#\s?(.*)$")
 
 
@@ -45,7 +46,8 @@ def read_text(path: Path) -> str:
         if path.is_dir():
             raise mistake("it is a folder", must="it must be a YAML file", where=path)
         if not path.is_file():
-            what = "it is not a regular file" if path.exists() else "no such file"
+            links = "a link that leads to no file" if path.is_symlink() else "no such file"
+            what = "it is not a regular file" if path.exists() else links
             raise mistake(what, where=path, todo="Check the path; `dsgen profiles list` shows the built-in names.")
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -75,29 +77,53 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
         raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
     if root.id != "mapping":
         raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)
-    return tuple(_Walk(text.splitlines(), source).leaves(root, "", 1))
+    found: dict[str, Entry] = {}
+    for entry in _Walk(text.splitlines(), source).leaves(root, "", 1):
+        if entry.path in found:  # once as a: {b: 1} and once as a.b: 1
+            raise _twice(entry.path, found[entry.path].line, f"{source}:{entry.line}")
+        found[entry.path] = entry
+    return tuple(found.values())
 
 
 def _compose(text: str, source: str) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    for number, line in enumerate(text.splitlines(), 1):
+        if older := _OLDER.match(line):
+            raise mistake(f"it is written in YAML {older[1]}", must="YAML 1.2 is read: elsewhere `no` and 010 mean others",
+                          where=f"{source}:{number}", todo="Drop the line %YAML.")
+        if line.startswith("---"):
+            break
     yaml = YAML(typ="safe", pure=True)
     try:
         return yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-        problem = " ".join(part for part in (error.context, error.problem) if part)
-        if "expected a single document" in problem:
+        if "expected a single document" in (error.context or ""):
             raise mistake("a second document starts here", must="one file holds one document", where=where) from None
-        raise mistake(f"not YAML: {problem}", where=where) from None
+        raise mistake(f"not YAML: {error.problem}{_opened(error)}", where=where,
+                      todo="YAML indents with spaces, not tabs." if "'\\t'" in (error.problem or "") else None) from None
     except YAMLError as error:
         raise mistake(f"not YAML: {str(error).splitlines()[0]}", where=source) from None
     except RecursionError:
         raise _too_deep(source) from None
     except (ValueError, OverflowError) as error:  # e.g. \x00, a lone surrogate escape
         raise mistake(f"not YAML: {error}", where=source) from None
+
+
+def _opened(error: Any) -> str:
+    """What was being read when the syntax broke: " (while parsing a flow sequence from line 2 on)"."""
+    if not error.context:
+        return ""
+    start = f" from line {error.context_mark.line + 1} on" if error.context_mark else ""
+    return f" ({error.context}{start})"
+
+
+def _twice(path: str, first: int, where: str) -> DsgenError:
+    return mistake(f"{path} is given twice, first in line {first}", must="a key stands once", where=where,
+                   todo="Drop one of the two; most readers would silently keep the last.")
 
 
 def _too_deep(source: str) -> DsgenError:
@@ -121,8 +147,7 @@ class _Walk:
             self._count(depth)
             key = _key(key_node, where)
             if key in seen:
-                raise mistake(f"{prefix}{key} is given twice, first in line {seen[key]}", must="a key stands once",
-                              where=where, todo="Drop one of the two; YAML would silently keep the last.")
+                raise _twice(f"{prefix}{key}", seen[key], where)
             seen[key] = line
             path = f"{prefix}{key}"
             if value_node.id == "mapping" and value_node.value:
@@ -150,7 +175,13 @@ class _Walk:
         self._count(depth)
         if node.id == "mapping":
             self._refuse_tag(node, "map", where, path)
-            return {_key(key, where): self._plain(value, where, path, depth + 1) for key, value in node.value}
+            plain: dict[str, Any] = {}
+            for key_node, value in node.value:
+                key = _key(key_node, where)
+                if key in plain:
+                    raise _twice(f"{path}.{key}", node.start_mark.line + 1, where)
+                plain[key] = self._plain(value, where, path, depth + 1)
+            return plain
         if node.id == "sequence":
             self._refuse_tag(node, "seq", where, path)
             return [self._plain(item, where, path, depth + 1) for item in node.value]
@@ -160,21 +191,32 @@ class _Walk:
             self._refuse_tag(node, "str", where, path)
         try:
             return read(str(node.value)) if read else None
-        except ValueError:
-            raise mistake(f"{path} is {str(node.value)[:60]!r}", must=f"it must be readable as {kind}",
-                          where=where) from None
+        except (ValueError, KeyError):
+            raise mistake(f"{path} is {str(node.value)[:60]!r}", must=f"it must be {_MUST[kind]}", where=where) from None
 
 
 def _key(node: Any, where: str) -> str:
     if node.id != "scalar" or node.tag != f"{_CORE}str" or not node.value or node.value.strip(".") != node.value:
-        shown = node.value if node.id == "scalar" else _kind(node)
-        raise mistake(f"the key {shown!r} is not a name", must="a key must be text", where=where)
-    return _text(node.value)
+        if node.id == "scalar" and node.value == "<<":
+            raise mistake("<< merges another map", must="only plain maps are read", where=where,
+                          todo="Write the keys out; a profile inherits with extends.")
+        shown = repr(node.value) if node.id == "scalar" else f"that is {_kind(node)}"
+        raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where)
+    try:
+        return _text(node.value)
+    except ValueError:
+        raise mistake(f"the key {node.value!r} is not a name", must=f"a key must be {_MUST['str']}", where=where) from None
 
 
 def _text(text: str) -> str:
     text.encode("utf-8")  # a lone surrogate (from an escape) raises UnicodeEncodeError, a ValueError
+    if "\0" in text:
+        raise ValueError("a null character ends a text in every C library below us")
     return text
+
+
+def _bool(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
 
 
 def _int(text: str) -> int:
@@ -189,10 +231,17 @@ def _float(text: str) -> float:
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "str": _text,
     "null": lambda _: None,
-    "bool": lambda text: text.lower() == "true",
+    "bool": _bool,
     "int": _int,
     "float": _float,
     "timestamp": _text,
+}
+_MUST = {
+    "str": "text that UTF-8 can hold, without a null character",
+    "timestamp": "text",
+    "bool": "true or false",
+    "int": "a whole number of at most 4,300 digits",
+    "float": "a number",
 }
 
 

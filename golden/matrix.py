@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from dsgen import catalog
 from dsgen.assembly import assemble
+from dsgen.candidates import Search, search
 from dsgen.errors import DsgenError
 from dsgen.layers import Layer, Origin, Override, Rank
 from dsgen.memory import Verdict
-from dsgen.planner import Search, plan, search
+from dsgen.planner import plan
 from dsgen.renderer import render
 from dsgen.scenarios import FIELDS
 from dsgen.strategies import describe

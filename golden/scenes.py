@@ -11,9 +11,12 @@ from dsgen import scenarios
 from dsgen.assembly import assemble
 from dsgen.errors import DsgenError
 from dsgen.layers import show
+from dsgen.memory import Place
 from dsgen.planner import plan
 from dsgen.renderer import Config, Explanation, render
 from dsgen.report import summary
+from dsgen.report.bars import count
+from dsgen.units import gib
 
 __all__ = ["CONFIGS", "EXPLANATIONS", "FOLDER", "Scene", "names", "scene", "texts"]
 
@@ -66,20 +69,31 @@ def texts(wanted: Scene) -> dict[Path, str]:
 
 
 def _explanation(wanted: Scene) -> Iterator[str]:
-    """The summary as a person sees it, then one line for every key in the config's own order."""
+    """The strategy with its predictions, then one line for every key in the config's own order."""
     config = wanted.config
-    yield from (f"# {wanted.name}", "", wanted.why, "", "```", summary.text(config).rstrip("\n"), "```", "")
-    yield f"Chosen: {config.plan.reason}. {_rivals(config)}"
-    yield ""
+    chosen = config.plan.chosen
+    yield from (f"# {wanted.name}", "", wanted.why, "", f"- strategy: {summary.headline(config)}")
+    yield f"- GPU: {_amount(chosen.memory.gpu)}"
+    yield f"- host: {_amount(chosen.memory.host)}"
+    if chosen.memory.nvme.peak_bytes:
+        yield f"- NVMe: {_amount(chosen.memory.nvme)}"
+    yield f"- speed: about {count(chosen.speed)} tokens/s/GPU"
+    yield f"- chosen: {config.plan.reason}"
+    yield f"- rivals: {', '.join(str(rival.strategy) for rival in config.plan.runners_up) or 'none fits'}"
+    yield from (f"- warning: {warning}" for warning in config.warnings)
+    yield from ("", "## Keys", "")
     yield from (_line(config.why(path)) for path in config.paths())
     if config.dropped:
-        yield from ("", "Left out:", "")
+        yield from ("", "## Left out", "")
         yield from (f"- `{path}`: {why}" for path, why in config.dropped.items())
 
 
-def _rivals(config: Config) -> str:
-    tried = ", ".join(str(rival.strategy) for rival in config.plan.runners_up)
-    return f"Rivals: {tried}." if tried else "No rival fits."
+def _amount(place: Place) -> str:
+    """One place's memory as the summary shows it, without the bar."""
+    numbers = f"{gib(place.peak_bytes)} of {gib(place.limit_bytes)} GiB, {place.verdict.value}"
+    if place.low_bytes == place.high_bytes:
+        return numbers
+    return f"{numbers} ({gib(place.low_bytes)} to {gib(place.high_bytes)})"
 
 
 def _line(key: Explanation) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from dsgen import surface
 from dsgen.layers import Rank
-from dsgen.proof_adaptation import resolve_batch
+from dsgen.proof.adaptation import resolve_batch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import dsgen
+from dsgen.candidates import search
 from dsgen.memory import Verdict
-from dsgen.planner import plan, search
+from dsgen.planner import plan
 
 
 def chosen(job):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,6 +94,8 @@ def write_atomically(path: str, text: str) -> None:
     Raises:
         DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
     """
+    import tempfile  # loads a dozen modules, and most runs write to stdout
+
     target = Path(path).expanduser()
     target = target.resolve() if target.is_symlink() else target
     if target.is_dir():

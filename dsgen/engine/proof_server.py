@@ -148,13 +148,15 @@ class Server:
     def run(self, job: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Start the ranks, wait for them, end them."""
         folder = Path(job["folder"])
-        for rank in range(job["ranks"]):
-            self.start(job, rank)
-        in_time = wait(self.children, deadline, _GRACE_SECONDS, self.alive)
-        exits = end(self.children)
-        self.children = []
-        for left in _SHARED_MEMORY.glob(f"deepspeed_*_{job['number']}_*"):
-            left.unlink(missing_ok=True)
+        try:
+            for rank in range(job["ranks"]):
+                self.start(job, rank)
+            in_time = wait(self.children, deadline, _GRACE_SECONDS, self.alive)
+        finally:
+            exits = end(self.children)
+            self.children = []
+            for left in _SHARED_MEMORY.glob(f"deepspeed_*_{job['number']}_*"):
+                left.unlink(missing_ok=True)
         return {
             "timed_out": not in_time,
             "exits": exits,

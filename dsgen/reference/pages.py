@@ -45,8 +45,10 @@ def _index(kind: str, found: list[catalog.Profile]) -> str:
 
 
 def _page(profile: catalog.Profile) -> str:
-    parts = [f"# {profile.name}\n", f"{cell(profile.title)}. A {profile.kind} profile"
-             f"{_parent(profile)}: [{profile.file}](../../{profile.file}).\n"]
+    parts = [
+        f"# {profile.name}\n",
+        f"{cell(profile.title)}. A {profile.kind} profile{_parent(profile)}: [{profile.file}](../../{profile.file}).\n",
+    ]
     if profile.aliases:
         parts.append(f"Also called {_names(profile.aliases)}.\n")
     parts.append(_facts(profile))
@@ -71,8 +73,15 @@ def _facts(profile: catalog.Profile) -> str:
     rows = []
     for path, override in _in_force(profile).items():
         source = profile.source_of(path.partition(".")[2])
-        rows.append([code(path), cell(show(override.value)), cell(_meaning(path)), cell(override.reason or ""),
-                     f"[{numbers[source]}](#sources)" if source else ""])
+        rows.append(
+            [
+                code(path),
+                cell(show(override.value)),
+                cell(_meaning(path)),
+                cell(override.reason or ""),
+                f"[{numbers[source]}](#sources)" if source else "",
+            ]
+        )
     return table(["key", "value", "meaning", "why this value", "source"], rows)
 
 

@@ -42,15 +42,14 @@ def plans(profile: catalog.Profile) -> str:
             failures.append(fence(str(error)))
             continue
         chosen, memory = found.chosen.strategy, found.chosen.memory.gpu
-        rows.append([
-            _link(model), cell(describe(chosen)),
-            f"{chosen.micro_batch} x {found.job.world // chosen.tp} x {chosen.accumulation} = {chosen.global_batch}",
-            f"{gib(memory.peak_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}",
-            count(found.chosen.speed),
-        ])
+        replicas = found.job.world // chosen.tp
+        batch = f"{chosen.micro_batch} x {replicas} x {chosen.accumulation} = {chosen.global_batch}"
+        fit = f"{gib(memory.peak_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
+        rows.append([_link(model), cell(describe(chosen)), batch, fit, count(found.chosen.speed)])
     heads = ["model", "strategy", "micro-batch x replicas x steps", "GPU memory", "tokens/s/GPU"]
     gpus = _job(profile.name, MODELS[0]).world
-    node = f"One full node ({gpus} GPU{'s' if gpus > 1 else ''}), nothing else said: `dsgen plan --hw {profile.name} --model 7b`."
+    node = f"One full node ({gpus} GPU{'s' if gpus > 1 else ''}), nothing else said: "
+    node += f"`dsgen plan --hw {profile.name} --model {MODELS[0]}`."
     return "\n".join([f"## Plans\n\n{node}\n", table(heads, rows), *failures])
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import attrs
 
+from dsgen.candidates import Candidate
 from dsgen.memory import MemoryEstimate, Place
-from dsgen.planner import Candidate, Plan
+from dsgen.planner import Plan
 from dsgen.report.bars import bar, count, place_line
 from dsgen.strategies import Rejection, describe
 from dsgen.units import gib

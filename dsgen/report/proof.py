@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,7 +50,14 @@ def _cause(proof: Proof) -> list[str]:
 
 
 def _adaptation(item: Adaptation) -> list[str]:
-    return [f"  {item.key}: {_short(item.written)} -> {_short(item.used)}", *_wrap(item.why, "      ")]
+    change = textwrap.wrap(
+        f"{item.key}: {_short(item.written)} -> {_short(item.used)}",
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+    )
+    return [*change, *_wrap(item.why, "      ")]
 
 
 def _check(check: Check) -> list[str]:
@@ -78,6 +86,4 @@ def _short(value: object) -> str:
 
 def _wrap(words: str, indent: str) -> list[str]:
     """Words in lines of 80 columns; later lines are indented as far as the first."""
-    import textwrap
-
     return textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent)) or [indent]

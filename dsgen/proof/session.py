@@ -181,7 +181,7 @@ def start(python: str, device: str, ranks: int) -> Iterator[Session]:
 
 
 def _open(python: str, folder: Path) -> subprocess.Popen[bytes]:
-    command = [python, "-c", _BOOT, str(Path(__file__).parent)]
+    command = [python, "-c", _BOOT, str(Path(__file__).parent.parent)]
     try:
         with (folder / "start.log").open("wb") as log:
             return subprocess.Popen(

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from dsgen import proof_expectations as expect
-from dsgen.proof_adaptation import resolve_batch
-from dsgen.proof_schedule import learning_rate
+from dsgen.proof import expectations as expect
+from dsgen.proof.adaptation import resolve_batch
+from dsgen.proof.schedule import learning_rate
 
 __all__ = ["Check", "checks"]
 

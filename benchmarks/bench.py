@@ -1,0 +1,114 @@
+"""How long dsgen takes, as ratios and times of one run against their bounds.
+
+    python benchmarks/bench.py [--update]
+
+A cold start is measured in pairs, a bare interpreter and then dsgen, so that what else the machine does meets both; the
+median of the pairs' ratios counts. The matrix is measured in CPU seconds, which other processes do not lengthen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import dsgen
+
+FOLDER = Path(__file__).resolve().parent
+RESULTS = FOLDER / "results.json"
+PACKAGES = ("dsgen", "attrs", "cattrs", "click", "ruamel.yaml")
+
+PAIRS = 31  # of cold starts; the median is then stable to a few percent on a busy machine
+ROUNDS = 15  # of warm renders of every scene
+SCENES = (("a100-40g", "7b"), ("t4-16g", "1b"), ("h100-80g", "llama-3.1-70b"), ("mi300x-192g", "mixtral-8x7b"))
+SCENARIO = ("render", "--hw", "a100-40g", "--model", "7b")
+
+# What a person feels: a command that answers at once, a loop over scenarios that does not stall, a matrix in a minute.
+BOUNDS = {"cold_start_ratio": 15.0, "warm_render_ms": 10.0, "matrix_cpu_s": 60.0}
+
+
+def cold_start() -> dict[str, float]:
+    """`dsgen render` as a person runs it, against `python -c pass` of the same interpreter."""
+    command = Path(sys.executable).with_name("dsgen")
+    bare, full = [], []
+    _run([str(command), *SCENARIO])  # the first one compiles what pip did not
+    for _ in range(PAIRS):
+        bare.append(_run([sys.executable, "-c", "pass"]))
+        full.append(_run([str(command), *SCENARIO]))
+    return {
+        "python_ms": statistics.median(bare) * 1e3,
+        "cold_start_ms": statistics.median(full) * 1e3,
+        "cold_start_ratio": statistics.median(long / short for short, long in zip(bare, full, strict=True)),
+    }
+
+
+def warm_render() -> dict[str, float]:
+    """`dsgen.render` from layers to Config: the slowest scene's median."""
+    medians = []
+    for hardware, model in SCENES:
+        layers = dsgen.profile(hardware) | dsgen.profile(model)
+        dsgen.render(layers)
+        medians.append(statistics.median(_seconds(lambda: dsgen.render(layers)) for _ in range(ROUNDS)))  # noqa: B023
+    return {"warm_render_ms": max(medians) * 1e3}
+
+
+def whole_matrix() -> dict[str, float]:
+    """Every row of golden/matrix.csv, on one core."""
+    sys.path.append(str(FOLDER.parent))  # golden/ is a folder of the checkout, not of the installed package
+    from golden import matrix
+
+    start = time.process_time()
+    rows = matrix.text().count("\n") - 1
+    return {"matrix_cpu_s": time.process_time() - start, "matrix_rows": rows}
+
+
+def record(results: dict[str, float]) -> dict[str, Any]:
+    """The results with what they were measured on."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    return {
+        "bounds": BOUNDS,
+        "results": {name: float(f"{value:.3g}") for name, value in results.items()},
+        "versions": versions,
+        "machine": {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()},
+    }
+
+
+def main() -> None:
+    """Measure, print, with --update record; exit 1 when a bound is broken."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--update", action="store_true", help=f"write {RESULTS.name}")
+    chosen = options.parse_args()
+    os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
+    results = {**cold_start(), **warm_render(), **whole_matrix()}
+    for name, value in results.items():
+        bound = f"  at most {BOUNDS[name]:g}" if name in BOUNDS else ""
+        print(f"{name:<18} {value:>10,.1f}{bound}")
+    if chosen.update:
+        RESULTS.write_text(json.dumps(record(results), indent=2) + "\n", encoding="utf-8")
+        print(f"wrote {RESULTS.name}")
+    broken = [name for name, bound in BOUNDS.items() if results[name] > bound]
+    if broken:
+        sys.exit(f"too slow: {', '.join(broken)}")
+
+
+def _run(command: Sequence[str]) -> float:
+    return _seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

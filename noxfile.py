@@ -1,0 +1,140 @@
+"""Every check of the project as a session: `nox` runs all, `nox -s tests-3.11` one, `nox -l` lists them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+REPOSITORY = Path(__file__).resolve().parent
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+PYTHON = "3.11"  # of the sessions that need only one; the newest that torch's CPU builds and ours share
+TORCH = "torch==2.13.0"  # what the proofs were recorded with
+DEEPSPEED_LINE = "0.19"  # the release line that the extra `proof` installs
+UPDATE = "update"  # nox -s golden docs schema bench -- update
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "typing", "tests", "golden", "docs", "proof", "bench"]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_external_run = True
+nox.options.error_on_missing_interpreters = True  # a Python that is not there is a failure, never a skip
+nox.options.download_python = "never"
+
+
+def find_pythons() -> None:
+    """Put each Python that only pyenv has on PATH; pyenv's own shim for it is there, and does not run."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for version in PYTHONS:
+        name = f"python{version}"
+        if shutil.which(name) and subprocess.run([name, "-c", ""], capture_output=True, check=False).returncode == 0:
+            continue
+        found = [path for path in (pyenv / "versions").glob(f"{version}.*") if (path / "bin" / name).exists()]
+        if found:
+            newest = max(found, key=_patch)
+            os.environ["PATH"] = f"{newest / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def _patch(folder: Path) -> int:
+    """The last number of a version's folder: 13 of 3.10.13."""
+    last = folder.name.rpartition(".")[2]
+    return int(last) if last.isdigit() else -1
+
+
+find_pythons()
+
+
+def dependencies(group: str) -> list[str]:
+    """The requirements of a dependency group of pyproject.toml."""
+    return list(nox.project.dependency_groups(PYPROJECT, group))
+
+
+def mode(session: nox.Session) -> str:
+    """`--update` after `-- update`, else `--check`."""
+    return "--update" if UPDATE in session.posargs else "--check"
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The tests against the built wheel; arguments after -- go to pytest."""
+    session.install(".", *dependencies("tests"))
+    session.run("pytest", "-m", "not proof", *session.posargs)
+
+
+@nox.session(python=PYTHON)
+def typing(session: nox.Session) -> None:
+    """mypy, strict, on the package and on a program that uses its public face."""
+    session.install(".", *dependencies("typing"))
+    session.run("mypy")
+
+
+@nox.session(python=PYTHON)
+def lint(session: nox.Session) -> None:
+    """ruff's rules and its format; `-- update` mends what it can."""
+    session.install(*dependencies("lint"))
+    if UPDATE in session.posargs:
+        session.run("ruff", "check", "--fix", ".")
+        session.run("ruff", "format", ".")
+    else:
+        session.run("ruff", "check", ".")
+        session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(python=PYTHON)
+def golden(session: nox.Session) -> None:
+    """The committed outputs, byte for byte; `-- update` rewrites them, and the diff is the review."""
+    session.install("-e", ".")
+    session.run("python", "golden/run.py", mode(session))
+
+
+@nox.session(python=PYTHON)
+def docs(session: nox.Session) -> None:
+    """The generated pages and every output shown in a hand-written one; `-- update` rewrites them."""
+    session.install("-e", ".")
+    session.run("python", "docs/generate.py", mode(session))
+
+
+@nox.session(python=PYTHON)
+def proof(session: nox.Session) -> None:
+    """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
+    need_system_packages(session)
+    session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
+    session.install(".[proof]", *dependencies("tests"))
+    schema_of_installed(session)
+    session.run("pytest", "-m", "proof", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def schema(session: nox.Session) -> None:
+    """schema/deepspeed/ of the newest release line; `-- update` rewrites it."""
+    session.install(TORCH)
+    session.install(".[proof]")
+    schema_of_installed(session)
+
+
+@nox.session(python=PYTHON)
+def bench(session: nox.Session) -> None:
+    """Start-up, rendering and the whole matrix against their bounds; `-- update` records benchmarks/results.json."""
+    session.install(".")
+    session.run("python", "benchmarks/bench.py", *(["--update"] if UPDATE in session.posargs else []))
+
+
+def schema_of_installed(session: nox.Session) -> None:
+    """Check, or with `-- update` write, the schema of the DeepSpeed in the session's environment."""
+    check = [] if UPDATE in session.posargs else ["--check"]
+    session.run("python", "schema/generate.py", "--deepspeed", DEEPSPEED_LINE, *check)
+
+
+def need_system_packages(session: nox.Session) -> None:
+    """A C++ compiler and libaio's header, with which DeepSpeed builds its operators for CPU and NVMe offload."""
+    there = {"g++": shutil.which("g++") or shutil.which("c++"), "libaio-dev": Path("/usr/include/libaio.h").exists()}
+    missing = [package for package, found in there.items() if not found]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        session.error(f"the proofs need {' and '.join(missing)}: sudo apt-get install -y {' '.join(missing)}")
+    session.run("apt-get", "update", external=True)
+    session.run("apt-get", "install", "-y", "--no-install-recommends", *missing, external=True)

@@ -1,0 +1,169 @@
+"""The edges of a proof: who reads a config, who holds a lock, what a person is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsgen import prover
+from dsgen.engine import proof_locks
+from dsgen.engine.proof_witness import Witness
+from dsgen.errors import DsgenError
+from dsgen.proof import session as proof_session
+from dsgen.report import proof as report
+
+CONFIG: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1}
+
+
+def test_the_witness_sees_every_way_to_read() -> None:
+    """Item, get, in, pop, ** and copies; what is not asked for stays unseen."""
+    witness = Witness({"a": {"x": 1, "y": 2}, "b": 1, "c": 1, "d": {"z": 1}, "e": 1, "f": 1})
+
+    copied = witness.copy()
+    assert copied["a"].get("x") == 1
+    assert "b" in copied
+    copied.pop("c")
+    dict(**witness["d"])
+
+    assert witness.seen == {"a", "a.x", "b", "c", "d", "d.z"}
+
+
+def test_a_lock_is_removed_only_when_nobody_holds_it(tmp_path: Path) -> None:
+    """A planted lock goes; one that a living process has open stays; one that a compiler works beside stays."""
+    for name in ("planted", "held", "compiling"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").touch()
+    sleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    compiler = subprocess.Popen(sleep, cwd=tmp_path / "compiling", stdout=subprocess.PIPE)
+    try:
+        assert compiler.stdout is not None
+        compiler.stdout.readline()
+        with (tmp_path / "held" / "lock").open():
+            removed = proof_locks.clear_stale(tmp_path)
+    finally:
+        compiler.kill()
+        compiler.communicate()
+
+    if Path("/proc/self/fd").is_dir():
+        assert removed == ["planted"]
+        assert sorted(proof_locks.clear_stale(tmp_path)) == ["compiling", "held"]
+    else:  # nobody can be asked: only old ones are stale
+        assert removed == []
+
+
+def test_without_proc_only_an_old_lock_is_stale(tmp_path: Path) -> None:
+    """An hour is longer than any build."""
+    for name, age_seconds in (("old", 4000.0), ("new", 10.0)):
+        (tmp_path / name).mkdir()
+        lock = tmp_path / name / "lock"
+        lock.touch()
+        os.utime(lock, (time.time() - age_seconds, time.time() - age_seconds))
+
+    assert proof_locks.clear_stale(tmp_path, proc=tmp_path / "no-proc") == ["old"]
+
+
+def test_one_dsgen_builds_at_a_time(tmp_path: Path) -> None:
+    """The second waits, and says so when it gives up; the lock goes with its holder."""
+    with proof_locks.build_lock(tmp_path, 1), pytest.raises(TimeoutError, match="another dsgen"):  # noqa: SIM117
+        with proof_locks.build_lock(tmp_path, 0.1):
+            pass
+    with proof_locks.build_lock(tmp_path, 0.1):
+        pass
+
+
+def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing, where, and the command that installs it; nothing is started."""
+    monkeypatch.setattr(proof_session, "missing_package", lambda: "torch")
+    with pytest.raises(DsgenError) as caught:
+        prover.prove(CONFIG)
+    assert f"a proof needs torch, which {sys.executable} has not" in str(caught.value)
+    assert 'pip install "dsgen[proof]"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"device": "tpu"}, "device is 'tpu'; it must be one of auto, cpu, cuda"),
+        ({"steps": 0}, "steps is 0; it must be a whole number of at least 1"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0; it must be more than 0"),
+        ({"python": "/no/such/python"}, "cannot run the interpreter /no/such/python"),
+    ],
+)
+def test_wrong_arguments_are_errors(arguments: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says what is and what must be."""
+    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    with pytest.raises(DsgenError, match=words):
+        prover.prove(CONFIG, **arguments)
+
+
+def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
+    """The child is asked, and answers without a traceback."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # -S: no site-packages
+    bare.chmod(0o755)
+    with pytest.raises(DsgenError, match="a proof needs torch"):
+        prover.prove(CONFIG, python=str(bare))
+
+
+def proof(**changes: Any) -> prover.Proof:
+    """A proof as `prove` returns it."""
+    fields: dict[str, Any] = {
+        "outcome": prover.PROVED, "phase": "checkpoint", "error": None, "site": None, "todo": None,
+        "adaptations": (prover.Adaptation("train_batch_size", 256, 16, "micro-batch 4 x 2 ranks x 2 micro-steps"),),
+        "checks": (
+            prover.Check("ZeRO stage", 2, 2, True),
+            prover.Check("master weight elements per rank", 52, [52, 52], True),
+        ),
+        "notes": (), "losses": (5.5,), "ranks": 2, "device": "cpu", "seconds": 1.25, "config_sha256": "0",
+        "versions": {"deepspeed": "0.19.8", "torch": "2.13.0"},
+    }  # fmt: skip
+    return prover.Proof(**{**fields, **changes})
+
+
+def test_a_proof_is_plain_json() -> None:
+    """`to_dict` survives a round trip."""
+    record = proof().to_dict()
+    assert json.loads(json.dumps(record)) == record
+    assert record["checks"][0] == {"name": "ZeRO stage", "expected": 2, "observed": 2, "ok": True}
+
+
+def test_the_text_of_a_proof() -> None:
+    """Outcome, changes, checks; the exact screen."""
+    assert report.text(proof()) == (
+        "proved: initialized, stepped, saved and loaded\n"
+        "  2 CPU ranks, DeepSpeed 0.19.8, torch 2.13.0, 1.2 s\n"
+        "changed for the proof\n"
+        "  train_batch_size: 256 -> 16\n"
+        "      micro-batch 4 x 2 ranks x 2 micro-steps\n"
+        "observed (2 of 2 checks hold)\n"
+        "  ok  ZeRO stage                             2\n"
+        "  ok  master weight elements per rank        52 on each rank"
+    )
+
+
+def test_the_text_of_a_failure() -> None:
+    """What failed comes first: a check with both sides, or the engine's words and their place."""
+    failed = proof(outcome=prover.FAILED, checks=(prover.Check("ZeRO stage", 3, 0, False),), adaptations=())
+    assert report.text(failed).splitlines()[0] == "failed: 1 check does not hold"
+    assert report.text(failed).splitlines()[-3:] == ["  NOT ZeRO stage", "        expected 3", "        observed 0"]
+    crashed = proof(
+        outcome=prover.FAILED, phase="load", error="TypeError: " + "word " * 30, site="deepspeed/x.py:1 in f", checks=()
+    )
+    lines = report.text(crashed).splitlines()
+    assert lines[0] == "failed: in phase load"
+    assert "  at deepspeed/x.py:1 in f" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_text_of_a_proof_not_run() -> None:
+    """Why, and what to install."""
+    lines = report.text(proof(outcome=prover.NOT_RUN, error="no libaio", todo="apt-get install libaio-dev", checks=()))
+    assert "not run" in lines
+    assert "  to do: apt-get install libaio-dev" in lines
