@@ -14,10 +14,11 @@ from dsgen.strategies import Strategy
 
 __all__ = ["MemoryEstimate", "Place", "Verdict", "estimate", "gpu_high", "gpu_peak", "verdict"]
 
-# The interval around the GPU's peak. Low: the caching allocator never needs less than the tensors. High: it rounds to
-# 2 MiB blocks and cannot reuse every hole; 4 to 6 % reserved over allocated is usual, more with long sequences.
-LOW = 0.97
-HIGH = 1.06
+# The interval around the GPU's peak. Low: the caching allocator never needs less than the tensors; the parts agree
+# within 4 % with the real engine's tensors (tests/test_memory.py). High: the allocator rounds to 2 MiB blocks and cannot
+# reuse every hole; ms-swift's and Qwen's published peaks (reserved, or as nvidia-smi shows) lie 0 to 10 % above.
+LOW = 0.96
+HIGH = 1.10
 PINNED_ROUNDING = 1.5  # torch's pinned-memory allocator rounds to a power of two: 1 to 2 times, 1.5 in the mean
 
 
