@@ -76,7 +76,7 @@ def record(results: dict[str, float]) -> dict[str, Any]:
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     return {
         "bounds": BOUNDS,
-        "results": {name: float(f"{value:.3g}") for name, value in results.items()},
+        "results": {name: round(value, 1) for name, value in results.items()},
         "versions": versions,
         "machine": {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()},
     }

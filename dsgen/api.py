@@ -11,7 +11,7 @@ from dsgen import catalog
 from dsgen.assembly import assemble
 from dsgen.errors import mistake
 from dsgen.jobs import Job
-from dsgen.layers import Layer, Origin, Override, Rank, leaves
+from dsgen.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
 from dsgen.planner import Plan
 from dsgen.planner import plan as plan_job
 from dsgen.renderer import Config
@@ -116,17 +116,31 @@ def _from_mapping(values: Overrides, rank: Rank, source: str) -> Layers:
     if not isinstance(values, Mapping):
         raise mistake(f"{values!r} is no dict", must="overrides are a dict", where=source)
     origin = Origin(source)
-    found = tuple(Override(path, _plain(path, value, source), origin, rank) for path, value in leaves(values))
+    plain = _plain("the dict", values, source, 0)
+    found = tuple(Override(path, value, origin, rank) for path, value in leaves(plain))
     return Layers((Layer(source, rank, found),) if found else ())
 
 
-def _plain(path: str, value: Any, source: str) -> Any:
-    """A value of plain JSON types; a tuple is a list."""
+def _plain(path: str, value: Any, source: str, depth: int) -> Any:
+    """A value of plain JSON types, not deeper than any config; a tuple is a list."""
+    if depth > DEEPEST:
+        raise mistake(f"the dict nests deeper than {DEEPEST} levels", where=source,
+                      must="a config is a few levels deep")
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(path, item, source) for item in value]
+        return [_plain(path, item, source, depth + 1) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(path, item, source) for key, item in value.items()}
-    raise mistake(f"{path} is a {type(value).__name__}", must="it must be a plain value: text, number, true, false, list",
-                  where=source)
+        inner = path if depth else ""
+        return {
+            _name(key, path, source): _plain(f"{inner}.{key}".lstrip("."), item, source, depth + 1)
+            for key, item in value.items()
+        }
+    raise mistake(f"{path} is a {type(value).__name__}", where=source,
+                  must="it must be a plain value: text, number, true, false, list")
+
+
+def _name(key: Any, path: str, source: str) -> str:
+    if type(key) is not str or not key or key.strip(".") != key:
+        raise mistake(f"the key {key!r} in {path} is not a name", must="a key must be text", where=source)
+    return key

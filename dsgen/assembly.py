@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from dsgen import catalog, surface
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.jobs import Job
-from dsgen.layers import Layer, Override, Provenance, Rank, fold, show
+from dsgen.layers import DEEPEST, Layer, Override, Provenance, Rank, fold, same, show
 from dsgen.pins import collect
 from dsgen.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 from dsgen.structure import structure
@@ -20,6 +20,16 @@ from dsgen.wishes import follow
 
 __all__ = ["assemble", "canonical"]
 
+OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
+# Keys whose true and false stand for other keys: what to write, so that the search can follow it. (false, true)
+INSTEAD = {
+    "zero_optimization": ("zero_optimization.stage=0", "zero_optimization.stage=1"),
+    "zero_optimization.cpu_offload": ("zero_optimization.offload_optimizer=null",
+                                      "zero_optimization.offload_optimizer.device=cpu"),
+    "zero_optimization.cpu_offload_param": ("zero_optimization.offload_param=null",
+                                            "zero_optimization.offload_param.device=cpu"),
+}
+LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
 STANDARD_TRAINING = "standard"  # the training profile of a job that names none
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
@@ -31,27 +41,58 @@ def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Laye
         DsgenError: A path that no section and no DeepSpeed release knows, with the nearest valid ones.
     """
     known = surface.load(version)
-    return tuple(
-        attrs.evolve(layer, overrides=tuple(_canonical(override_, known) for override_ in layer.overrides))
-        for layer in layers
-    )
+    return tuple(_once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
+                 for layer in layers)
+
+
+def _once(layer: Layer) -> Layer:
+    """The layer, when no file in it says a key twice: as `zero_optimization:` and under `deepspeed:`."""
+    seen: dict[tuple[str, str], Override] = {}
+    for override in layer.overrides if layer.rank < Rank.USER else ():  # the fold judges those of a person
+        earlier = seen.setdefault((override.path, override.origin.source), override)
+        if not same(earlier.value, override.value):
+            raise mistake(f"{override.path} = {show(earlier.value)} ({earlier.origin}) and {show(override.value)} "
+                          f"({override.origin})", must="it can have one value", todo="Drop one of the two.")
+    return layer
 
 
 def _canonical(written: Override, known: surface.Surface) -> Override:
     section, _, key = written.path.partition(".")
-    if section == "deepspeed":
-        if not key:
-            raise mistake(f"deepspeed is {show(written.value)}", must="it must be a map of DeepSpeed keys",
-                          where=written.origin)
-        _check_deepspeed(key, written, known)
-        return written
+    _check_plain(written, written.value, written.path.count("."))
     if section in SECTIONS:
         _check_fact(section, key, written)
         return written
-    if known.key(written.path) is not None:
-        _check_deepspeed(written.path, written, known)
-        return attrs.evolve(written, path=f"deepspeed.{written.path}")
-    raise _unknown_path(written, known)
+    if section == "deepspeed" and not key:
+        if written.value == {}:
+            return written
+        raise mistake(f"deepspeed is {show(written.value)}", must="it must be a map of DeepSpeed keys",
+                      where=written.origin)
+    path = key if section == "deepspeed" else written.path
+    if path.partition(".")[0] == OLD_BF16:
+        path = f"bf16{path[len(OLD_BF16):]}"
+    path = known.aliases.get(path, path)
+    if known.key(path) is None:
+        raise _unknown_path(attrs.evolve(written, path=path), known)
+    value = _deepspeed_value(path, written, known)
+    return attrs.evolve(written, path=f"deepspeed.{path}", value=value)
+
+
+def _check_plain(written: Override, value: Any, depth: int) -> None:
+    """Refuse what no JSON file or C library takes, wherever it was written."""
+    wrong = None
+    too_deep = depth >= DEEPEST or len(written.path) > LONGEST_PATH
+    if too_deep:
+        wrong = f"a path has at most {DEEPEST} levels and {LONGEST_PATH} letters"
+    elif isinstance(value, str) and ("\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        wrong = "it must be text that UTF-8 can hold, without a null character"
+    elif isinstance(value, float) and not math.isfinite(value):
+        wrong = "it must be a finite number"
+    if wrong:
+        shown = written.path if too_deep else f"{written.path} is {show(value)}"
+        raise mistake(shown, must=wrong, where=written.origin)
+    if isinstance(value, (list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_plain(written, item, depth + 1)
 
 
 def _check_fact(section: str, key: str, written: Override) -> None:
@@ -66,40 +107,57 @@ def _check_fact(section: str, key: str, written: Override) -> None:
         raise _unknown_path(written, None)
 
 
-def _check_deepspeed(key: str, written: Override, known: surface.Surface) -> None:
-    found = known.key(key)
-    if found is None:
-        raise _unknown_path(attrs.evolve(written, path=key), known)
+def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any:
+    """The value of a key the release reads; 5e8, as DeepSpeed's own examples write it, is the whole number it means."""
+    found, value = known.key(key), written.value
+    if found is None or value is None or value == {}:
+        return value
     if found.removed:
         raise mistake(f"{key} was removed from DeepSpeed ({found.removed})", where=written.origin,
                       must=f"DeepSpeed {known.version} refuses it", todo="Drop it.")
-    if written.value is None or written.value == {}:
-        return
-    if wrong := known.check_value(found, written.value):
-        raise mistake(f"{key} is {show(written.value)}", must=wrong, where=written.origin)
+    if key in INSTEAD and isinstance(value, bool):
+        raise mistake(f"{key} is {show(value)}", must="it is a short form that dsgen does not plan with",
+                      where=written.origin, todo=f"Write {INSTEAD[key][value]} instead.")
+    if wrong := known.check_value(found, value):
+        raise mistake(f"{key} is {show(value)}", must=wrong, where=written.origin)
+    return int(value) if isinstance(value, float) and found.types == ("integer",) else value
 
 
 def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenError:
     path = written.path
-    mine = [f"{section}.{key}" for section in SECTIONS for key in _keys(section)]
-    tail = path.rpartition(".")[2]
-    close = [valid for valid in mine if valid.rpartition(".")[2] == tail]
-    if known is not None:
-        close += known.nearest(path)
-    section = path.partition(".")[0]
-    near_mine = nearest(path, mine)
+    section, _, tail = path.partition(".")
+    for parent in _parents(path):
+        if parent.partition(".")[2] in _keys(parent.partition(".")[0]) or (known and _holds_one_value(known, parent)):
+            return mistake(f"{parent} is a map", must=f"it holds one value, and no {path[len(parent) + 1:]}",
+                           where=written.origin, todo=f"Write a value, such as --set {parent}=VALUE.")
     if section in SECTIONS:
-        close = [*close, *near_mine]
-    elif not close:
-        close = list(near_mine)
-    close = list(dict.fromkeys(close))[:3]
-    todo = f"did you mean {' or '.join(close)}?" if close else f"Sections: {', '.join(SECTIONS)}, deepspeed."
-    return mistake(f"unknown path {path}", must="neither dsgen nor DeepSpeed reads it", where=written.origin, todo=todo)
+        close = [f"{section}.{key}" for key in nearest(tail, _keys(section))]
+        close = close or [f"{other}.{tail}" for other in SECTIONS if tail in _keys(other)]
+    else:
+        mine = {f"{other}.{key}": key for other in SECTIONS for key in _keys(other)}
+        last = path.rpartition(".")[2]
+        close = [full for full, key in mine.items() if key == last]
+        close += known.nearest(path) if known else ()
+        close = close or list(nearest(path, mine))
+    todo = f"did you mean {' or '.join(list(dict.fromkeys(close))[:3])}?" if close else None
+    return mistake(f"unknown path {path}", must="neither dsgen nor DeepSpeed reads it", where=written.origin,
+                   todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.")
 
 
-@functools.lru_cache(maxsize=None)
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition(".")[0]:
+        yield path
+
+
+def _holds_one_value(known: surface.Surface, path: str) -> bool:
+    found = known.key(path)
+    return found is not None and bool(found.types) and "object" not in found.types
+
+
+@functools.cache
 def _keys(section: str) -> dict[str, attrs.Attribute[Any]]:
-    return {yaml_name(field.name): field for field in attrs.fields(SECTIONS[section])}
+    """The facts or wishes of a section; none of what is no section."""
+    return {yaml_name(field.name): field for field in attrs.fields(SECTIONS[section])} if section in SECTIONS else {}
 
 
 def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
@@ -129,7 +187,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     hardware = structure(Hardware, "hardware", tree, provenance)
     nodes, per_node = _shape(cluster, hardware, provenance)
     names = {kind: layer.name for layer in ranked for kind in (layer.rank.name.lower(),) if kind in SECTIONS}
-    network, warnings = _network(tree, provenance, nodes)
+    network, warnings = _network(tree, provenance, nodes, names.get("network"))
     if nodes > 1:
         names.setdefault("network", ASSUMED_NETWORK)
     deepspeed = tree.get("deepspeed", {})
@@ -164,32 +222,32 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
     full = hardware.gpus_per_node
     if cluster.gpus is None:
         return cluster.nodes or 1, full
-    nodes = cluster.nodes
-    if nodes is None:
-        nodes = math.ceil(cluster.gpus / full)
-        while cluster.gpus % nodes:  # the fewest nodes that share the GPUs evenly
-            nodes += 1
+    # As few nodes as share the GPUs evenly.
+    nodes = cluster.nodes or cluster.gpus // next(each for each in range(full, 0, -1) if cluster.gpus % each == 0)
     where = provenance.where("cluster.gpus")
     if cluster.gpus % nodes:
         raise mistake(f"{cluster.gpus} GPUs do not share evenly among {nodes} nodes", where=where,
                       must=f"gpus must be a multiple of nodes, such as {nodes * math.ceil(cluster.gpus / nodes)}")
     if cluster.gpus // nodes > full:
-        raise mistake(f"{cluster.gpus // nodes} GPUs in a node", must=f"a node of this hardware has {full}", where=where,
+        raise mistake(f"{cluster.gpus // nodes} GPUs in a node", where=where, must=f"a node of it has {full}",
                       todo=f"Use --nodes {math.ceil(cluster.gpus / full)}, or set hardware.gpus_per_node.")
     return nodes, cluster.gpus // nodes
 
 
-def _network(tree: Mapping[str, Any], provenance: Provenance, nodes: int) -> tuple[Network, tuple[str, ...]]:
+def _network(
+    tree: Mapping[str, Any], provenance: Provenance, nodes: int, name: str | None
+) -> tuple[Network, tuple[str, ...]]:
     """The network between nodes; a stated assumption when there are several and none was named."""
     if "network" in tree:
         network = structure(Network, "network", tree, provenance)
-        where = provenance.where("network.fabric")
+        place = provenance.where("network.fabric")
+        said = f"network {name}" if name else f"network.fabric = {network.fabric} ({place})"
         if nodes == 1 and network.fabric != "none":
-            raise mistake("a network is named, but there is one node", where=where,
-                          must="a network joins nodes", todo="Drop it, or say how many: --nodes 2.")
+            raise mistake(f"{said} is named for one node", must="a network joins nodes",
+                          todo="Drop it, or say how many nodes there are: --nodes 2.")
         if nodes > 1 and network.fabric == "none":
-            raise mistake(f"{nodes} nodes, and a network that joins none", must="name what joins the nodes",
-                          where=where, todo="dsgen profiles list network")
+            raise mistake(f"{said} joins nothing, and there are {nodes} nodes", must="it must join the nodes",
+                          todo="dsgen profiles list network")
         return network, ()
     if nodes == 1:
         return Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False), ()

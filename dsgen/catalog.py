@@ -1,7 +1,7 @@
 """Profile names and files to layers: the built-in profiles, the user's own, and override files.
 
 Reading YAML with positions and comments takes tens of milliseconds, so the built-in profiles are also committed as
-one compiled index. The index is never trusted blindly: an entry counts only while its checksum is that of the YAML file.
+one compiled index. The index is never trusted blindly: an entry counts only while its checksum is the YAML file's.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ def override_layer(file: str) -> Layer:
     """
     from dsgen.yaml_reader import entries, read_text
 
+    if not file:
+        raise mistake("-f names no file", must="it must name a YAML file")
     overrides = tuple(
         Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment)
         for entry in entries(read_text(Path(file)), file)
@@ -146,7 +148,9 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
         base = _resolve(parent, chain)
         base_overrides, base_sources = base.layer.overrides, base.sources
     rank = KINDS[sheet.kind]
-    own = tuple(Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides)
+    own = tuple(
+        Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides
+    )
     layer = Layer(sheet.name, rank, base_overrides + own)
     return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, {**base_sources, **sheet.sources},
                    sheet.file, layer)
@@ -177,7 +181,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
                 known[alias] = entry["name"]
     for folder in _user_folders(kind or "hardware"):
         known.update({path.stem: path.stem for path in _yaml_files(folder)})
-    close = tuple(dict.fromkeys(known[match] for match in nearest(name, known)))
+    alike = (*nearest(name, set(known.values())), *nearest(name, known))  # names before aliases
+    close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
     other = next((other for other in KINDS if kind and _built_in_sheet(other, name)), None)
@@ -221,7 +226,7 @@ def _built_in_sheet(kind: str, name: str) -> Sheet | None:
     return None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _fresh_bytes(file: str) -> bytes:
     return (data_root() / file).read_bytes()
 

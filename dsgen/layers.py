@@ -11,7 +11,9 @@ import attrs
 
 from dsgen.errors import DsgenError, mistake
 
-__all__ = ["Fold", "Layer", "Origin", "Override", "Provenance", "Rank", "fold", "leaves", "same", "show"]
+__all__ = ["DEEPEST", "Fold", "Layer", "Origin", "Override", "Provenance", "Rank", "fold", "leaves", "same", "show"]
+
+DEEPEST = 40  # maps and lists inside each other; DeepSpeed's deepest key has 7
 
 Tree = dict[str, Any]
 
@@ -116,7 +118,8 @@ def fold(layers: Iterable[Layer]) -> Fold:
     for layer in sorted(layers, key=lambda layer: layer.rank):  # stable: files keep their order
         for override in layer.overrides:
             state.apply(layer, override)
-    return Fold(state.tree(), Provenance({path: tuple(all_) for path, all_ in state.history.items()}), tuple(state.warnings))
+    history = {path: tuple(overrides) for path, overrides in state.history.items()}
+    return Fold(state.tree(), Provenance(history), tuple(state.warnings))
 
 
 class _State:
@@ -132,6 +135,7 @@ class _State:
     def apply(self, layer: Layer, override: Override) -> None:
         path, value = override.path, override.value
         self._refuse_rivals(layer, override)
+        self.writers[path] = (layer, override)
         if value is None:
             self._delete(layer, override)
         elif value == {} and path in self.maps:  # an empty map into a map: nothing to merge, and no mistake
@@ -139,7 +143,6 @@ class _State:
             return
         else:
             self._write(layer, override)
-        self.writers[path] = (layer, override)
         self.history.setdefault(path, []).append(override)
 
     def _write(self, layer: Layer, override: Override) -> None:
@@ -165,13 +168,16 @@ class _State:
         """Refuse two layers of one rank that decide one path differently; files of a site are ordered instead."""
         if override.rank == Rank.SITE:
             return
-        around = [parent for parent in _parents(override.path) if parent in self.writers]
-        written = [self.writers[path] for path in (override.path, *around) if path in self.writers]
-        if override.value is None:  # it deletes what lies below it too
-            written += [writer for path, writer in self.writers.items() if path.startswith(f"{override.path}.")]
+        path = override.path
+        written = [self.writers[path]] if path in self.writers else []
+        if override.value is not None:  # a rival may have deleted the section around it
+            around = (self.writers[parent] for parent in _parents(path) if parent in self.writers)
+            written += [writer for writer in around if writer[1].value is None]
+        else:  # or it deletes what a rival has set below it
+            below = (writer for other, writer in self.writers.items() if other.startswith(f"{path}."))
+            written += [writer for writer in below if writer[1].value is not None]
         for rival_layer, rival in written:
-            agree = rival.path != override.path and rival.value is not None and override.value is not None
-            if rival.rank != override.rank or agree or same(rival.value, override.value):
+            if rival.rank != override.rank or same(rival.value, override.value):
                 continue
             if rival_layer == layer and layer.rank != Rank.USER:  # a child of `extends` overrides its parent
                 continue
@@ -181,7 +187,7 @@ class _State:
         path = override.path
         below = [*([path] if path in self.leaves else []), *self._below(path)]
         # A key that the plan decides is not in the tree yet, so only known facts and wishes can be judged here.
-        if not below and path not in self.writers and not path.startswith("deepspeed"):
+        if not below and path not in self.history and not path.startswith("deepspeed"):
             self._warn(override, "deletes nothing; no layer sets it")
         for leaf in below:
             del self.leaves[leaf]
@@ -218,7 +224,7 @@ def same(left: Any, right: Any) -> bool:
     """Equal in type and value, at any depth: true is not 1, and 1.0 is not 1; not a number is itself."""
     if isinstance(left, (list, dict)):
         return json.dumps(left, sort_keys=True, default=repr) == json.dumps(right, sort_keys=True, default=repr)
-    return type(left) is type(right) and (bool(left == right) or left != left)  # noqa: PLR0124 - only a NaN differs
+    return type(left) is type(right) and (bool(left == right) or left != left)  # only a NaN differs from itself
 
 
 def show(value: Any) -> str:

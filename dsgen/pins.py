@@ -10,9 +10,11 @@ import attrs
 from dsgen.errors import mistake
 from dsgen.layers import Override, Provenance, Rank, show
 
-__all__ = ["Pin", "collect", "deciders"]
+__all__ = ["LARGEST_COUNT", "Pin", "collect", "deciders"]
 
 Values = tuple[Any, ...]
+
+LARGEST_COUNT = 10**9  # GPUs, sequences, tokens, layers: nothing larger is built, and below it the search is short
 
 
 @attrs.frozen
@@ -27,7 +29,11 @@ class Pin:
         return f"{self.override.path} = {show(self.override.value)} ({self.override.origin})"
 
 
-def _exactly(value: Any) -> Values:
+def _stage(value: Any) -> Values:
+    if value is None:
+        return (0,)  # a config without a stage has none: DeepSpeed's default
+    if value not in (0, 1, 2, 3):
+        raise ValueError("it must be 0, 1, 2 or 3")
     return (value,)
 
 
@@ -35,16 +41,31 @@ def _unless_auto(value: Any) -> Values:
     return () if value in (None, "auto") else (value,)
 
 
+def _count(value: Any) -> Values:
+    if value in (None, "auto"):
+        return ()
+    if type(value) is not int or not 1 <= value <= LARGEST_COUNT:
+        raise ValueError(f"it must be a whole number from 1 to {LARGEST_COUNT:,}")
+    return (value,)
+
+
 def _device(value: Any) -> Values:
-    return ("none",) if value is None else (value,)
+    if value not in (None, "none", "cpu", "nvme"):
+        raise ValueError("it must be none, cpu or nvme")
+    return (value or "none",)
+
+
+def _absent(allowed: Values) -> Callable[[Any], Values]:
+    """A whole section: deleted it leaves DeepSpeed's default, and otherwise its keys decide."""
+    return lambda value: allowed if value is None else ()
 
 
 def _degree(value: Any) -> Values:
-    return (value or 1,)
+    return _count(value) if value else (1,)
 
 
 def _enabled(dtype: str, others: Values) -> Callable[[Any], Values]:
-    return lambda value: (dtype,) if value is True else others
+    return lambda value: (dtype,) if value is True else () if value == "auto" else others
 
 
 _OFFLOAD_OPTIMIZER = {"none": ("none",), "cpu": ("cpu",), "optimizer": ("cpu",), "all": ("cpu",), "nvme": ("nvme",)}
@@ -55,30 +76,30 @@ _CHECKPOINTING = {"none": (False,), "full": (True,)}
 # path -> the strategy fields it decides and how a written value reads; () decides nothing (auto, null)
 _READ: dict[str, tuple[tuple[str, Callable[[Any], Values]], ...]] = {
     "training.precision": (("precision", _unless_auto),),
-    "training.zero_stage": (("stage", _unless_auto),),
-    "training.tp": (("tp", _unless_auto),),
-    "training.micro_batch": (("micro_batch", _unless_auto),),
-    "training.accumulation": (("accumulation", _unless_auto),),
+    "training.zero_stage": (("stage", lambda value: () if value is None else _stage(value)),),
+    "training.tp": (("tp", _count),),
+    "training.micro_batch": (("micro_batch", _count),),
+    "training.accumulation": (("accumulation", _count),),
     "training.checkpointing": (("checkpointing", lambda value: _CHECKPOINTING.get(value, ())),),
     "training.offload": (
         ("offload_optimizer", lambda value: _OFFLOAD_OPTIMIZER.get(value, ())),
         ("offload_param", lambda value: _OFFLOAD_PARAM.get(value, ())),
     ),
-    "deepspeed.zero_optimization": (("stage", lambda value: (0,) if value is None else ()),),
-    "deepspeed.zero_optimization.stage": (("stage", _exactly),),
-    "deepspeed.zero_optimization.offload_optimizer": (("offload_optimizer", lambda v: _device(v) if v is None else ()),),
+    "deepspeed.zero_optimization": (("stage", _absent((0,))),),
+    "deepspeed.zero_optimization.stage": (("stage", _stage),),
+    "deepspeed.zero_optimization.offload_optimizer": (("offload_optimizer", _absent(("none",))),),
     "deepspeed.zero_optimization.offload_optimizer.device": (("offload_optimizer", _device),),
-    "deepspeed.zero_optimization.offload_param": (("offload_param", lambda v: _device(v) if v is None else ()),),
+    "deepspeed.zero_optimization.offload_param": (("offload_param", _absent(("none",))),),
     "deepspeed.zero_optimization.offload_param.device": (("offload_param", _device),),
-    "deepspeed.tensor_parallel": (("tp", lambda value: (1,) if value is None else ()),),
+    "deepspeed.tensor_parallel": (("tp", _absent((1,))),),
     "deepspeed.tensor_parallel.autotp_size": (("tp", _degree),),
-    "deepspeed.train_micro_batch_size_per_gpu": (("micro_batch", _unless_auto),),
-    "deepspeed.gradient_accumulation_steps": (("accumulation", _unless_auto),),
-    "deepspeed.train_batch_size": (("train_batch", _unless_auto),),
+    "deepspeed.train_micro_batch_size_per_gpu": (("micro_batch", _count),),
+    "deepspeed.gradient_accumulation_steps": (("accumulation", _count),),
+    "deepspeed.train_batch_size": (("train_batch", _count),),
     "deepspeed.bf16.enabled": (("precision", _enabled("bf16", ("fp16", "fp32"))),),
     "deepspeed.fp16.enabled": (("precision", _enabled("fp16", ("bf16", "fp32"))),),
-    "deepspeed.bf16": (("precision", lambda value: ("fp16", "fp32") if value is None else ()),),
-    "deepspeed.fp16": (("precision", lambda value: ("bf16", "fp32") if value is None else ()),),
+    "deepspeed.bf16": (("precision", _absent(("fp16", "fp32"))),),
+    "deepspeed.fp16": (("precision", _absent(("bf16", "fp32"))),),
 }
 
 
@@ -89,7 +110,7 @@ def collect(provenance: Provenance) -> tuple[Pin, ...]:
     contradict each other are a mistake of the user.
 
     Raises:
-        DsgenError: Two pins of one rank leave no value for a field; it names both places.
+        DsgenError: A value that no strategy has, or two pins of one rank that leave none; it names the places.
     """
     kept: list[Pin] = []
     for pin in sorted(_all(provenance), key=lambda pin: -pin.override.rank):  # stable: equal ranks stay in order
@@ -116,7 +137,11 @@ def _all(provenance: Provenance) -> Iterator[Pin]:
         if not history or history[-1].rank <= Rank.PLAN:
             continue
         for field, read in fields:
-            values = read(history[-1].value)
+            try:
+                values = read(history[-1].value)
+            except ValueError as error:
+                shown = show(history[-1].value)
+                raise mistake(f"{path} is {shown}", must=str(error), where=history[-1].origin) from None
             if values:
                 yield Pin(field, values, history[-1])
 

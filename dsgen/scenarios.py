@@ -11,7 +11,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.errors import mistake, nearest
-from dsgen.layers import Layer, Origin, Override, Rank, show
+from dsgen.layers import Layer, Origin, Override, Rank, same, show
 
 __all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
 
@@ -81,7 +81,9 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
         DsgenError: An unknown profile or a broken file.
     """
     found = [
-        catalog.find(kind, name).layer for kind in catalog.KINDS for name in dict.fromkeys(scenario.profiles.get(kind, ()))
+        catalog.find(kind, name).layer
+        for kind in catalog.KINDS
+        for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]
     return (*found, *_overrides(scenario))
 
@@ -100,9 +102,9 @@ def _overrides(scenario: Scenario) -> Iterator[Layer]:
     seen: dict[str, Setting] = {}
     for path, setting in said:
         earlier = seen.setdefault(path, setting)
-        if earlier.value != setting.value:
-            raise mistake(f"{path} = {show(earlier.value)} ({earlier.origin}) and {show(setting.value)} ({setting.origin})",
-                          must="it can have one value", todo="Drop one of the two.")
+        if not same(earlier.value, setting.value):
+            raise mistake(f"{path} = {show(earlier.value)} ({earlier.origin}) and {show(setting.value)} "
+                          f"({setting.origin})", must="it can have one value", todo="Drop one of the two.")
     overrides = tuple(
         Override(path, setting.value, setting.origin, scenario.rank, setting.reason) for path, setting in said
     )
@@ -116,16 +118,11 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
         DsgenError: No path, no `=`, or a list or map that is not JSON.
     """
     path, equals, written = text.partition("=")
-    path = path.strip()
+    path, written = path.strip(), written.strip()
     if not equals or not path or path.strip(".") != path or ".." in path:
-        raise mistake(f"{text!r}", must="it must be path=value, such as training.seq_len=8192", where=source)
-    written = written.strip()
+        raise mistake(show(text), must="it must be path=value, such as training.seq_len=8192", where=source)
     try:
-        written.encode("utf-8")
-        path.encode("utf-8")
-        value = json.loads(written, parse_constant=lambda constant: constant)
-    except UnicodeEncodeError:
-        raise mistake(f"{text!r}", must="it must be UTF-8 text", where=source) from None
+        value = json.loads(written, parse_constant=str, object_pairs_hook=_pairs)
     except (ValueError, RecursionError) as error:
         if written[:1] in ("[", "{", '"'):
             raise mistake(f"{path}={written[:60]} is not JSON ({error})", where=source,
@@ -137,6 +134,12 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
     if value == "":
         raise mistake(f"{path} has no value", must="write null to delete it", where=source)
     return path, Setting(value, Origin(source))
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in one map")
+    return dict(pairs)
 
 
 def is_scenario(path: str) -> bool:
@@ -154,7 +157,7 @@ def read(path: str) -> Scenario:
     Raises:
         DsgenError: Unreadable, broken, or an unknown field; with file and line.
     """
-    from dsgen.yaml_reader import Entry, entries, read_text
+    from dsgen.yaml_reader import entries, read_text
 
     folder = Path(path).parent
     profiles: dict[str, tuple[str, ...]] = {}
@@ -162,36 +165,54 @@ def read(path: str) -> Scenario:
     sets: list[tuple[str, Setting]] = []
     files: tuple[str, ...] = ()
     deepspeed: str | None = None
-
-    def texts(entry: Entry) -> tuple[str, ...]:
-        items = entry.value if isinstance(entry.value, list) else [entry.value]
-        if not items or not all(isinstance(item, str) for item in items):
-            raise mistake(f"{entry.path} is {show(entry.value)}", must="it must be a name, or a list of names",
-                          where=f"{path}:{entry.line}", todo=f'Quote it if it looks like a number: {entry.path}: "7".')
-        return tuple(items)
-
+    seen: dict[str, int] = {}
     for entry in entries(read_text(Path(path)), path):
         origin = Origin(path, entry.line)
         top, _, rest = entry.path.partition(".")
         name = entry.path.replace("-", "_")
+        if name in seen:
+            raise mistake(f"{name} is given twice, first in line {seen[name]}", where=origin,
+                          must="a field stands once", todo="Drop one of the two.")
+        seen[name] = entry.line
         if name in _KINDS:
-            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in texts(entry))
+            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in _texts(entry.value, name, origin))
         elif name in FIELDS:
             fields[name] = Setting(entry.value, origin, entry.comment)
         elif name == "deepspeed":
-            deepspeed = texts(entry)[0]
+            deepspeed = _release(entry.value, origin)
         elif name == "file":
-            files = tuple(str(folder / item) for item in texts(entry))
+            files = tuple(str(folder / item) for item in _texts(entry.value, name, origin))
         elif top == "set" and rest:
             sets.append((rest, Setting(entry.value, origin, entry.comment)))
         elif name == "set" and isinstance(entry.value, list):
             sets.extend(parse_set(str(item), str(origin)) for item in entry.value)
+        elif name == "set":
+            raise mistake(f"set is {show(entry.value)}", must="it must be a map of paths, or a list of path=value",
+                          where=origin)
         else:
             known = (*_KINDS, *FIELDS, *_OTHER)
             close = nearest(name, known)
             raise mistake(f"unknown field {entry.path}", must=f"a scenario has {', '.join(known)}", where=origin,
                           todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.")
-    return Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE)
+    return Scenario(
+        profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE
+    )
+
+
+def _texts(value: Any, name: str, origin: Origin) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, str) and item for item in items):
+        quoted = isinstance(value, (int, float)) and not isinstance(value, bool)
+        raise mistake(f"{name} is {show(value)}", must="it must be a name, or a list of names", where=origin,
+                      todo=f'Quote it: {name}: "{value}".' if quoted else None)
+    return tuple(items)
+
+
+def _release(value: Any, origin: Origin) -> str:
+    if not isinstance(value, str):
+        raise mistake(f"deepspeed is {show(value)}", must="it must be one release, quoted: 0.10 would read as 0.1",
+                      where=origin, todo='Write deepspeed: "0.19".')
+    return value
 
 
 def _beside(folder: Path, name: str) -> str:

@@ -54,8 +54,8 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         where = f"{file}:{entry.line}"
         if top == "source":
             if not isinstance(entry.value, str):
-                raise mistake(f"{entry.path} is {show(entry.value)}", must="a source is text: a document and its address",
-                              where=where)
+                raise mistake(f"{entry.path} is {show(entry.value)}", where=where,
+                              must="a source is text: a document and its address")
             sources[rest or "default"] = entry.value
         elif entry.path in _HEADER:
             header[entry.path] = _header_value(entry.path, entry.value, where)
@@ -69,7 +69,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
     if kind is None and "kind" not in header:
         raise mistake("it names no kind", must=f"it must be one of {', '.join(KINDS)}", where=file,
                       todo="Add a line such as kind: hardware.")
-    found = header.get("kind", kind)
+    found = str(header.get("kind", kind))
     if kind is not None and found != kind:
         raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
     if not overrides and "extends" not in header:

@@ -15,7 +15,8 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.layers import Provenance, show
+from dsgen.layers import Origin, Provenance, show
+from dsgen.pins import LARGEST_COUNT
 from dsgen.profiles import SECTIONS, yaml_name
 from dsgen.units import UNITS, parse
 
@@ -38,19 +39,24 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
     try:
         return _converter().structure(dict(raw), shape)
     except cattrs.ClassValidationError as group:
-        problems = [_problem(error, section, provenance) for error in group.exceptions]
-        raise _together(problems) from None
+        raise _together([_problem(error, section, provenance) for error in group.exceptions]) from None
 
 
-def _problem(error: BaseException, section: str, provenance: Provenance) -> str:
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):  # a deeper map than the shape has
-        key = sorted(error.extra_fields)[0]
-        return str(mistake(f"unknown path {section}.{key}", where=provenance.where(f"{section}.{key}")))
+def _problem(error: BaseException, section: str, provenance: Provenance) -> tuple[Origin | None, str]:
+    """The message of one mistake, and where it was written."""
+    if isinstance(error, _WrongError):
+        path = f"{section}.{error.key}"
+        where = provenance.where(path)
+        return where, str(mistake(f"{path} is {show(error.value)}", must=error.must, where=where, todo=error.todo))
     if isinstance(error, KeyError):
         key = yaml_name(str(error.args[0]))
-        return str(mistake(f"{section}.{key} is missing", must="it must be given",
-                           where=_any_origin(section, provenance), todo=f"Add {key}: to the {section} profile."))
-    return str(error) if not isinstance(error, _Wrong) else str(error.located(section, provenance))
+        deleted = provenance.winner(f"{section}.{key}")
+        if deleted is not None:
+            what = f"{section}.{key} is deleted by {deleted.path}: null"
+            return deleted.origin, str(mistake(what, must="it must be given", where=deleted.origin))
+        return None, str(mistake(f"{section}.{key} is missing", must="it must be given",
+                                 where=_any_origin(section, provenance), todo=f"Add {key}: to the {section}."))
+    return None, str(error)
 
 
 def _any_origin(section: str, provenance: Provenance) -> str | None:
@@ -60,22 +66,20 @@ def _any_origin(section: str, provenance: Provenance) -> str | None:
     return None
 
 
-def _together(problems: list[str]) -> DsgenError:
-    shown = problems[:MOST_ERRORS]
+def _together(problems: list[tuple[Origin | None, str]]) -> DsgenError:
+    """All mistakes as one error, in the order of the files' lines."""
+    placed = sorted(problems, key=lambda item: (item[0].source, item[0].line or 0) if item[0] else ("", 0))
+    shown = [text for _, text in placed[:MOST_ERRORS]]
     more = len(problems) - len(shown)
     return DsgenError("\nerror: ".join(shown) + (f"\n  and {more} more" if more else ""))
 
 
-class _Wrong(Exception):
+class _WrongError(Exception):
     """A value that its field refuses; the place is added once the section is known."""
 
-    def __init__(self, key: str, value: Any, must: str) -> None:
+    def __init__(self, key: str, value: Any, must: str, todo: str | None = None) -> None:
         super().__init__(key)
-        self.key, self.value, self.must = key, value, must
-
-    def located(self, section: str, provenance: Provenance) -> DsgenError:
-        path = f"{section}.{self.key}"
-        return mistake(f"{path} is {show(self.value)}", must=self.must, where=provenance.where(path))
+        self.key, self.value, self.must, self.todo = key, value, must, todo
 
 
 @functools.lru_cache(maxsize=1)
@@ -87,7 +91,9 @@ def _converter() -> cattrs.Converter:
             field.name: override(rename=yaml_name(field.name), struct_hook=_reader(field, str(hints[field.name])))
             for field in attrs.fields(shape)
         }
-        hook = make_dict_structure_fn(shape, converter, _cattrs_forbid_extra_keys=True, **fields)  # type: ignore[arg-type]
+        hook: Callable[[Any, Any], Any] = make_dict_structure_fn(
+            shape, converter, _cattrs_forbid_extra_keys=True, **fields  # type: ignore[arg-type]
+        )
         converter.register_structure_hook(shape, hook)
     return converter
 
@@ -102,9 +108,9 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
 
     def bounded(value: Any, number: float) -> None:
         if minimum is not None and number < minimum:
-            raise _Wrong(key, value, _must(whole and unit is None, f"at least {minimum:g}"))
+            raise _WrongError(key, value, _must(whole and unit is None, f"at least {minimum:g}"))
         if above is not None and number <= above:
-            raise _Wrong(key, value, _must(whole and unit is None, f"above {above:g}"))
+            raise _WrongError(key, value, _must(whole and unit is None, f"above {above:g}"))
 
     def read(value: Any, _: Any) -> Any:
         if value is None and optional:
@@ -115,14 +121,14 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
             try:
                 amount = parse(value, unit)
             except ValueError as error:
-                raise _Wrong(key, value, str(error)) from None
+                raise _WrongError(key, value, str(error)) from None
             bounded(value, amount)
             return round(amount) if whole else amount
         if choices:
             if value not in choices or not isinstance(value, str):
                 close = nearest(str(value), choices)
                 hint_ = f"; did you mean {close[0]}?" if close else ""
-                raise _Wrong(key, value, f"it must be one of {', '.join(choices)}{hint_}")
+                raise _WrongError(key, value, f"it must be one of {', '.join(choices)}{hint_}")
             return value
         return _READERS[hint_kind](key, value, bounded, minimum)
 
@@ -133,40 +139,43 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
 
 
 def _must(whole: bool, bound: str) -> str:
-    return f"it must be a whole number {'of ' if bound.startswith('at') else ''}{bound}" if whole else f"it must be {bound}"
+    of = "of " if bound.startswith("at") else ""
+    return f"it must be a whole number {of}{bound}".rstrip() if whole else f"it must be {bound}"
 
 
 def _read_int(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> int:
-    if type(value) is float and value.is_integer() and "e" in repr(value):
-        value = int(value)  # 1e6 is how people write a whole number in YAML
     if type(value) is not int:
-        raise _Wrong(key, value, _must(True, f"at least {minimum:g}" if minimum is not None else ""))
+        whole = type(value) is float and value.is_integer() and abs(value) <= LARGEST_COUNT
+        raise _WrongError(key, value, _must(True, f"at least {minimum:g}" if minimum is not None else ""),
+                     f"Write {int(value)}." if whole else None)
     bounded(value, value)
+    if value > LARGEST_COUNT:
+        raise _WrongError(key, value, f"it must be at most {LARGEST_COUNT:,}")
     return value
 
 
 def _read_float(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise _Wrong(key, value, "it must be a finite number")
+        raise _WrongError(key, value, "it must be a finite number")
     bounded(value, value)
     return float(value)
 
 
 def _read_bool(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> bool:
     if type(value) is not bool:
-        raise _Wrong(key, value, "it must be true or false")
+        raise _WrongError(key, value, "it must be true or false")
     return value
 
 
 def _read_str(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> str:
     if not isinstance(value, str) or not value:
-        raise _Wrong(key, value, "it must be text")
+        raise _WrongError(key, value, "it must be text")
     return value
 
 
 def _read_tuple(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
-        raise _Wrong(key, value, "it must be a list of names, such as [q_proj, v_proj]")
+        raise _WrongError(key, value, "it must be a list of names, such as [q_proj, v_proj]")
     return tuple(value)
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import attrs
 
 from dsgen.errors import DsgenError, mistake
+from dsgen.layers import DEEPEST
 
 __all__ = ["Entry", "entries", "read_text"]
 
 MAX_BYTES = 1_000_000  # 1 MB: twenty times the largest hand-written profile; a data file named by mistake stops here
 MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
-MAX_DEPTH = 40  # maps inside maps; DeepSpeed's deepest key has 7
 
 _CORE = "tag:yaml.org,2002:"
 _OLDER = re.compile(r"%YAML\s+(?!1\.2\b)(\S+)")
@@ -91,8 +91,8 @@ def _compose(text: str, source: str) -> Any:
 
     for number, line in enumerate(text.splitlines(), 1):
         if older := _OLDER.match(line):
-            raise mistake(f"it is written in YAML {older[1]}", must="YAML 1.2 is read: elsewhere `no` and 010 mean others",
-                          where=f"{source}:{number}", todo="Drop the line %YAML.")
+            raise mistake(f"it is written in YAML {older[1]}", where=f"{source}:{number}", todo="Drop the line %YAML.",
+                          must="only YAML 1.2 is read: in 1.1 no is false and 010 is 8")
         if line.startswith("---"):
             break
     yaml = YAML(typ="safe", pure=True)
@@ -103,8 +103,9 @@ def _compose(text: str, source: str) -> Any:
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         if "expected a single document" in (error.context or ""):
             raise mistake("a second document starts here", must="one file holds one document", where=where) from None
+        tab = "'\\t'" in (error.problem or "")
         raise mistake(f"not YAML: {error.problem}{_opened(error)}", where=where,
-                      todo="YAML indents with spaces, not tabs." if "'\\t'" in (error.problem or "") else None) from None
+                      todo="YAML indents with spaces, not tabs." if tab else None) from None
     except YAMLError as error:
         raise mistake(f"not YAML: {str(error).splitlines()[0]}", where=source) from None
     except RecursionError:
@@ -127,7 +128,7 @@ def _twice(path: str, first: int, where: str) -> DsgenError:
 
 
 def _too_deep(source: str) -> DsgenError:
-    return mistake(f"it nests deeper than {MAX_DEPTH} levels", must="a config is a few levels deep", where=source)
+    return mistake(f"it nests deeper than {DEEPEST} levels", must="a config is a few levels deep", where=source)
 
 
 class _Walk:
@@ -159,7 +160,7 @@ class _Walk:
 
     def _count(self, depth: int) -> None:
         self.expanded += 1
-        if depth > MAX_DEPTH:
+        if depth > DEEPEST:
             raise _too_deep(self.source)
         if self.expanded > MAX_ENTRIES:
             raise mistake(f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred",
@@ -192,7 +193,8 @@ class _Walk:
         try:
             return read(str(node.value)) if read else None
         except (ValueError, KeyError):
-            raise mistake(f"{path} is {str(node.value)[:60]!r}", must=f"it must be {_MUST[kind]}", where=where) from None
+            shown = repr(str(node.value)[:60])
+            raise mistake(f"{path} is {shown}", must=f"it must be {_MUST[kind]}", where=where) from None
 
 
 def _key(node: Any, where: str) -> str:
@@ -205,7 +207,7 @@ def _key(node: Any, where: str) -> str:
     try:
         return _text(node.value)
     except ValueError:
-        raise mistake(f"the key {node.value!r} is not a name", must=f"a key must be {_MUST['str']}", where=where) from None
+        raise mistake(f"the key {node.value!r} is not a name", must=f"it must be {_MUST['str']}", where=where) from None
 
 
 def _text(text: str) -> str:

@@ -1,1 +1,1 @@
-"""The golden harness: committed configs, explanations and one matrix, compared byte for byte with what dsgen says now."""
+"""The golden harness: committed configs, explanations and a matrix, compared byte for byte with those of now."""

@@ -36,14 +36,9 @@ def compare(wanted: Mapping[Path, str], kept_in: Iterable[Path]) -> tuple[Differ
         wanted: Path -> text.
         kept_in: Folders that may hold nothing but wanted files.
     """
-    found = []
-    for path, now in wanted.items():
-        committed = _read(path)
-        if committed != now:
-            found.append(Difference(path, committed, now))
-    for path in _strangers(wanted, kept_in):
-        found.append(Difference(path, _read(path), None))
-    return tuple(found)
+    pairs = [Difference(path, _read(path), now) for path, now in wanted.items()]
+    stale = [Difference(path, _read(path), None) for path in _strangers(wanted, kept_in)]
+    return tuple(item for item in (*pairs, *stale) if item.committed != item.now)
 
 
 def update(differences: Iterable[Difference]) -> None:

@@ -1,4 +1,4 @@
-"""The matrix: one row for every hardware, model and cluster, so that a change of the planner shows everything it moves."""
+"""The matrix: a row for every hardware, model and cluster, so that a change of the planner shows all that it moves."""
 
 from __future__ import annotations
 

@@ -24,21 +24,17 @@ def main(arguments: list[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))  # the checkout's dsgen, not an installed one
-    from dsgen.errors import DsgenError
     from golden import files, matrix, scenes
 
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
     wanted: dict[Path, str] = {}
     folders: list[Path] = []
     if not said.matrix_only:
-        broken = []
+        broken: list[str] = []
         for name in scenes.names():
-            try:
-                wanted |= scenes.texts(scenes.scene(name))
-            except DsgenError as error:
-                broken.append(f"golden/scenarios/{name}.yaml: {error}")
+            wanted |= _texts(name, broken)
         if broken:
-            print("\n".join([*broken, f"golden: {len(broken)} scenarios have no config; nothing was compared or written"]))
+            print("\n".join([*broken, f"golden: {len(broken)} scenarios have no config; nothing was compared"]))
             return 1
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
@@ -54,6 +50,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print("If the change is meant: python golden/run.py --update, and commit the diff.")
     return 1
+
+
+def _texts(name: str, broken: list[str]) -> dict[Path, str]:
+    """The files of one scenario; what is wrong with it goes to `broken`."""
+    from dsgen.errors import DsgenError
+    from golden import scenes
+
+    try:
+        return scenes.texts(scenes.scene(name))
+    except DsgenError as error:
+        broken.append(f"golden/scenarios/{name}.yaml: {error}")
+        return {}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dsgen.report import summary
 from dsgen.report.bars import count
 from dsgen.units import gib
 
-__all__ = ["CONFIGS", "EXPLANATIONS", "FOLDER", "Scene", "names", "scene", "texts"]
+__all__ = ["CONFIGS", "EXPLANATIONS", "FOLDER", "SCENARIOS", "Scene", "names", "scene", "texts"]
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent

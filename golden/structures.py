@@ -20,7 +20,7 @@ _FREE = frozenset({"nvme_path", "output_path", "output_file", "job_name", "proje
 
 
 def structure(config: Mapping[str, Any]) -> Structure:
-    """The keys of a config and its values where they choose: booleans, texts, stage, degree; sizes and rates count not."""
+    """The keys of a config and its values where they choose: booleans, texts, stage, degree; no sizes, no rates."""
     return tuple(sorted((path, _kind(path, value)) for path, value in leaves(config)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,9 +26,7 @@ FLOORS = {
     ),
     "3 arithmetic": "memory cost",
     "4 choice": "candidates remedies planner",
-    "5 products": (
-        "renderer questions comparisons proof prover"
-    ),
+    "5 products": ("renderer questions comparisons proof prover"),
     "7 pages": "report reference",
     "8 doors": "api dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
 }
@@ -224,3 +223,12 @@ def test_ci_runs_every_session() -> None:
     matrix = next(line for line in workflow.splitlines() if line.strip().startswith("session: ["))
 
     assert matrix.partition("[")[2].rstrip("]").split(", ") == expected
+
+
+def test_ruff_has_one_version() -> None:
+    pinned = re.findall(r"ruff==([\d.]+)", (REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    hooks = (REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8")
+    hook = re.findall(r"ruff-pre-commit\n    rev: v([\d.]+)", hooks)
+
+    assert pinned == hook
+    assert len(pinned) == 1

@@ -1,4 +1,4 @@
-"""The golden files: what dsgen says now is what is committed, and every golden config is complete, valid and consistent."""
+"""The golden files: what dsgen says now is what is committed, and every config is complete, valid and consistent."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def config(hardware: str, model: str, *others: str, **training: Any) -> dsgen.Co
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from dsgen.cli import main; main(sys.argv[1:])"
-    return subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    line = [sys.executable, "-m", "dsgen", *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 # Guide 0: variants by GPU memory, ZeRO-3 for large models, CPU offload.
@@ -181,15 +181,15 @@ def test_guide_4_both_candidates_render() -> None:
 
 
 def test_guide_4_tensor_parallelism_shards_gradients_too() -> None:
-    whole = dsgen.plan(composed("h200-141g", "7b", zero_stage=1, checkpointing="full", micro_batch=1, offload="none"))
-    split = dsgen.plan(composed("h200-141g", "7b", zero_stage=1, checkpointing="full", micro_batch=1, offload="none", tp=4))
+    layers = composed("h200-141g", "7b", zero_stage=1, checkpointing="full", micro_batch=1, offload="none")
+    whole, split = dsgen.plan(layers), dsgen.plan(layers | {"training": {"tp": 4}})
     share = split.chosen.memory.gpu.parts["gradients"] / whole.chosen.memory.gpu.parts["gradients"]
     assert 0.25 < share < 0.35  # a quarter of the blocks; embeddings and head stay whole
 
 
 def test_guide_4_both_are_compared_by_memory_and_speed() -> None:
     cluster = {"cluster": {"nodes": 4}}
-    layers = composed("a100-80g", "llama-2-13b", "ethernet-25g") | cluster
+    layers = composed("a100-80g", "llama-2-70b", "ethernet-25g") | cluster
     free = dsgen.plan(layers).chosen
     sharded = dsgen.plan(layers | {"training": {"zero_stage": 3}}).chosen
     assert free.strategy.tp > 1
@@ -239,7 +239,8 @@ def test_a_bucket_size_in_bytes_is_refused() -> None:
 
 
 def test_a_key_that_does_nothing_is_left_out_with_a_warning() -> None:
-    done = command("render", "--hw", "a100-80g", "--model", "3b", "--set", "zero_optimization.allgather_partitions=true")
+    done = command("render", "--hw", "a100-80g", "--model", "3b", "--set",
+                   "zero_optimization.allgather_partitions=true")
     assert done.returncode == 0
     assert "allgather_partitions" not in json.dumps(json.loads(done.stdout))
     assert "nothing reads it" in " ".join(done.stderr.split())

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dsgen.catalog import index_text
+from dsgen.data import data_root
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 VERSION = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
 DIST_INFO = f"dsgen-{VERSION}.dist-info"
@@ -64,6 +67,10 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def names(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         return sorted(archive.namelist())
+
+
+def test_the_compiled_index_is_that_of_the_profiles() -> None:
+    assert (data_root() / "profiles" / "index.json").read_text("utf-8") == index_text()
 
 
 def test_the_wheel_holds_exactly_the_package_and_its_data(wheel: Path) -> None:

@@ -42,7 +42,9 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from dsgen.errors import nearest
 
@@ -74,7 +76,8 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
     try:
         code = cli.main(args=arguments, prog_name="dsgen", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when the shell closed it: >&-
+            sys.stdout.flush()
     except DsgenError as error:
         _complain(str(error))
         code = MISTAKE
@@ -83,19 +86,33 @@ def main(arguments: list[str] | None = None) -> Any:
         code = MISTAKE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except OSError as error:  # stdout is closed or full: nobody can read what was printed
-        _silence_stdout()
-        _complain(f"the output could not be written ({error.strerror}); -o FILE writes it to a file")
-        code = MISTAKE
+    except SystemExit as stop:
+        if not isinstance(stop.__context__, OSError):
+            raise
+        code = _unwritten(stop.__context__)  # click ends like this when the reader of a pipe has gone
+    except OSError as error:
+        code = _unwritten(error)
     sys.exit(code if isinstance(code, int) else OK)
 
 
+def _unwritten(error: OSError) -> int:
+    """Nobody can read what was printed: stdout is closed or full; or a file is in the way, which has a name."""
+    if error.filename is None:
+        _silence_stdout()
+        _complain(f"the output could not be written ({error.strerror}); -o FILE writes it to a file")
+    else:
+        _complain(f"{error.filename}: it cannot be used ({error.strerror})")
+    return MISTAKE
+
+
 def _complain(message: str, context: click.Context | None = None) -> None:
+    """Print one error on stderr, with control characters spelled out: they could move the cursor or forge a line."""
+    shown = "".join(letter if letter == "\n" or letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    usage = context is not None and message == context.get_help()  # no command was given
     try:
-        click.echo(f"error: {message}", err=True)
-        if context is not None and context.command is not None:
-            click.echo(f"  dsgen {context.info_name} --help shows its options" if context.parent else "  dsgen --help",
-                       err=True)
+        click.echo(shown if usage else f"error: {shown}", err=True)
+        if context is not None and not usage:
+            click.echo(f"  {context.command_path} --help", err=True)
     except OSError:
         _silence_stdout()
 
@@ -104,5 +121,5 @@ def _silence_stdout() -> None:
     """Point stdout at nothing, so that the interpreter's last flush does not fail again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives until exit

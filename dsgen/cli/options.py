@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -49,8 +50,10 @@ _OPTIONS: tuple[Any, ...] = (
                      metavar="|".join(_CHOICES[field]) if field in _CHOICES else "N")
         for field in FIELDS
     ),
-    click.option("--deepspeed", metavar="VERSION", help="DeepSpeed release the config is for (default: the newest known)."),
-    click.option("-f", "--file", "files", multiple=True, metavar="FILE", help="Override file in YAML; repeatable, in order."),
+    click.option("--deepspeed", metavar="VERSION",
+                 help="DeepSpeed release the config is for (default: the newest known)."),
+    click.option("-f", "--file", "files", multiple=True, metavar="FILE",
+                 help="Override file in YAML; repeatable, in order."),
     click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="One override; repeatable. null deletes."),
 )
 
@@ -96,26 +99,28 @@ def write_atomically(path: str, text: str) -> None:
     """
     import tempfile  # loads a dozen modules, and most runs write to stdout
 
-    target = Path(path).expanduser()
-    target = target.resolve() if target.is_symlink() else target
-    if target.is_dir():
-        raise mistake("it is a folder", must="-o names a file", where=path)
-    if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
-        _write_through(path, target, text)
-        return
+    if not path:
+        raise mistake("-o names no file", must="it must name one", todo="Without -o it goes to stdout.")
     temporary = ""
     try:
+        target = Path(path).expanduser()
+        target = target.resolve() if target.is_symlink() else target
+        if target.is_dir():
+            raise mistake("it is a folder", must="-o names a file", where=path)
+        if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
+            target.write_text(text, encoding="utf-8")
+            return
         mask = os.umask(0)
         os.umask(mask)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)
         Path(temporary).replace(target)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, or no home for ~somebody
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
@@ -123,23 +128,17 @@ def write_atomically(path: str, text: str) -> None:
                       todo="Nothing was written. Name a file in a folder that exists and is yours.") from None
 
 
-def _write_through(path: str, target: Path, text: str) -> None:
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise mistake(f"it cannot be written ({error.strerror})", where=path) from None
-
-
 def _named(name: str | None) -> tuple[str, ...]:
     return (name,) if name is not None else ()
 
 
 def _number(text: str) -> Any:
-    """A whole number as one, anything else as the text that was typed; the assembly judges it."""
-    try:
-        return int(text)
-    except ValueError:
+    """A number as one, anything else as the text that was typed; the assembly judges it."""
+    for kind in (int, float):
         try:
-            return float(text)
+            value = kind(text)
         except ValueError:
-            return text
+            continue
+        if text.isascii() and (kind is int or math.isfinite(value)):
+            return value
+    return text
