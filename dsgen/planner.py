@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from dsgen.candidates import Candidate, search
+from dsgen.candidates import Candidate, Search, search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.remedies import nothing_fits
 from dsgen.strategies import Layout, Rejection
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "decide", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
@@ -48,7 +48,15 @@ def plan(job: Job) -> Plan:
             that would make it fit.
     """
     _check_batch(job)
-    found = search(job)
+    return decide(job, search(job))
+
+
+def decide(job: Job, found: Search) -> Plan:
+    """The plan of a search that is already done.
+
+    Raises:
+        DsgenError: As `plan`, when the search found nothing.
+    """
     warnings: tuple[str, ...] = ()
     candidates = found.fitting
     if not candidates:
@@ -59,8 +67,8 @@ def plan(job: Job) -> Plan:
     ranked = sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
     chosen, reason = _choose(job, ranked)
     if chosen.cost.communication_share > WAITING:
-        warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {chosen.cost.communication_share:.0%} "
-                    "of each step, and no strategy that fits waits much less")
+        share = f"{chosen.cost.communication_share:.0%}"
+        warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
     rivals = _rivals(ranked, chosen)
     return Plan(job=job, chosen=chosen, runners_up=rivals, rejections=found.rejections, reason=reason,
                 warnings=(*job.warnings, *warnings))

@@ -20,6 +20,7 @@ __all__ = [
     "Model",
     "Network",
     "Training",
+    "type_name",
     "yaml_name",
 ]
 
@@ -54,6 +55,11 @@ def yaml_name(field_name: str) -> str:
         if field_name.endswith(suffix):
             return field_name[: -len(suffix)]
     return field_name
+
+
+def type_name(field: attrs.Attribute[Any]) -> str:
+    """The name of a field's type: "int", "bool", "str" ...; attrs replaces the text by the type once it is resolved."""
+    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from ruamel.yaml import YAML
 
-from dsgen.profiles import Hardware, Network, yaml_name
+from dsgen.profiles import Hardware, Network, type_name, yaml_name
 from dsgen.units import UNITS, parse
 
 PROFILES = Path(__file__).resolve().parent.parent / "profiles"
@@ -126,7 +126,7 @@ def test_every_fact_fits_its_field(kind: str, name: str) -> None:
         elif bounds["choices"]:
             assert written in bounds["choices"], key
         else:
-            assert type(written) is {"int": int, "bool": bool}[str(field.type)], key
+            assert type(written) is {"int": int, "bool": bool}[type_name(field)], key
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES)

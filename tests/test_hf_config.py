@@ -15,7 +15,7 @@ from dsgen.errors import DsgenError
 from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.hf_keys import FAMILIES
 from dsgen.parameters import model_types, parameter_count
-from dsgen.profiles import Model
+from dsgen.profiles import Model, type_name
 
 PROFILES = Path(__file__).parent.parent / "profiles" / "model"
 WHERE = "config.json"
@@ -236,4 +236,4 @@ def test_any_content_is_a_model_or_a_clear_error(model_type: str, junk: dict[str
         assert str(error).startswith(f"{WHERE}: ")
     else:
         declared = attrs.fields_dict(Model)
-        assert all(type(value).__name__ == declared[fact].type for fact, value in facts.items())
+        assert all(type(value).__name__ == type_name(declared[fact]) for fact, value in facts.items())

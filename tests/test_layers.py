@@ -21,7 +21,7 @@ from dsgen.layers import Fold, Layer, Origin, Override, Rank, fold, leaves, same
 
 Tree = dict[str, Any]
 
-settings.register_profile("layers", deadline=None, max_examples=3000)
+settings.register_profile("layers", deadline=None, max_examples=100)
 settings.load_profile("layers")
 
 # A path is one or the other kind, as in any config: `m` holds maps, `v` values. So no map ever meets a scalar.

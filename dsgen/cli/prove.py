@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.option("--ranks", type=click.IntRange(1), metavar="N",
               help="Processes to start (default: 2, or the AutoTP degree).")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
+@click.option("--steps", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

@@ -100,7 +100,7 @@ class Config:
         """
         path = path.removeprefix(_PREFIX)
         known = surface.load(self.plan.job.version)
-        key = known.key(path)
+        key = known.key(path, self.values)
         if key is None:
             close = known.nearest(path)
             raise mistake(f"DeepSpeed {known.version} has no key {path}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.profiles import SECTIONS, yaml_name
+from dsgen.profiles import SECTIONS, type_name, yaml_name
 from dsgen.units import BANDWIDTH, BYTES, FLOPS, SECONDS
 
 __all__ = ["template"]
@@ -57,7 +57,7 @@ def _example(field: attrs.Attribute[Any], key: str) -> str:
     if field.metadata["choices"]:
         return str(field.default if field.default is not attrs.NOTHING else field.metadata["choices"][0])
     if field.default is attrs.NOTHING:
-        return {"int": "1", "bool": "false", "str": "llama"}.get(str(field.type), "1")
+        return {"int": "1", "bool": "false", "str": "llama"}.get(type_name(field), "1")
     if isinstance(field.default, bool):
         return "true" if field.default else "false"
     if isinstance(field.default, tuple):
