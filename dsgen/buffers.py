@@ -49,13 +49,14 @@ def block_elements(model: Model) -> int:
     return per_block + max(kinds.values(), default=0)
 
 
-def choose(job: Job, stage: int, tp: int) -> Buffers:
+def choose(job: Job, stage: int, tp: int, offload: bool = False) -> Buffers:
     """The buffers of a stage; what a person set above the plan is taken as it is.
 
     Args:
         job: The job.
         stage: ZeRO stage.
         tp: AutoTP degree; a rank's tensors are that much smaller.
+        offload: Whether gradients leave for the CPU, which overlap_comm lets run beside backward too.
     """
     zero = job.deepspeed.get("zero_optimization")
     pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
@@ -79,7 +80,7 @@ def choose(job: Job, stage: int, tp: int) -> Buffers:
         persistence=size("param_persistence_threshold", max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * hidden)),
         max_live=size("max_live_parameters", live),
         max_reuse=size("max_reuse_distance", live),
-        overlap_comm=overlap if isinstance(overlap, bool) else stage > 0 and job.world // tp > 1,
+        overlap_comm=overlap if isinstance(overlap, bool) else stage > 0 and (job.world // tp > 1 or offload),
     )
 
 

@@ -19,7 +19,7 @@ import attrs
 from dsgen.data import data_root
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.layers import Layer, Origin, Override, Rank
-from dsgen.sheets import KINDS, Sheet, hugging_face_sheet, read_sheet
+from dsgen.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 
 __all__ = ["KINDS", "Profile", "compiled", "find", "index_text", "names", "override_layer", "profile"]
 
@@ -55,7 +55,7 @@ def find(kind: str, name: str) -> Profile:
     """
     if _is_path(name):
         return _from_path(kind, name)
-    sheet = _user_sheet(kind, name) or _built_in_sheet(kind, name)
+    sheet = _named(kind, name)
     if sheet is not None:
         return _resolve(sheet, ())
     if name and _exists(name):
@@ -72,7 +72,7 @@ def profile(name: str) -> Profile:
     if _is_path(name):
         return _from_path(None, name)
     for kind in KINDS:
-        sheet = _user_sheet(kind, name) or _built_in_sheet(kind, name)
+        sheet = _named(kind, name)
         if sheet is not None:
             return _resolve(sheet, ())
     raise _unknown("", name)
@@ -80,8 +80,8 @@ def profile(name: str) -> Profile:
 
 def names(kind: str) -> tuple[str, ...]:
     """All profile names of a kind, the user's own included, sorted with 7b before 13b."""
-    own = {path.stem for folder in _user_folders(kind) for path in _yaml_files(folder)}
-    return tuple(sorted(own | {entry["name"] for entry in _index().values() if entry["kind"] == kind}, key=_natural))
+    own = {sheet.name for sheet in _user_sheets(kind)}
+    return tuple(sorted(own | {entry["name"] for entry in _index().values() if entry["kind"] == kind}, key=natural))
 
 
 def override_layer(file: str) -> Layer:
@@ -121,14 +121,16 @@ def _expanded(name: str) -> Path:
 
 
 def _from_path(kind: str | None, name: str) -> Profile:
+    path = _expanded(name)
+    return _resolve(_sheet_at(path / "config.json" if _exists(str(path / "config.json")) else path, kind), ())
+
+
+def _sheet_at(path: Path, kind: str | None) -> Sheet:
     from dsgen.yaml_reader import read_text
 
-    path = _expanded(name)
-    if _exists(str(path / "config.json")):
-        path = path / "config.json"
     if path.suffix == ".json" and kind in (None, "model"):
-        return _resolve(hugging_face_sheet(path, read_text(path)), ())
-    return _resolve(read_sheet(read_text(path), str(path), path.stem, kind), ())
+        return hugging_face_sheet(path, read_text(path))
+    return read_sheet(read_text(path), str(path), path.stem, kind)
 
 
 def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
@@ -159,11 +161,10 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
 def _parent(sheet: Sheet) -> Sheet:
     name = sheet.extends or ""
     if _is_path(name):
-        from dsgen.yaml_reader import read_text
-
-        path = Path(sheet.file).parent / _expanded(name)
-        return read_sheet(read_text(path), str(path), path.stem, sheet.kind)
-    parent = _user_sheet(sheet.kind, name, besides=sheet.file) or _built_in_sheet(sheet.kind, name)
+        return _sheet_at(Path(sheet.file).parent / _expanded(name), sheet.kind)
+    parent = _named(sheet.kind, name, besides=sheet.file)
+    if parent is None and name == sheet.name:
+        raise mistake(f"extends runs in a circle: {name} -> {name}", where=sheet.file, todo="Remove the extends.")
     if parent is None:
         raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
     return parent
@@ -179,9 +180,9 @@ def _unknown(kind: str, name: str) -> DsgenError:
         if kind in ("", entry["kind"]):
             for alias in (entry["name"], *entry["aliases"]):
                 known[alias] = entry["name"]
-    for folder in _user_folders(kind or "hardware"):
-        known.update({path.stem: path.stem for path in _yaml_files(folder)})
-    alike = (*nearest(name, set(known.values())), *nearest(name, known))  # names before aliases
+    for path, _ in _user_files(kind or "hardware"):
+        known[path.stem] = path.stem
+    alike = (*nearest(name, known.values()), *nearest(name, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
@@ -190,29 +191,45 @@ def _unknown(kind: str, name: str) -> DsgenError:
                    must=f"it names a {other} profile" if other else None)
 
 
-def _user_folders(kind: str) -> Iterator[Path]:
+def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
+    """The sheet with a name: a person's own file shadows a built-in profile, whose aliases come before theirs."""
+    wanted = name.casefold()
+    mine = (found for found in _user_files(kind) if not _same_file(str(found[0]), besides))
+    for path, given in mine:
+        if path.stem.casefold() == wanted:
+            sheet = _sheet_at(path, given)
+            if sheet.kind == kind:
+                return sheet
+    built_in = _built_in_sheet(kind, name)
+    if built_in is not None or not os.environ.get(PATH_VARIABLE):
+        return built_in
+    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if not _same_file(sheet.file, besides))
+    return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+
+
+def _user_files(kind: str) -> Iterator[tuple[Path, str | None]]:
+    """A person's own files where DSGEN_PROFILE_PATH points; those in a folder named after the kind are of that kind."""
     for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
         if entry:
-            yield _expanded(entry)
-            yield _expanded(entry) / kind
+            yield from ((path, None) for path in _yaml_files(_expanded(entry)))
+            yield from ((path, kind) for path in _yaml_files(_expanded(entry) / kind))
+
+
+def _user_sheets(kind: str, skip_broken: bool = False) -> Iterator[Sheet]:
+    """A person's own profiles of a kind; a broken one matters to a list of them, and not to a search for another."""
+    for path, given in _user_files(kind):
+        try:
+            sheet = _sheet_at(path, given)
+        except DsgenError:
+            if skip_broken:
+                continue
+            raise
+        if sheet.kind == kind:
+            yield sheet
 
 
 def _yaml_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.y*ml") if path.suffix in _SUFFIXES) if folder.is_dir() else []
-
-
-def _user_sheet(kind: str, name: str, besides: str = "") -> Sheet | None:
-    """A person's own profile of this name, where DSGEN_PROFILE_PATH points; it shadows a built-in one."""
-    for folder in _user_folders(kind):
-        for suffix in _SUFFIXES:
-            path = folder / f"{name}{suffix}"
-            if _exists(str(path)) and not _same_file(str(path), besides):
-                from dsgen.yaml_reader import read_text
-
-                sheet = read_sheet(read_text(path), str(path), path.stem, kind if folder.name == kind else None)
-                if sheet.kind == kind:
-                    return sheet
-    return None
 
 
 def _built_in_sheet(kind: str, name: str) -> Sheet | None:
@@ -273,16 +290,3 @@ def index_text() -> str:
     """The compiled index as committed: one profile a line, so that a diff shows which changed."""
     rows = (f"{json.dumps(file)}: {json.dumps(entry, ensure_ascii=False)}" for file, entry in compiled().items())
     return "{\n" + ",\n".join(rows) + "\n}\n"
-
-
-def _natural(name: str) -> tuple[tuple[int, float, str], ...]:
-    """A sort key that puts 7b before 13b and 125m before 1b."""
-    import re
-
-    def part(text: str) -> tuple[int, float, str]:
-        size = re.fullmatch(r"([0-9.]+)([mbt]?)", text)
-        if size is None:
-            return (1, 0.0, text)
-        return (0, float(size[1].strip(".") or 0) * {"": 1, "m": 1e6, "b": 1e9, "t": 1e12}[size[2]], text)
-
-    return tuple(part(piece) for piece in re.split(r"[-_ ]", name))

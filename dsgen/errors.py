@@ -37,6 +37,6 @@ def nearest(name: str, choices: Iterable[str]) -> tuple[str, ...]:
 
     wanted = name.casefold()[:_LONGEST_NAME]
     folded = {choice.casefold(): choice for choice in choices}
-    begun = sorted((choice for choice in folded if choice.startswith(wanted)), key=len) if len(wanted) > 1 else []
+    begun = sorted((len(choice), choice) for choice in folded if choice.startswith(wanted)) if len(wanted) > 1 else []
     close = difflib.get_close_matches(wanted, folded, n=_SUGGESTIONS, cutoff=_SIMILARITY)
-    return tuple(folded[match] for match in dict.fromkeys([*begun, *close]))[:_SUGGESTIONS]
+    return tuple(folded[match] for match in dict.fromkeys([*(choice for _, choice in begun), *close]))[:_SUGGESTIONS]

@@ -122,15 +122,18 @@ def _simplicity(chosen: Layout) -> tuple[int, ...]:
 
 
 def _rivals(ranked: list[Candidate], chosen: Candidate) -> tuple[Candidate, ...]:
-    """The best other candidates, one for each stage, offload and degree, the fastest first."""
-    seen = {_family(chosen.strategy)}
-    rivals = []
+    """Other candidates, one for each stage, offload and degree, the fastest first; the best of each stage is among them."""
+    best: dict[tuple[int, str, str, int], Candidate] = {}
     for item in ranked:
-        family = _family(item.strategy)
-        if family not in seen:
-            seen.add(family)
-            rivals.append(item)
-    return tuple(rivals[:RUNNERS_UP])
+        best.setdefault(_family(item.strategy), item)
+    best.pop(_family(chosen.strategy), None)
+    stages: dict[int, Candidate] = {}
+    for item in best.values():
+        stages.setdefault(item.strategy.stage, item)
+    first = list(stages.values())
+    others = [item for item in best.values() if item not in first]
+    kept = [*first, *others][:RUNNERS_UP]
+    return tuple(item for item in best.values() if item in kept)
 
 
 def _family(item: Layout) -> tuple[int, str, str, int]:

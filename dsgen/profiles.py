@@ -160,7 +160,7 @@ class Training:
     precision: str = fact("Compute dtype.", default="auto", choices=("auto", "bf16", "fp16", "fp32"))
     seq_len: int | None = fact("Tokens per sequence; empty means 4096 or the model's longest.", default=None, minimum=1)
     global_batch: int | None = fact(
-        "Sequences per optimizer step, all GPUs; empty means 256 or the nearest that divides.", default=None, minimum=1
+        "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.", default=None, minimum=1
     )
     micro_batch: int | None = fact("Sequences per GPU and forward pass.", default=None, minimum=1)
     accumulation: int | None = fact("Forward passes per optimizer step.", default=None, minimum=1)

@@ -11,7 +11,7 @@ import attrs
 from dsgen.errors import mistake, nearest
 from dsgen.layers import Rank, show
 
-__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "read_sheet"]
+__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "natural", "read_sheet"]
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
 
@@ -131,3 +131,16 @@ def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
             raise mistake(f"{show(key)} is given twice in one map", must="a key stands once", where=where)
         found[key] = value
     return found
+
+
+def natural(name: str) -> tuple[tuple[int, float, str], ...]:
+    """A sort key that puts 7b before 13b and 125m before 1b."""
+    import re
+
+    def part(text: str) -> tuple[int, float, str]:
+        size = re.fullmatch(r"([0-9]+(?:[.][0-9]+)?)([mbt]?)", text)
+        if size is None:
+            return (1, 0.0, text)
+        return (0, float(size[1]) * {"": 1, "m": 1e6, "b": 1e9, "t": 1e12}[size[2]], text)
+
+    return tuple(part(piece) for piece in re.split(r"[-_ ]", name))

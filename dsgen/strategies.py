@@ -103,7 +103,7 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
         if tp > 1 and stage not in _TENSOR_PARALLEL_STAGES and "tp" not in pinned:
             continue
         for (optimizer, parameter), checkpointing in itertools.product(
-            _ALL_OFFLOADS if asked else _OFFLOADS[stage], (False, True)
+            _ALL_OFFLOADS if asked else _offloads(job, stage), (False, True)
         ):
             layout = Layout(stage=stage, offload_optimizer=optimizer, offload_param=parameter, tp=tp,
                             checkpointing=checkpointing, precision=precision)
@@ -113,6 +113,13 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
                 continue
             why = _impossible(job, layout)
             yield layout if why is None else Rejection(layout=layout, why=why)
+
+
+def _offloads(job: Job, stage: int) -> tuple[tuple[str, str], ...]:
+    """Where a stage may put optimizer and parameters; adapters have states too small to be worth moving."""
+    if stage == 3 and job.training.method != "full":
+        return (("none", "none"), ("none", "cpu"), ("none", "nvme"))
+    return _OFFLOADS[stage]
 
 
 def _degrees(job: Job) -> tuple[int, ...]:
@@ -144,6 +151,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "this device has no fp16 units"
     if stage == 0 and optimizer != "none":
         return "optimizer offload needs ZeRO: at stage 0 DeepSpeed offloads nothing"
+    if stage == 0 and job.training.optimizer == "Adagrad" and layout.precision != "fp32":
+        return "Adagrad at stage 0 in 16 bit cannot save a checkpoint (KeyError in 0.19.8); stage 1 can"
     if stage < 3 and parameter != "none":
         return "parameter offload works at stage 3 only"
     if stage < 3 and optimizer == "nvme":

@@ -52,12 +52,12 @@ def test_a_collective_is_bound_by_the_slowest_link(make_job):
     job = make_job(profiles=["ethernet-25g"], cluster={"nodes": 4})
     gigabyte = 1e9
 
-    inside = collective_seconds(job, gigabyte, 8, 1)
-    across = collective_seconds(job, gigabyte, 32, 1)
+    inside = collective_seconds(make_job(), gigabyte, 1, 1)
+    across = collective_seconds(job, gigabyte, 1, 1)
 
     assert across == pytest.approx(gigabyte * 3 / 4 / (25e9 / 8 * 0.6), rel=0.01)
     assert inside < across / 50
-    assert collective_seconds(job, gigabyte, 1, 1) == 0
+    assert collective_seconds(make_job(cluster={"gpus": 1}), gigabyte, 1, 1) == 0
 
 
 def test_lora_skips_the_gradients_of_frozen_weights(make_job):
@@ -65,3 +65,26 @@ def test_lora_skips_the_gradients_of_frozen_weights(make_job):
     lora = spent(make_job(profiles=["lora"], training={"micro_batch": 1, "zero_stage": 3}))
 
     assert lora.parts["matrix products"] < 0.75 * full.parts["matrix products"]
+
+
+def test_tensor_parallel_groups_share_the_network_of_their_node(make_job):
+    """With AutoTP 8 on 4 nodes each replica is a node: nothing stays inside, and 8 groups use one network at once."""
+    job = make_job(profiles=["ethernet-25g"], cluster={"nodes": 4})
+
+    assert collective_seconds(job, 1e9 / 8, 8, 1) == pytest.approx(collective_seconds(job, 1e9, 1, 1), rel=0.01)
+
+
+@pytest.mark.parametrize("model", ["7b", "13b", "70b", "mixtral-8x7b"])
+def test_a_faster_network_never_plans_slower(make_job, model):
+    speeds = [
+        plan(make_job("a100-80g", model, profiles=[network], cluster={"nodes": 4})).chosen.speed
+        for network in ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ib-hdr-200g", "ib-ndr-3200g")
+    ]
+
+    assert all(later >= 0.85 * earlier for earlier, later in zip(speeds, speeds[1:], strict=False))
+
+
+def test_a_cpu_is_no_gpu(make_job):
+    job = make_job("cpu", "125m")
+
+    assert plan(job).chosen.speed * 6 * 1.3e8 < 0.3 * job.hardware.bf16_flops_per_second

@@ -21,8 +21,7 @@ from dsgen.layers import Fold, Layer, Origin, Override, Rank, fold, leaves, same
 
 Tree = dict[str, Any]
 
-settings.register_profile("layers", deadline=None, max_examples=100)
-settings.load_profile("layers")
+LAW = settings(deadline=None, max_examples=100)
 
 # A path is one or the other kind, as in any config: `m` holds maps, `v` values. So no map ever meets a scalar.
 NAMES = ("a", "b", "c")
@@ -73,6 +72,7 @@ def ranked(trees: list[Tree]) -> list[Layer]:
 ONE_PER_RANK = st.lists(PATCHES, max_size=len(Rank)).map(ranked)
 
 
+@LAW
 @given(ONE_PER_RANK)
 def test_a_fold_is_rfc_7396_in_the_order_of_ranks(layers: list[Layer]) -> None:
     expected: Tree = {}
@@ -92,6 +92,7 @@ def test_a_fold_is_rfc_7396_in_the_order_of_ranks(layers: list[Layer]) -> None:
     assert json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)
 
 
+@LAW
 @given(ONE_PER_RANK, st.randoms(use_true_random=False))
 def test_the_order_of_layers_of_different_ranks_does_not_matter(layers: list[Layer], chance: random.Random) -> None:
     shuffled = list(layers)
@@ -103,6 +104,7 @@ def test_the_order_of_layers_of_different_ranks_does_not_matter(layers: list[Lay
     assert first == second
 
 
+@LAW
 @given(ONE_PER_RANK)
 def test_every_leaf_has_a_history_that_ends_with_its_value(layers: list[Layer]) -> None:
     folded = fold(layers)
@@ -114,6 +116,7 @@ def test_every_leaf_has_a_history_that_ends_with_its_value(layers: list[Layer]) 
         assert folded.provenance.where(path) == history[-1].origin
 
 
+@LAW
 @given(ONE_PER_RANK)
 def test_no_loser_is_forgotten(layers: list[Layer]) -> None:
     history = fold(layers).provenance.overrides
@@ -123,6 +126,7 @@ def test_no_loser_is_forgotten(layers: list[Layer]) -> None:
             assert override in history.get(override.path, ()) or override.value == {}
 
 
+@LAW
 @given(ONE_PER_RANK, PATCHES)
 def test_null_deletes_and_leaves_no_trace_in_the_tree(layers: list[Layer], patch: Tree) -> None:
     top = layer("top", Rank.USER, {path.partition(".")[0]: None for path, _ in leaves(patch)})
@@ -134,6 +138,7 @@ def test_null_deletes_and_leaves_no_trace_in_the_tree(layers: list[Layer], patch
     assert None not in [value for _, value in leaves(tree)]
 
 
+@LAW
 @given(PATCHES, PATCHES)
 def test_files_of_a_site_win_in_their_order(first: Tree, second: Tree) -> None:
     folded = fold([layer("1.yaml", Rank.SITE, first), layer("2.yaml", Rank.SITE, second)])
@@ -142,6 +147,7 @@ def test_files_of_a_site_win_in_their_order(first: Tree, second: Tree) -> None:
     assert without_empty_maps(folded.tree) == without_empty_maps(expected)
 
 
+@LAW
 @given(PATCHES, PATCHES, st.sampled_from([rank for rank in Rank if rank != Rank.SITE]))
 def test_two_layers_of_one_rank_agree_or_are_refused(first: Tree, second: Tree, rank: Rank) -> None:
     layers = [layer("one", rank, first), layer("two", rank, second)]
@@ -290,22 +296,26 @@ WISHES = st.dictionaries(st.sampled_from(["training.seq_len", "training.micro_ba
 PARTS = st.one_of(PROFILES, WISHES.map(dsgen.overrides), WISHES.map(dsgen.site), st.just(dsgen.Layers()))
 
 
+@LAW
 @given(PARTS)
 def test_layers_have_an_identity(part: dsgen.Layers) -> None:
     assert dsgen.Layers() | part == part == part | dsgen.Layers()
 
 
+@LAW
 @given(PARTS, PARTS, PARTS)
 def test_joining_is_associative(first: dsgen.Layers, second: dsgen.Layers, third: dsgen.Layers) -> None:
     assert (first | second) | third == first | (second | third)
 
 
+@LAW
 @given(PARTS, PARTS)
 def test_joining_twice_is_joining_once(first: dsgen.Layers, second: dsgen.Layers) -> None:
     assert first | first == first
     assert first | second | first | second == first | second
 
 
+@LAW
 @given(WISHES, PARTS)
 def test_a_dict_joins_from_either_side(wishes: Tree, part: dsgen.Layers) -> None:
     assert part | wishes == part | dsgen.overrides(wishes)
@@ -328,8 +338,8 @@ def test_the_rank_decides_and_not_the_order(swap: bool, make_job: Callable[..., 
 def test_the_output_does_not_depend_on_the_hash_seed() -> None:
     program = (
         "import dsgen; c = dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('mixtral-8x7b') | dsgen.profile('lora')"
-        " | {'training.monitor': 'csv', 'cluster': {'gpus': 32}, 'comms_logger': {'enabled': True, 'verbose': True}}); "
-        "print(c.to_json(), c.to_yaml(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
+        " | {'training.monitor': 'csv', 'cluster': {'gpus': 32}, 'comms_logger': {'enabled': True, 'verbose': True}});"
+        " print(c.to_json(), c.to_yaml(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
     )
     outputs = {
         subprocess.run([sys.executable, "-c", program], check=True, capture_output=True,

@@ -32,7 +32,7 @@ _FIELD_HELP = {
     "nodes": "Nodes (default: as many as the GPUs need).",
     "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
-    "global_batch": "Sequences per optimizer step (default: 256, or near it).",
+    "global_batch": "Sequences per optimizer step (default: 256, or a little less).",
     "precision": "Compute dtype (default: by the GPU).",
     "zero_stage": "ZeRO stage 0 to 3 (default: planned).",
     "offload": "What leaves the GPU (default: planned).",

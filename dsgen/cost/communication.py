@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from dsgen.jobs import Job
 from dsgen.memory.numbers import Numbers
 from dsgen.strategies import Strategy
@@ -17,28 +15,31 @@ TCP_EFFICIENCY = 0.60  # the host copies every byte
 OVERLAP = 0.70  # share of backward (and of forward, at stage 3) behind which communication can hide
 
 
-def collective_seconds(job: Job, size_bytes: float, ranks: int, calls: int) -> float:
-    """One all-gather or one reduce-scatter of a tensor of this size in all; an all-reduce is one of each.
+def collective_seconds(job: Job, size_bytes: float, tp: int, calls: int) -> float:
+    """One all-gather or one reduce-scatter among the replicas; an all-reduce is one of each.
+
+    Tensor-parallel groups stay inside a node, so the replicas of every group span all nodes, and the tp groups of a node
+    share its network.
 
     Args:
         job: The job; its links and its nodes.
-        size_bytes: Bytes of the whole tensor.
-        ranks: How many GPUs take part, filled node by node.
+        size_bytes: Bytes of the whole tensor on one tensor-parallel rank.
+        tp: AutoTP degree: how many such collectives run at once.
         calls: Into how many calls the tensor is cut.
     """
+    ranks = job.world // tp
     if ranks <= 1:
         return 0.0
     hardware, network = job.hardware, job.network
-    inside = min(ranks, job.gpus_per_node)
-    nodes = math.ceil(ranks / job.gpus_per_node)
+    inside = max(1, job.gpus_per_node // tp)
     intra = hardware.intra_node_bandwidth_bytes_per_second * LINK_EFFICIENCY[hardware.intra_node_link]
     seconds = 0.0
     if inside > 1:
         seconds = size_bytes * (ranks - 1) / ranks / max(intra, 1.0) + calls * hardware.intra_node_latency_seconds * inside
-    if nodes > 1:
+    if job.nodes > 1:
         rate = network.bandwidth_bytes_per_second * (RDMA_EFFICIENCY if network.rdma else TCP_EFFICIENCY)
-        between = size_bytes * (nodes - 1) / nodes / rate + calls * network.latency_seconds * nodes
-        seconds = max(seconds, between)
+        sent = size_bytes * tp * (job.nodes - 1) / job.nodes
+        seconds = max(seconds, sent / rate + calls * network.latency_seconds * job.nodes)
     return seconds
 
 
@@ -48,15 +49,15 @@ def data_parallel_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tup
     Returns:
         Seconds per micro-batch, and once per optimizer step.
     """
-    ranks = job.world // strategy.tp
-    if ranks == 1:
+    tp = strategy.tp
+    if job.world == tp:
         return 0.0, 0.0
     size = 4 if strategy.precision == "fp32" else 2
     gradients, weights = size * numbers.trained, size * numbers.total
     buckets = strategy.buffers
     reduce_calls = max(1, numbers.trained // max(buckets.reduce_bucket, 1))
     gather_calls = max(1, numbers.trained // max(buckets.allgather_bucket, 1))
-    reduce = collective_seconds(job, gradients, ranks, reduce_calls)
+    reduce = collective_seconds(job, gradients, tp, reduce_calls)
     if strategy.stage == 0:
         return 0.0, 2 * reduce
     if strategy.stage == 3:
@@ -64,8 +65,8 @@ def data_parallel_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tup
         passes = 3 if strategy.checkpointing else 2
         fetches = max(1, numbers.total // max(buckets.prefetch, 1))
         kept = min(1.0, buckets.max_live / numbers.total)  # what stays gathered between the two passes
-        return passes * (1 - kept / 2) * collective_seconds(job, weights, ranks, fetches) + reduce, 0.0
-    gather = collective_seconds(job, gradients, ranks, gather_calls)
+        return passes * (1 - kept / 2) * collective_seconds(job, weights, tp, fetches) + reduce, 0.0
+    gather = collective_seconds(job, gradients, tp, gather_calls)
     return (reduce, gather) if strategy.stage == 2 else (0.0, reduce + gather)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dsgen.jobs import Job
 from dsgen.memory.activations import per_token
-from dsgen.parameters import active_parameter_count
+from dsgen.parameters import active_parameter_count, routed_parameter_count
 from dsgen.strategies import Strategy
 
 __all__ = ["micro_step_seconds", "update_seconds"]
 
-# Share of the dense peak that large 16-bit matrix products reach. Fitted on the largest hardware FLOPs utilisation
-# that MosaicML's llm-foundry publishes (scripts/train/benchmarking, A100 0.79, H100 0.59), where little else runs.
-MATMUL_EFFICIENCY = 0.75
-MATMUL_EFFICIENCY_HOPPER = 0.62  # from Hopper on, 16-bit tensor cores outrun memory and power
+# Share of the dense peak that large 16-bit matrix products reach inside a Hugging Face model. Fitted so that whole steps
+# give the median hardware FLOPs utilisation of published DeepSpeed and FSDP tables: 0.46 to 0.55 on A100 (BLOOM's logs,
+# llm-foundry's benchmarking table), 0.42 on H100 (the same table).
+MATMUL_EFFICIENCY = 0.62
+MATMUL_EFFICIENCY_HOPPER = 0.50  # from Hopper on, 16-bit tensor cores outrun memory and power
+MATMUL_EFFICIENCY_CPU = 0.25  # of AMX or AVX-512 peak: clocks fall under load, and blocks wait for memory
 HOPPER_FLOPS = 600e12  # bf16 FLOP/s above which a GPU counts as such
 HALF_TOKENS = 512  # tokens of a micro-batch at which products reach half that share: smaller ones leave units idle
 MEMORY_EFFICIENCY = 0.8  # share of peak memory bandwidth that element-wise kernels reach (STREAM-like, A100 0.8 to 0.9)
@@ -36,20 +38,24 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     """
     model, training = job.model, job.training
     batch = strategy.micro_batch * tokens
-    weights = active_parameter_count(model)
+    weights, routed = active_parameter_count(model), routed_parameter_count(model)
     backward = BACKWARD_INPUT + (BACKWARD_WEIGHT if training.method == "full" else 0)
     passes = FORWARD + backward + (FORWARD if strategy.checkpointing else 0)
     # Causal attention: two products of seq_len x head over half the positions, three times as dear with backward.
     attention = 2 * model.layers * model.attention_heads * model.head_size * tokens * (4 if strategy.checkpointing else 3)
     if model.sliding_window and model.sliding_window < tokens:
         attention = attention * model.sliding_window // tokens
-    flops = float(batch) * (weights * passes + attention) / strategy.tp
+    dense = float(batch) * ((weights - routed) * passes + attention) / strategy.tp
+    seconds = dense / _rate(job, strategy.precision, batch)
+    if routed:  # each expert is a product of its own, over the tokens routed to it
+        per_expert = max(1, batch * model.experts_per_token // model.experts)
+        seconds += float(batch) * routed * passes / _rate(job, strategy.precision, per_expert)
     kept = per_token(model, strategy.precision, training.attention, strategy.tp, training.chunked_loss,
                      training.method != "full", tokens)
     moved = float(batch) * (kept.block * model.layers + kept.logits) * PASSES
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
-    return flops / _rate(job, strategy.precision, batch), moved / (
+    return seconds, moved / (
         job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY
     )
 
@@ -67,5 +73,8 @@ def _rate(job: Job, precision: str, batch: int) -> float:
         "fp16": hardware.fp16_flops_per_second,
         "fp32": hardware.fp32_flops_per_second,  # torch leaves TF32 off for matrix products by default
     }[precision]
-    share = MATMUL_EFFICIENCY_HOPPER if peak > HOPPER_FLOPS else MATMUL_EFFICIENCY
+    if hardware.vendor == "cpu":
+        share = MATMUL_EFFICIENCY_CPU
+    else:
+        share = MATMUL_EFFICIENCY_HOPPER if peak > HOPPER_FLOPS else MATMUL_EFFICIENCY
     return peak * share * batch / (batch + HALF_TOKENS)

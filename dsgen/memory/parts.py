@@ -19,7 +19,8 @@ NF4_BITS = 4.5  # bits an element of a QLoRA base: 4, and one fp32 scale per 64 
 MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1}  # fp32 states an element
 SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once (zero_optimization.sub_group_size, its default)
 OPTIMIZER_NVME_BUFFERS = 4  # offload_optimizer.buffer_count, its default: each holds the largest swapped tensor
-PARAM_NVME_BUFFER_BYTES = 5 * 100_000_000 * 2  # offload_param: buffer_count 5 x buffer_size 1e8 x 16 bit, its defaults
+PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds the largest tensor, as the config sets it
+MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_param.max_in_cpu, its default)
 DDP_BUCKET = 500_000_000  # elements the engine flattens for one all-reduce at stage 0 (engine.py, allreduce_bucket)
 LOAD_SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them; each rank reads one at a time
 
@@ -153,8 +154,10 @@ def _host(
         training["parameters"] = ranks * (weights // replicas)
         pinned += training["parameters"]
     elif layout.offload_param == "nvme":
-        training["NVMe buffers"] = training.get("NVMe buffers", 0) + ranks * PARAM_NVME_BUFFER_BYTES
-        pinned += ranks * PARAM_NVME_BUFFER_BYTES
+        buffers = ranks * PARAM_NVME_BUFFERS * size * largest
+        training["NVMe buffers"] = training.get("NVMe buffers", 0) + buffers
+        training["parameters"] = ranks * min(weights // replicas, size * MAX_IN_CPU)
+        pinned += buffers
     return {"load": {"processes": processes, "checkpoint being read": loading}, "training": training}, pinned
 
 

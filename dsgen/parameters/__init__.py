@@ -10,6 +10,7 @@ from dsgen.parameters.counts import (
     model_types,
     parameter_count,
     parameters,
+    routed_parameter_count,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "model_types",
     "parameter_count",
     "parameters",
+    "routed_parameter_count",
 ]

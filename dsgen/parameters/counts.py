@@ -21,6 +21,7 @@ __all__ = [
     "model_types",
     "parameter_count",
     "parameters",
+    "routed_parameter_count",
 ]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
@@ -114,6 +115,16 @@ def active_parameter_count(model: Model) -> int:
     return sum(
         parameter.total // model.experts * model.experts_per_token if parameter.kind == "expert" else parameter.total
         for parameter in parameters(model)
+    )
+
+
+@functools.lru_cache(maxsize=_CACHED_MODELS)
+def routed_parameter_count(model: Model) -> int:
+    """Parameters of the experts that one token is routed to; 0 for a dense model."""
+    return sum(
+        parameter.total // model.experts * model.experts_per_token
+        for parameter in parameters(model)
+        if parameter.kind == "expert"
     )
 
 

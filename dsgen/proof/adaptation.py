@@ -15,6 +15,7 @@ __all__ = ["Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_paralle
 _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
 _ACCUMULATION = 2  # the fewest micro-steps that accumulate anything; more only take time
+_BUFFER_SIZE = 100_000_000  # elements; DeepSpeed's default, larger than any tensor of the tiny models
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LESS = "the proof tests the config, not the load"
@@ -78,6 +79,7 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
     """
     used = copy.deepcopy(dict(config))
     changes = [*_rescale(used, ranks), *_redirect(used, folder)]
+    changes += _shrink(used)
     wandb = used.get("wandb")
     if isinstance(wandb, dict) and wandb.get("enabled") is True:
         changes.append(Adaptation("wandb", "online", "offline", "a proof must not write to anyone's account"))
@@ -135,6 +137,20 @@ def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
     changes = [Adaptation(key, written[key], value, why) for key, (value, why) in used.items() if written[key] != value]
     config.update({change.key: change.used for change in changes})
     return changes
+
+
+def _shrink(config: dict[str, Any]) -> list[Adaptation]:
+    """Keep NVMe buffers to the tiny model: each is page-locked memory for a tensor of the true one."""
+    zero = config.get("zero_optimization")
+    section = zero.get("offload_param") if isinstance(zero, dict) else None
+    if not isinstance(section, dict) or section.get("device") != "nvme" or not _is_count(section.get("buffer_size")):
+        return []
+    written = section["buffer_size"]
+    if written <= _BUFFER_SIZE:
+        return []
+    section["buffer_size"] = _BUFFER_SIZE
+    why = "it holds the largest tensor, and the tiny model's is smaller"
+    return [Adaptation("zero_optimization.offload_param.buffer_size", written, _BUFFER_SIZE, why)]
 
 
 def _writes(section: Mapping[str, Any], key: str) -> bool:

@@ -27,9 +27,7 @@ def keys(plan: Plan) -> Iterator[Key]:
         yield Key("train_batch_size", chosen.micro_batch * chosen.accumulation * job.world,
                   f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
                   f"different data ({chosen.global_batch} sequences a step)", "training.global_batch")
-    yield Key("train_micro_batch_size_per_gpu", chosen.micro_batch,
-              f"the largest useful one that fits: the GPU's peak is {plan.chosen.memory.gpu.peak_bytes / 2**30:.1f} GiB",
-              "training.micro_batch")
+    yield Key("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
     yield Key("gradient_accumulation_steps", chosen.accumulation,
               f"{chosen.global_batch} sequences a step / ({chosen.micro_batch} x {replicas} replicas)",
               "training.accumulation")
@@ -44,3 +42,12 @@ def keys(plan: Plan) -> Iterator[Key]:
         yield Key("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
         yield Key("fp16.hysteresis", HYSTERESIS, "overflows tolerated before the scale halves")
         yield Key("fp16.min_loss_scale", 1, "below 1 the gradients themselves are broken; a whole number, as DeepSpeed asks")
+
+
+def _micro_batch(plan: Plan) -> str:
+    peak = f"the GPU's peak is {plan.chosen.memory.gpu.peak_bytes / 2**30:.1f} GiB"
+    if any(pin.field == "micro_batch" for pin in plan.job.pins):
+        return f"as asked: {peak}"
+    if plan.job.training.objective == "memory":
+        return f"the smallest, because memory is the objective: {peak}"
+    return f"a larger one would not fit, or not be faster: {peak}"

@@ -70,12 +70,14 @@ def _bucket_reason(plan: Plan) -> str:
 
 
 def _overlap(plan: Plan) -> str:
-    if not plan.chosen.strategy.buffers.overlap_comm:
-        return "one replica: there is nothing to reduce" if plan.job.world == plan.chosen.strategy.tp else "as set"
-    extra = plan.chosen.strategy.buffers.reduce_bucket * 2
-    if plan.chosen.strategy.stage == 3:
-        return "gradients are reduced while backward goes on"
-    return f"gradients are reduced while backward goes on, for a second bucket of {gib(extra)} GiB"
+    chosen = plan.chosen.strategy
+    alone = plan.job.world == chosen.tp
+    if not chosen.buffers.overlap_comm:
+        return "one replica: there is nothing to reduce" if alone else "as set"
+    what = "gradients go to the CPU" if alone else "gradients are reduced"
+    if chosen.stage == 3:
+        return f"{what} while backward goes on"
+    return f"{what} while backward goes on, for a second bucket of {gib(chosen.buffers.reduce_bucket * 2)} GiB"
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Key]:
