@@ -131,13 +131,13 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
             return mistake(f"{parent} is a map", must=f"it holds one value, and no {path[len(parent) + 1:]}",
                            where=written.origin, todo=f"Write a value, such as --set {parent}=VALUE.")
     if section in SECTIONS:
-        close = [f"{section}.{key}" for key in nearest(tail, _keys(section))]
-        close = close or [f"{other}.{tail}" for other in SECTIONS if tail in _keys(other)]
+        close = [f"{other}.{tail}" for other in SECTIONS if tail in _keys(other)]
+        close = close or [f"{section}.{key}" for key in nearest(tail, _keys(section))]
     else:
         mine = {f"{other}.{key}": key for other in SECTIONS for key in _keys(other)}
         last = path.rpartition(".")[2]
         close = [full for full, key in mine.items() if key == last]
-        close += known.nearest(path) if known else ()
+        close = close or (list(known.nearest(path)) if known else [])
         close = close or list(nearest(path, mine))
     todo = f"did you mean {' or '.join(list(dict.fromkeys(close))[:3])}?" if close else None
     return mistake(f"unknown path {path}", must="neither dsgen nor DeepSpeed reads it", where=written.origin,

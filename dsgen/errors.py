@@ -9,6 +9,7 @@ __all__ = ["DsgenError", "mistake", "nearest"]
 
 _SUGGESTIONS = 3  # names offered after a near miss; more is noise in a terminal
 _SIMILARITY = 0.5  # difflib ratio below which a name is no help (0.6, its default, misses a100-40 for a10-24g)
+_BESIDE_THE_BEST = 0.75  # part of the best match's ratio below which another only distracts
 _LONGEST_NAME = 100  # letters compared: difflib takes seconds on a name of 100,000, and no name is that long
 _LONG_WORD = re.compile(r"(\S{150})\S{100,}(\S{50})")  # a path or value too long for a message; both ends stay
 
@@ -39,4 +40,6 @@ def nearest(name: str, choices: Iterable[str]) -> tuple[str, ...]:
     folded = {choice.casefold(): choice for choice in choices}
     begun = sorted((len(choice), choice) for choice in folded if choice.startswith(wanted)) if len(wanted) > 1 else []
     close = difflib.get_close_matches(wanted, folded, n=_SUGGESTIONS, cutoff=_SIMILARITY)
-    return tuple(folded[match] for match in dict.fromkeys([*(choice for _, choice in begun), *close]))[:_SUGGESTIONS]
+    ratios = {match: difflib.SequenceMatcher(None, wanted, match).ratio() for match in close}
+    clear = [match for match in close if ratios[match] >= _BESIDE_THE_BEST * ratios[close[0]]]
+    return tuple(folded[match] for match in dict.fromkeys([*(choice for _, choice in begun), *clear]))[:_SUGGESTIONS]

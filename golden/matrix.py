@@ -14,7 +14,7 @@ from dsgen.candidates import Search, search
 from dsgen.errors import DsgenError
 from dsgen.layers import Layer, Origin, Override, Rank
 from dsgen.memory import Verdict
-from dsgen.planner import plan
+from dsgen.planner import decide
 from dsgen.renderer import render
 from dsgen.scenarios import FIELDS
 from dsgen.strategies import describe
@@ -64,7 +64,7 @@ def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
         found = search(job)
         if not found.fitting and not found.uncertain:
             return _nothing(_reason(found))
-        config = render(plan(job))
+        config = render(decide(job, found))
     except DsgenError as error:
         return _nothing(str(error).splitlines()[0])
     chosen = config.plan.chosen
