@@ -102,8 +102,10 @@ def proof(session: nox.Session) -> None:
     """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
     need_system_packages(session)
     session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
-    session.install(".[proof]", *dependencies("tests"))
+    session.install(".[proof]", *dependencies("tests"), *dependencies("proof"))
     schema_of_installed(session)
+    # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
+    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     session.run("pytest", "-m", "proof", *session.posargs)
 
 

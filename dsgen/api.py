@@ -108,8 +108,11 @@ def _layers(other: Layers | Overrides) -> Layers:
         return other
     if isinstance(other, Mapping):
         return overrides(other)
-    raise mistake(f"{other!r} cannot be joined with |", must="it must be a profile or a dict of overrides",
-                  todo='Write dsgen.profile("a100-40g"), not its name.')
+    raise mistake(
+        f"{other!r} cannot be joined with |",
+        must="it must be a profile or a dict of overrides",
+        todo='Write dsgen.profile("a100-40g"), not its name.',
+    )
 
 
 def _from_mapping(values: Overrides, rank: Rank, source: str) -> Layers:
@@ -124,8 +127,9 @@ def _from_mapping(values: Overrides, rank: Rank, source: str) -> Layers:
 def _plain(path: str, value: Any, source: str, depth: int) -> Any:
     """A value of plain JSON types, not deeper than any config; a tuple is a list."""
     if depth > DEEPEST:
-        raise mistake(f"the dict nests deeper than {DEEPEST} levels", where=source,
-                      must="a config is a few levels deep")
+        raise mistake(
+            f"the dict nests deeper than {DEEPEST} levels", where=source, must="a config is a few levels deep"
+        )
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, (list, tuple)):
@@ -136,8 +140,11 @@ def _plain(path: str, value: Any, source: str, depth: int) -> Any:
             _name(key, path, source): _plain(f"{inner}.{key}".lstrip("."), item, source, depth + 1)
             for key, item in value.items()
         }
-    raise mistake(f"{path} is a {type(value).__name__}", where=source,
-                  must="it must be a plain value: text, number, true, false, list")
+    raise mistake(
+        f"{path} is a {type(value).__name__}",
+        where=source,
+        must="it must be a plain value: text, number, true, false, list",
+    )
 
 
 def _name(key: Any, path: str, source: str) -> str:

@@ -12,7 +12,7 @@ import attrs
 from dsgen import catalog, surface
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.jobs import Job
-from dsgen.layers import DEEPEST, Layer, Override, Provenance, Rank, fold, same, show
+from dsgen.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.pins import collect
 from dsgen.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 from dsgen.structure import structure
@@ -24,10 +24,14 @@ OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
 # Keys whose true and false stand for other keys: what to write, so that the search can follow it. (false, true)
 INSTEAD = {
     "zero_optimization": ("zero_optimization.stage=0", "zero_optimization.stage=1"),
-    "zero_optimization.cpu_offload": ("zero_optimization.offload_optimizer=null",
-                                      "zero_optimization.offload_optimizer.device=cpu"),
-    "zero_optimization.cpu_offload_param": ("zero_optimization.offload_param=null",
-                                            "zero_optimization.offload_param.device=cpu"),
+    "zero_optimization.cpu_offload": (
+        "zero_optimization.offload_optimizer=null",
+        "zero_optimization.offload_optimizer.device=cpu",
+    ),
+    "zero_optimization.cpu_offload_param": (
+        "zero_optimization.offload_param=null",
+        "zero_optimization.offload_param.device=cpu",
+    ),
 }
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
 STANDARD_TRAINING = "standard"  # the training profile of a job that names none
@@ -41,8 +45,10 @@ def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Laye
         DsgenError: A path that no section and no DeepSpeed release knows, with the nearest valid ones.
     """
     known = surface.load(version)
-    return tuple(_once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
-                 for layer in layers)
+    return tuple(
+        _once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
+        for layer in layers
+    )
 
 
 def _once(layer: Layer) -> Layer:
@@ -51,8 +57,7 @@ def _once(layer: Layer) -> Layer:
     for override in layer.overrides if layer.rank < Rank.USER else ():  # the fold judges those of a person
         earlier = seen.setdefault((override.path, override.origin.source), override)
         if not same(earlier.value, override.value):
-            raise mistake(f"{override.path} = {show(earlier.value)} ({earlier.origin}) and {show(override.value)} "
-                          f"({override.origin})", must="it can have one value", todo="Drop one of the two.")
+            raise contradiction(earlier, override)
     return layer
 
 
@@ -65,11 +70,12 @@ def _canonical(written: Override, known: surface.Surface) -> Override:
     if section == "deepspeed" and not key:
         if written.value == {}:
             return written
-        raise mistake(f"deepspeed is {show(written.value)}", must="it must be a map of DeepSpeed keys",
-                      where=written.origin)
+        raise mistake(
+            f"deepspeed is {show(written.value)}", must="it must be a map of DeepSpeed keys", where=written.origin
+        )
     path = key if section == "deepspeed" else written.path
     if path.partition(".")[0] == OLD_BF16:
-        path = f"bf16{path[len(OLD_BF16):]}"
+        path = f"bf16{path[len(OLD_BF16) :]}"
     path = known.aliases.get(path, path)
     if known.key(path) is None:
         raise _unknown_path(attrs.evolve(written, path=path), known)
@@ -91,7 +97,7 @@ def _check_plain(written: Override, value: Any, depth: int) -> None:
         shown = written.path if too_deep else f"{written.path} is {show(value)}"
         raise mistake(shown, must=wrong, where=written.origin)
     if isinstance(value, (list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
             _check_plain(written, item, depth + 1)
 
 
@@ -100,8 +106,11 @@ def _check_fact(section: str, key: str, written: Override) -> None:
         if written.value == {}:
             return
         if written.value is None:
-            raise mistake(f"{section} is null", must=f"a section cannot be deleted; delete a key such as {section}."
-                          f"{next(iter(_keys(section)))}", where=written.origin)
+            raise mistake(
+                f"{section} is null",
+                must=f"a section cannot be deleted; delete a key such as {section}.{next(iter(_keys(section)))}",
+                where=written.origin,
+            )
         raise mistake(f"{section} is {show(written.value)}", must="it must be a map", where=written.origin)
     if key not in _keys(section):
         raise _unknown_path(written, None)
@@ -113,11 +122,19 @@ def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any
     if found is None or value is None or value == {}:
         return value
     if found.removed:
-        raise mistake(f"{key} was removed from DeepSpeed ({found.removed})", where=written.origin,
-                      must=f"DeepSpeed {known.version} refuses it", todo="Drop it.")
+        raise mistake(
+            f"{key} was removed from DeepSpeed ({found.removed})",
+            where=written.origin,
+            must=f"DeepSpeed {known.version} refuses it",
+            todo="Drop it.",
+        )
     if key in INSTEAD and isinstance(value, bool):
-        raise mistake(f"{key} is {show(value)}", must="it is a short form that dsgen does not plan with",
-                      where=written.origin, todo=f"Write {INSTEAD[key][value]} instead.")
+        raise mistake(
+            f"{key} is {show(value)}",
+            must="it is a short form that dsgen does not plan with",
+            where=written.origin,
+            todo=f"Write {INSTEAD[key][value]} instead.",
+        )
     if wrong := known.check_value(found, value):
         raise mistake(f"{key} is {show(value)}", must=wrong, where=written.origin)
     return int(value) if isinstance(value, float) and found.types == ("integer",) else value
@@ -128,8 +145,12 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
     section, _, tail = path.partition(".")
     for parent in _parents(path):
         if parent.partition(".")[2] in _keys(parent.partition(".")[0]) or (known and _holds_one_value(known, parent)):
-            return mistake(f"{parent} is a map", must=f"it holds one value, and no {path[len(parent) + 1:]}",
-                           where=written.origin, todo=f"Write a value, such as --set {parent}=VALUE.")
+            return mistake(
+                f"{parent} is a map",
+                must=f"it holds one value, and no {path[len(parent) + 1 :]}",
+                where=written.origin,
+                todo=f"Write a value, such as --set {parent}=VALUE.",
+            )
     if section in SECTIONS:
         close = [f"{other}.{tail}" for other in SECTIONS if tail in _keys(other)]
         close = close or [f"{section}.{key}" for key in nearest(tail, _keys(section))]
@@ -137,11 +158,16 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
         mine = {f"{other}.{key}": key for other in SECTIONS for key in _keys(other)}
         last = path.rpartition(".")[2]
         close = [full for full, key in mine.items() if key == last]
-        close = close or (list(known.nearest(path)) if known else [])
+        theirs = known.nearest(path) if known else ()
+        close += [full for full in theirs if not close or full.rpartition(".")[2] == last]
         close = close or list(nearest(path, mine))
     todo = f"did you mean {' or '.join(list(dict.fromkeys(close))[:3])}?" if close else None
-    return mistake(f"unknown path {path}", must="neither dsgen nor DeepSpeed reads it", where=written.origin,
-                   todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.")
+    return mistake(
+        f"unknown path {path}",
+        must="neither dsgen nor DeepSpeed reads it",
+        where=written.origin,
+        todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.",
+    )
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -179,8 +205,11 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     tree, provenance = folded.tree, folded.provenance
     for section, option in (("hardware", "--hw"), ("model", "--model")):
         if section not in tree:
-            raise mistake(f"no {section} is named", must="a plan needs hardware and a model",
-                          todo=f"Name it with {option}; dsgen profiles list {section} shows the built-in ones.")
+            raise mistake(
+                f"no {section} is named",
+                must="a plan needs hardware and a model",
+                todo=f"Name it with {option}; dsgen profiles list {section} shows the built-in ones.",
+            )
     tree["training"] = follow(tree.get("training", {}), provenance)
     wishes = structure(Training, "training", tree, provenance)
     cluster = structure(Cluster, "cluster", tree, provenance)
@@ -226,11 +255,18 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
     nodes = cluster.nodes or cluster.gpus // next(each for each in range(full, 0, -1) if cluster.gpus % each == 0)
     where = provenance.where("cluster.gpus")
     if cluster.gpus % nodes:
-        raise mistake(f"{cluster.gpus} GPUs do not share evenly among {nodes} nodes", where=where,
-                      must=f"gpus must be a multiple of nodes, such as {nodes * math.ceil(cluster.gpus / nodes)}")
+        raise mistake(
+            f"{cluster.gpus} GPUs do not share evenly among {nodes} nodes",
+            where=where,
+            must=f"gpus must be a multiple of nodes, such as {nodes * math.ceil(cluster.gpus / nodes)}",
+        )
     if cluster.gpus // nodes > full:
-        raise mistake(f"{cluster.gpus // nodes} GPUs in a node", where=where, must=f"a node of it has {full}",
-                      todo=f"Use --nodes {math.ceil(cluster.gpus / full)}, or set hardware.gpus_per_node.")
+        raise mistake(
+            f"{cluster.gpus // nodes} GPUs in a node",
+            where=where,
+            must=f"a node of it has {full}",
+            todo=f"Use --nodes {math.ceil(cluster.gpus / full)}, or set hardware.gpus_per_node.",
+        )
     return nodes, cluster.gpus // nodes
 
 
@@ -243,11 +279,17 @@ def _network(
         place = provenance.where("network.fabric")
         said = f"network {name}" if name else f"network.fabric = {network.fabric} ({place})"
         if nodes == 1 and network.fabric != "none":
-            raise mistake(f"{said} is named for one node", must="a network joins nodes",
-                          todo="Drop it, or say how many nodes there are: --nodes 2.")
-        if nodes > 1 and network.fabric == "none":
-            raise mistake(f"{said} joins nothing, and there are {nodes} nodes", must="it must join the nodes",
-                          todo="dsgen profiles list network")
+            raise mistake(
+                f"{said} is named for one node",
+                must="a network joins nodes",
+                todo="Drop it, or say how many nodes there are: --nodes 2.",
+            )
+        if nodes > 1 and (network.fabric == "none" or not network.bandwidth_bytes_per_second):
+            raise mistake(
+                f"{said} joins nothing, and there are {nodes} nodes",
+                must="it must join the nodes",
+                todo="dsgen profiles list network",
+            )
         return network, ()
     if nodes == 1:
         return Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False), ()

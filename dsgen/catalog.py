@@ -138,24 +138,34 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
     chain = (sheet, *children)
     if sheet.extends is None:
         base_overrides: tuple[Override, ...] = ()
-        base_sources: Mapping[str, str] = {}
+        sources: Mapping[str, str] = sheet.sources
     else:
         parent = _parent(sheet)
         names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
-        if any(_same_file(parent.file, known.file) for known in chain):
+        if os.path.realpath(parent.file) in [os.path.realpath(known.file) for known in chain]:
             raise mistake(f"extends runs in a circle: {names_}", where=sheet.file, todo="Remove one of the extends.")
         if len(chain) > _LONGEST_CHAIN:
-            raise mistake(f"more than {_LONGEST_CHAIN} profiles extend each other: {names_}", where=sheet.file,
-                          todo="Merge some of them.")
+            raise mistake(
+                f"more than {_LONGEST_CHAIN} profiles extend each other: {names_}",
+                where=sheet.file,
+                todo="Merge some of them.",
+            )
         base = _resolve(parent, chain)
-        base_overrides, base_sources = base.layer.overrides, base.sources
+        base_overrides, sources = base.layer.overrides, _sources(sheet, base)
     rank = KINDS[sheet.kind]
     own = tuple(
         Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides
     )
     layer = Layer(sheet.name, rank, base_overrides + own)
-    return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, {**base_sources, **sheet.sources},
-                   sheet.file, layer)
+    return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, sources, sheet.file, layer)
+
+
+def _sources(sheet: Sheet, base: Profile) -> dict[str, str]:
+    """Where each fact comes from: the parent's source says nothing of a fact that the child writes anew."""
+    anew = {path.partition(".")[2] for path, *_ in sheet.overrides}
+    facts = [override.path.partition(".")[2] for override in base.layer.overrides]
+    inherited = {fact: source for fact in facts if fact not in anew and (source := base.source_of(fact))}
+    return {**inherited, **sheet.sources}
 
 
 def _parent(sheet: Sheet) -> Sheet:
@@ -168,10 +178,6 @@ def _parent(sheet: Sheet) -> Sheet:
     if parent is None:
         raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
     return parent
-
-
-def _same_file(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _unknown(kind: str, name: str) -> DsgenError:
@@ -187,14 +193,17 @@ def _unknown(kind: str, name: str) -> DsgenError:
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
     other = next((other for other in KINDS if kind and _built_in_sheet(other, name)), None)
-    return mistake(f"no {kind + ' ' if kind else ''}profile named {name!r}", todo=todo,
-                   must=f"it names a {other} profile" if other else None)
+    return mistake(
+        f"no {kind + ' ' if kind else ''}profile named {name!r}",
+        todo=todo,
+        must=f"it names a {other} profile" if other else None,
+    )
 
 
 def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
     """The sheet with a name: a person's own file shadows a built-in profile, whose aliases come before theirs."""
-    wanted = name.casefold()
-    mine = (found for found in _user_files(kind) if not _same_file(str(found[0]), besides))
+    wanted, besides = name.casefold(), os.path.realpath(besides)
+    mine = (found for found in _user_files(kind) if os.path.realpath(found[0]) != besides)
     for path, given in mine:
         if path.stem.casefold() == wanted:
             sheet = _sheet_at(path, given)
@@ -203,7 +212,7 @@ def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
     built_in = _built_in_sheet(kind, name)
     if built_in is not None or not os.environ.get(PATH_VARIABLE):
         return built_in
-    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if not _same_file(sheet.file, besides))
+    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides)
     return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
 
 
@@ -258,9 +267,9 @@ def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
     written = _fresh_bytes(file)
     if _checksum(written) != entry["crc32"]:
         return read_sheet(written.decode("utf-8"), file, Path(file).stem, entry["kind"])
-    overrides = tuple((path, value, line, why) for path, value, line, why in entry["overrides"])
-    return Sheet(entry["name"], entry["kind"], entry["title"], tuple(entry["aliases"]), entry["extends"],
-                  entry["sources"], file, overrides)
+    facts = {key: value for key, value in entry.items() if key != "crc32"}
+    lists = {"aliases": tuple(entry["aliases"]), "overrides": tuple(map(tuple, entry["overrides"]))}
+    return Sheet(**{**facts, **lists, "file": file})
 
 
 @functools.lru_cache(maxsize=1)
@@ -277,12 +286,8 @@ def compiled() -> dict[str, Any]:
         for path in _yaml_files(data_root() / "profiles" / kind):
             file = f"profiles/{kind}/{path.name}"
             sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
-            index[file] = {
-                "crc32": _checksum(path.read_bytes()),
-                "name": sheet.name, "kind": sheet.kind, "title": sheet.title, "aliases": list(sheet.aliases),
-                "extends": sheet.extends, "sources": sheet.sources,
-                "overrides": [list(override) for override in sheet.overrides],
-            }
+            facts = {key: value for key, value in attrs.asdict(sheet).items() if key != "file"}
+            index[file] = {"crc32": _checksum(path.read_bytes()), **facts}
     return index
 
 

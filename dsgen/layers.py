@@ -11,7 +11,20 @@ import attrs
 
 from dsgen.errors import DsgenError, mistake
 
-__all__ = ["DEEPEST", "Fold", "Layer", "Origin", "Override", "Provenance", "Rank", "fold", "leaves", "same", "show"]
+__all__ = [
+    "DEEPEST",
+    "Fold",
+    "Layer",
+    "Origin",
+    "Override",
+    "Provenance",
+    "Rank",
+    "contradiction",
+    "fold",
+    "leaves",
+    "same",
+    "show",
+]
 
 DEEPEST = 40  # maps and lists inside each other; DeepSpeed's deepest key has 7
 
@@ -251,6 +264,15 @@ def _reads_back(text: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def contradiction(first: Override, second: Override) -> DsgenError:
+    """The error for two values of one path from a place that may say a thing once."""
+    return mistake(
+        f"{first.path} = {show(first.value)} ({first.origin}) and {show(second.value)} ({second.origin})",
+        must="it can have one value",
+        todo="Drop one of the two.",
+    )
 
 
 def _rivals(first: Override, second: Override) -> DsgenError:

@@ -69,8 +69,13 @@ def _enabled(dtype: str, others: Values) -> Callable[[Any], Values]:
 
 
 _OFFLOAD_OPTIMIZER = {"none": ("none",), "cpu": ("cpu",), "optimizer": ("cpu",), "all": ("cpu",), "nvme": ("nvme",)}
-_OFFLOAD_PARAM = {"none": ("none",), "cpu": ("none", "cpu"), "optimizer": ("none",), "all": ("cpu",),
-                  "nvme": ("none", "cpu", "nvme")}
+_OFFLOAD_PARAM = {
+    "none": ("none",),
+    "cpu": ("none", "cpu"),
+    "optimizer": ("none",),
+    "all": ("cpu",),
+    "nvme": ("none", "cpu", "nvme"),
+}
 _CHECKPOINTING = {"none": (False,), "full": (True,)}
 
 # path -> the strategy fields it decides and how a written value reads; () decides nothing (auto, null)
@@ -120,8 +125,9 @@ def collect(provenance: Provenance) -> tuple[Pin, ...]:
             kept.append(pin)
         elif any(rival.override.rank == pin.override.rank for rival in rivals):
             rival = next(rival for rival in rivals if rival.override.rank == pin.override.rank)
-            raise mistake(f"{rival} and {pin} exclude each other", must=f"one {pin.field} must win",
-                          todo="Drop one of the two.")
+            raise mistake(
+                f"{rival} and {pin} exclude each other", must=f"one {pin.field} must win", todo="Drop one of the two."
+            )
     return tuple(kept)
 
 

@@ -86,19 +86,28 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"{gib(memory)} GiB of RAM a node (--set hardware.host_memory='{memory // 2**30} GiB')"
             break
         memory *= 2
-    nodes = job.nodes * 2
-    network = job.network if job.nodes > 1 else BETWEEN
-    while nodes <= MOST_NODES:
+    for nodes, per_node in _larger(job):
         free = tuple(pin for pin in job.pins if pin.field not in ("accumulation", "train_batch"))
-        more = attrs.evolve(job, nodes=nodes, network=network, pins=free,
-                            training=attrs.evolve(job.training, global_batch=None))
+        network = job.network if job.nodes > 1 else BETWEEN
+        wishes = attrs.evolve(job.training, global_batch=None)
+        more = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, pins=free, training=wishes)
         if search(more).fitting:
-            yield f"--gpus {more.world} ({nodes} nodes)"
+            yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
-        nodes *= 2
     for method in ("lora", "qlora"):
         if job.training.method == "full" and search(
             attrs.evolve(job, training=attrs.evolve(job.training, method=method))
         ).fitting:
             yield f"--training {method}"
             break
+
+
+def _larger(job: Job) -> Iterator[tuple[int, int]]:
+    """Clusters to try, as nodes and GPUs of each: first the rest of the node, then more nodes, doubling."""
+    nodes, per_node = job.nodes, job.gpus_per_node
+    while nodes <= MOST_NODES:
+        if per_node < job.hardware.gpus_per_node:
+            per_node = min(2 * per_node, job.hardware.gpus_per_node)
+        else:
+            nodes *= 2
+        yield nodes, per_node

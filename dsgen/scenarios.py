@@ -11,7 +11,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.errors import mistake, nearest
-from dsgen.layers import Layer, Origin, Override, Rank, same, show
+from dsgen.layers import Layer, Origin, Override, Rank, contradiction, same, show
 
 __all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
 
@@ -99,15 +99,14 @@ def _overrides(scenario: Scenario) -> Iterator[Layer]:
     ]
     if not said:
         return
-    seen: dict[str, Setting] = {}
-    for path, setting in said:
-        earlier = seen.setdefault(path, setting)
-        if not same(earlier.value, setting.value):
-            raise mistake(f"{path} = {show(earlier.value)} ({earlier.origin}) and {show(setting.value)} "
-                          f"({setting.origin})", must="it can have one value", todo="Drop one of the two.")
     overrides = tuple(
         Override(path, setting.value, setting.origin, scenario.rank, setting.reason) for path, setting in said
     )
+    seen: dict[str, Override] = {}
+    for override in overrides:
+        earlier = seen.setdefault(override.path, override)
+        if not same(earlier.value, override.value):
+            raise contradiction(earlier, override)
     yield Layer("command line" if scenario.rank == Rank.USER else "scenario", scenario.rank, overrides)
 
 
@@ -125,12 +124,19 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
         value = json.loads(written, parse_constant=str, object_pairs_hook=_pairs)
     except (ValueError, RecursionError) as error:
         if written[:1] in ("[", "{", '"'):
-            raise mistake(f"{path}={written[:60]} is not JSON ({error})", where=source,
-                          todo="In a shell, quote it: --set 'path=[1, 2]'.") from None
+            raise mistake(
+                f"{path}={written[:60]} is not JSON ({error})",
+                where=source,
+                todo="In a shell, quote it: --set 'path=[1, 2]'.",
+            ) from None
         value = written
     if isinstance(value, dict):
-        raise mistake(f"{path} is a map", must="--set takes one value", where=source,
-                      todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.")
+        raise mistake(
+            f"{path} is a map",
+            must="--set takes one value",
+            where=source,
+            todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.",
+        )
     if value == "":
         raise mistake(f"{path} has no value", must="write null to delete it", where=source)
     return path, Setting(value, Origin(source))
@@ -171,8 +177,12 @@ def read(path: str) -> Scenario:
         top, _, rest = entry.path.partition(".")
         name = entry.path.replace("-", "_")
         if name in seen:
-            raise mistake(f"{name} is given twice, first in line {seen[name]}", where=origin,
-                          must="a field stands once", todo="Drop one of the two.")
+            raise mistake(
+                f"{name} is given twice, first in line {seen[name]}",
+                where=origin,
+                must="a field stands once",
+                todo="Drop one of the two.",
+            )
         seen[name] = entry.line
         if name in _KINDS:
             profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in _texts(entry.value, name, origin))
@@ -187,13 +197,18 @@ def read(path: str) -> Scenario:
         elif name == "set" and isinstance(entry.value, list):
             sets.extend(parse_set(str(item), str(origin)) for item in entry.value)
         elif name == "set":
-            raise mistake(f"set is {show(entry.value)}", must="it must be a map of paths, or a list of path=value",
-                          where=origin)
+            raise mistake(
+                f"set is {show(entry.value)}", must="it must be a map of paths, or a list of path=value", where=origin
+            )
         else:
             known = (*_KINDS, *FIELDS, *_OTHER)
             close = nearest(name, known)
-            raise mistake(f"unknown field {entry.path}", must=f"a scenario has {', '.join(known)}", where=origin,
-                          todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.")
+            raise mistake(
+                f"unknown field {entry.path}",
+                must=f"a scenario has {', '.join(known)}",
+                where=origin,
+                todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.",
+            )
     return Scenario(
         profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE
     )
@@ -203,15 +218,23 @@ def _texts(value: Any, name: str, origin: Origin) -> tuple[str, ...]:
     items = value if isinstance(value, list) else [value]
     if not items or not all(isinstance(item, str) and item for item in items):
         quoted = isinstance(value, (int, float)) and not isinstance(value, bool)
-        raise mistake(f"{name} is {show(value)}", must="it must be a name, or a list of names", where=origin,
-                      todo=f'Quote it: {name}: "{value}".' if quoted else None)
+        raise mistake(
+            f"{name} is {show(value)}",
+            must="it must be a name, or a list of names",
+            where=origin,
+            todo=f'Quote it: {name}: "{value}".' if quoted else None,
+        )
     return tuple(items)
 
 
 def _release(value: Any, origin: Origin) -> str:
     if not isinstance(value, str):
-        raise mistake(f"deepspeed is {show(value)}", must="it must be one release, quoted: 0.10 would read as 0.1",
-                      where=origin, todo='Write deepspeed: "0.19".')
+        raise mistake(
+            f"deepspeed is {show(value)}",
+            must="it must be one release, quoted: 0.10 would read as 0.1",
+            where=origin,
+            todo='Write deepspeed: "0.19".',
+        )
     return value
 
 

@@ -54,8 +54,11 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         where = f"{file}:{entry.line}"
         if top == "source":
             if not isinstance(entry.value, str):
-                raise mistake(f"{entry.path} is {show(entry.value)}", where=where,
-                              must="a source is text: a document and its address")
+                raise mistake(
+                    f"{entry.path} is {show(entry.value)}",
+                    where=where,
+                    must="a source is text: a document and its address",
+                )
             sources[rest or "default"] = entry.value
         elif entry.path in _HEADER:
             header[entry.path] = _header_value(entry.path, entry.value, where)
@@ -64,19 +67,39 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
                 overrides.append((entry.path, entry.value, entry.line, entry.comment))
         else:
             close = nearest(entry.path, _HEADER)
-            raise mistake(f"unknown key {entry.path}", must=f"a profile's header has {', '.join(_HEADER)}", where=where,
-                          todo=f"did you mean {' or '.join(close)}?" if close else "Put it under its section.")
+            raise mistake(
+                f"unknown key {entry.path}",
+                must=f"a profile's header has {', '.join(_HEADER)}",
+                where=where,
+                todo=f"did you mean {' or '.join(close)}?" if close else "Put it under its section.",
+            )
     if kind is None and "kind" not in header:
-        raise mistake("it names no kind", must=f"it must be one of {', '.join(KINDS)}", where=file,
-                      todo="Add a line such as kind: hardware.")
+        raise mistake(
+            "it names no kind",
+            must=f"it must be one of {', '.join(KINDS)}",
+            where=file,
+            todo="Add a line such as kind: hardware.",
+        )
     found = str(header.get("kind", kind))
     if kind is not None and found != kind:
         raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
     if not overrides and "extends" not in header:
-        raise mistake("it says nothing", must=f"a profile holds facts, such as {found}:", where=file,
-                      todo=f"dsgen profiles new {found} NAME writes a template.")
-    return Sheet(header["name"], found, header["title"], tuple(header["aliases"]), header.get("extends"), sources, file,
-                  tuple(overrides))
+        raise mistake(
+            "it says nothing",
+            must=f"a profile holds facts, such as {found}:",
+            where=file,
+            todo=f"dsgen profiles new {found} NAME writes a template.",
+        )
+    return Sheet(
+        header["name"],
+        found,
+        header["title"],
+        tuple(header["aliases"]),
+        header.get("extends"),
+        sources,
+        file,
+        tuple(overrides),
+    )
 
 
 def _header_value(key: str, value: Any, where: str) -> Any:
@@ -86,11 +109,19 @@ def _header_value(key: str, value: Any, where: str) -> Any:
         raise mistake(f"aliases is {show(value)}", must="it must be a list of names", where=where)
     if key == "kind" and value not in KINDS:
         close = nearest(str(value), KINDS)
-        raise mistake(f"kind is {show(value)}", must=f"it must be one of {', '.join(KINDS)}", where=where,
-                      todo=f"did you mean {close[0]}?" if close else None)
+        raise mistake(
+            f"kind is {show(value)}",
+            must=f"it must be one of {', '.join(KINDS)}",
+            where=where,
+            todo=f"did you mean {close[0]}?" if close else None,
+        )
     if not isinstance(value, str) or not value:
-        raise mistake(f"{key} is {show(value)}", must="it must be text", where=where,
-                      todo=f'Write {key}: "{value}".' if isinstance(value, (int, float)) else None)
+        raise mistake(
+            f"{key} is {show(value)}",
+            must="it must be text",
+            where=where,
+            todo=f'Write {key}: "{value}".' if isinstance(value, (int, float)) else None,
+        )
     return value
 
 

@@ -54,8 +54,14 @@ def _problem(error: BaseException, section: str, provenance: Provenance) -> tupl
         if deleted is not None:
             what = f"{section}.{key} is deleted by {deleted.path}: null"
             return deleted.origin, str(mistake(what, must="it must be given", where=deleted.origin))
-        return None, str(mistake(f"{section}.{key} is missing", must="it must be given",
-                                 where=_any_origin(section, provenance), todo=f"Add {key}: to the {section}."))
+        return None, str(
+            mistake(
+                f"{section}.{key} is missing",
+                must="it must be given",
+                where=_any_origin(section, provenance),
+                todo=f"Add {key}: to the {section}.",
+            )
+        )
     return None, str(error)
 
 
@@ -92,7 +98,10 @@ def _converter() -> cattrs.Converter:
             for field in attrs.fields(shape)
         }
         hook: Callable[[Any, Any], Any] = make_dict_structure_fn(
-            shape, converter, _cattrs_forbid_extra_keys=True, **fields  # type: ignore[arg-type]
+            shape,
+            converter,
+            _cattrs_forbid_extra_keys=True,
+            **fields,  # type: ignore[arg-type]
         )
         converter.register_structure_hook(shape, hook)
     return converter
@@ -132,8 +141,14 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
             return value
         return _READERS[hint_kind](key, value, bounded, minimum)
 
-    hint_kind = "tuple" if "tuple" in hint else "bool" if "bool" in hint else "int" if whole else (
-        "float" if "float" in hint else "str"
+    hint_kind = (
+        "tuple"
+        if "tuple" in hint
+        else "bool"
+        if "bool" in hint
+        else "int"
+        if whole
+        else ("float" if "float" in hint else "str")
     )
     return read
 
@@ -146,8 +161,12 @@ def _must(whole: bool, bound: str) -> str:
 def _read_int(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> int:
     if type(value) is not int:
         whole = type(value) is float and value.is_integer() and abs(value) <= LARGEST_COUNT
-        raise _WrongError(key, value, _must(True, f"at least {minimum:g}" if minimum is not None else ""),
-                     f"Write {int(value)}." if whole else None)
+        raise _WrongError(
+            key,
+            value,
+            _must(True, f"at least {minimum:g}" if minimum is not None else ""),
+            f"Write {int(value)}." if whole else None,
+        )
     bounded(value, value)
     if value > LARGEST_COUNT:
         raise _WrongError(key, value, f"it must be at most {LARGEST_COUNT:,}")
@@ -180,5 +199,9 @@ def _read_tuple(key: str, value: Any, bounded: Callable[[Any, float], None], min
 
 
 _READERS: dict[str, Callable[[str, Any, Callable[[Any, float], None], float | None], Any]] = {
-    "int": _read_int, "float": _read_float, "bool": _read_bool, "str": _read_str, "tuple": _read_tuple,
+    "int": _read_int,
+    "float": _read_float,
+    "bool": _read_bool,
+    "str": _read_str,
+    "tuple": _read_tuple,
 }

@@ -6,6 +6,7 @@ The only module that imports ruamel. It composes nodes and never constructs obje
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,17 @@ def read_text(path: Path) -> str:
             raise mistake(what, where=path, todo="Check the path; `dsgen profiles list` shows the built-in names.")
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise mistake(f"it has {size:,} bytes", must=f"at most {MAX_BYTES:,} are read", where=path,
-                          todo="A profile or override file is a few kilobytes; was another file meant?")
+            raise mistake(
+                f"it has {size:,} bytes",
+                must=f"at most {MAX_BYTES:,} are read",
+                where=path,
+                todo="A profile or override file is a few kilobytes; was another file meant?",
+            )
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise mistake(f"byte {error.start} is not UTF-8", must="it must be UTF-8 text", where=path,
-                      todo="Save it again as UTF-8.") from None
+        raise mistake(
+            f"byte {error.start} is not UTF-8", must="it must be UTF-8 text", where=path, todo="Save it again as UTF-8."
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
         raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path) from None
 
@@ -91,21 +97,30 @@ def _compose(text: str, source: str) -> Any:
 
     for number, line in enumerate(text.splitlines(), 1):
         if older := _OLDER.match(line):
-            raise mistake(f"it is written in YAML {older[1]}", where=f"{source}:{number}", todo="Drop the line %YAML.",
-                          must="only YAML 1.2 is read: in 1.1 no is false and 010 is 8")
+            raise mistake(
+                f"it is written in YAML {older[1]}",
+                where=f"{source}:{number}",
+                todo="Drop the line %YAML.",
+                must="only YAML 1.2 is read: in 1.1 no is false and 010 is 8",
+            )
         if line.startswith("---"):
             break
     yaml = YAML(typ="safe", pure=True)
     try:
-        return yaml.compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an anchor may be used anew; ruamel warns of it on stderr
+            return yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         if "expected a single document" in (error.context or ""):
             raise mistake("a second document starts here", must="one file holds one document", where=where) from None
         tab = "'\\t'" in (error.problem or "")
-        raise mistake(f"not YAML: {error.problem}{_opened(error)}", where=where,
-                      todo="YAML indents with spaces, not tabs." if tab else None) from None
+        raise mistake(
+            f"not YAML: {error.problem}{_opened(error)}",
+            where=where,
+            todo="YAML indents with spaces, not tabs." if tab else None,
+        ) from None
     except YAMLError as error:
         raise mistake(f"not YAML: {str(error).splitlines()[0]}", where=source) from None
     except RecursionError:
@@ -123,8 +138,12 @@ def _opened(error: Any) -> str:
 
 
 def _twice(path: str, first: int, where: str) -> DsgenError:
-    return mistake(f"{path} is given twice, first in line {first}", must="a key stands once", where=where,
-                   todo="Drop one of the two; most readers would silently keep the last.")
+    return mistake(
+        f"{path} is given twice, first in line {first}",
+        must="a key stands once",
+        where=where,
+        todo="Drop one of the two; most readers would silently keep the last.",
+    )
 
 
 def _too_deep(source: str) -> DsgenError:
@@ -163,13 +182,18 @@ class _Walk:
         if depth > DEEPEST:
             raise _too_deep(self.source)
         if self.expanded > MAX_ENTRIES:
-            raise mistake(f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred",
-                          where=self.source)
+            raise mistake(
+                f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred", where=self.source
+            )
 
     def _refuse_tag(self, node: Any, kind: str, where: str, path: str) -> None:
         if node.tag != f"{_CORE}{kind}":
-            raise mistake(f"{path} carries the tag {node.tag.replace(_CORE, '!!')}", must="only plain values are read",
-                          where=where, todo="Remove the tag; a config never builds objects.")
+            raise mistake(
+                f"{path} carries the tag {node.tag.replace(_CORE, '!!')}",
+                must="only plain values are read",
+                where=where,
+                todo="Remove the tag; a config never builds objects.",
+            )
 
     def _plain(self, node: Any, where: str, path: str, depth: int) -> Any:
         """A node as a plain value: str, int, float, bool, None, list, or a map inside a list."""
@@ -200,8 +224,12 @@ class _Walk:
 def _key(node: Any, where: str) -> str:
     if node.id != "scalar" or node.tag != f"{_CORE}str" or not node.value or node.value.strip(".") != node.value:
         if node.id == "scalar" and node.value == "<<":
-            raise mistake("<< merges another map", must="only plain maps are read", where=where,
-                          todo="Write the keys out; a profile inherits with extends.")
+            raise mistake(
+                "<< merges another map",
+                must="only plain maps are read",
+                where=where,
+                todo="Write the keys out; a profile inherits with extends.",
+            )
         shown = repr(node.value) if node.id == "scalar" else f"that is {_kind(node)}"
         raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where)
     try:

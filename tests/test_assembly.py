@@ -57,10 +57,18 @@ def test_a_whole_float_of_a_whole_key_is_the_number_it_means() -> None:
     ("overrides", "message"),
     [
         ({"training.micro_batch": 1.9}, "python: training.micro_batch is 1.9; it must be a whole number of at least 1"),
-        ({"training.micro_batch": 4.0}, "python: training.micro_batch is 4.0; it must be a whole number of at least 1\n"
-                                        "  Write 4."),
-        ({"training.micro_batch": "32"}, 'python: training.micro_batch is "32"; it must be a whole number of at least 1'),
-        ({"training.micro_batch": True}, "python: training.micro_batch is true; it must be a whole number of at least 1"),
+        (
+            {"training.micro_batch": 4.0},
+            "python: training.micro_batch is 4.0; it must be a whole number of at least 1\n  Write 4.",
+        ),
+        (
+            {"training.micro_batch": "32"},
+            'python: training.micro_batch is "32"; it must be a whole number of at least 1',
+        ),
+        (
+            {"training.micro_batch": True},
+            "python: training.micro_batch is true; it must be a whole number of at least 1",
+        ),
         ({"training.micro_batch": [1]}, "python: training.micro_batch is [1]; it must be a whole number of at least 1"),
         ({"training.micro_batch": -1}, "python: training.micro_batch is -1; it must be a whole number of at least 1"),
         ({"training.seq_len": 10**10}, "python: training.seq_len is 10000000000; it must be at most 1,000,000,000"),
@@ -70,49 +78,96 @@ def test_a_whole_float_of_a_whole_key_is_the_number_it_means() -> None:
         ({"training.save_16bit": "no"}, "python: training.save_16bit is no; it must be true or false"),
         ({"training.save_16bit": 1}, "python: training.save_16bit is 1; it must be true or false"),
         ({"training.nvme_path": 3}, "python: training.nvme_path is 3; it must be text"),
-        ({"training.nvme_path": "a\0b"}, 'python: training.nvme_path is "a\\u0000b"; it must be text that UTF-8 can hold, '
-                                         "without a null character"),
-        ({"training.lora_targets": "q_proj"}, "python: training.lora_targets is q_proj; it must be a list of names, "
-                                              "such as [q_proj, v_proj]"),
-        ({"training.precision": "bf17"}, "python: training.precision is bf17; it must be one of auto, bf16, fp16, fp32; "
-                                         "did you mean bf16?"),
-        ({"hardware.gpu_memory": 40}, "python: hardware.gpu_memory is 40; it must be a number with a unit, "
-                                      "such as 40 GiB"),
-        ({"hardware.gpu_memory": "40 GBs"}, "python: hardware.gpu_memory is 40 GBs; 'GBs' is not one of its units "
-                                            "(B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB); write 40 GiB"),
+        (
+            {"training.nvme_path": "a\0b"},
+            'python: training.nvme_path is "a\\u0000b"; it must be text that UTF-8 can hold, without a null character',
+        ),
+        (
+            {"training.lora_targets": "q_proj"},
+            "python: training.lora_targets is q_proj; it must be a list of names, such as [q_proj, v_proj]",
+        ),
+        (
+            {"training.precision": "bf17"},
+            "python: training.precision is bf17; it must be one of auto, bf16, fp16, fp32; did you mean bf16?",
+        ),
+        (
+            {"hardware.gpu_memory": 40},
+            "python: hardware.gpu_memory is 40; it must be a number with a unit, such as 40 GiB",
+        ),
+        (
+            {"hardware.gpu_memory": "40 GBs"},
+            "python: hardware.gpu_memory is 40 GBs; 'GBs' is not one of its units "
+            "(B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB); write 40 GiB",
+        ),
         ({"hardware.gpu_memory": "0 GiB"}, "python: hardware.gpu_memory is 0 GiB; it must be above 0"),
-        ({"hardware.gpu_memory": None}, "python: hardware.gpu_memory is deleted by hardware.gpu_memory: null; "
-                                        "it must be given"),
-        ({"hardware": None}, "python: hardware is null; a section cannot be deleted; delete a key such as hardware.vendor"),
+        (
+            {"hardware.gpu_memory": None},
+            "python: hardware.gpu_memory is deleted by hardware.gpu_memory: null; it must be given",
+        ),
+        (
+            {"hardware": None},
+            "python: hardware is null; a section cannot be deleted; delete a key such as hardware.vendor",
+        ),
         ({"training": 3}, "python: training is 3; it must be a map"),
         ({"deepspeed": 3}, "python: deepspeed is 3; it must be a map of DeepSpeed keys"),
-        ({"training.seqlen": 3}, "python: unknown path training.seqlen; neither dsgen nor DeepSpeed reads it\n"
-                                 "  did you mean training.seq_len?"),
-        ({"training.gpus": 3}, "python: unknown path training.gpus; neither dsgen nor DeepSpeed reads it\n"
-                               "  did you mean cluster.gpus?"),
-        ({"seq_len": 3}, "python: unknown path seq_len; neither dsgen nor DeepSpeed reads it\n"
-                         "  did you mean training.seq_len?"),
-        ({"zero_optimization.stge": 3}, "python: unknown path zero_optimization.stge; neither dsgen nor DeepSpeed reads it"
-                                        "\n  did you mean zero_optimization.stage?"),
-        ({"qqqq.wwww": 3}, "python: unknown path qqqq.wwww; neither dsgen nor DeepSpeed reads it\n"
-                           "  Sections: hardware, model, network, cluster, training, deepspeed."),
-        ({"training.micro_batch.size": 3}, "python: training.micro_batch is a map; it holds one value, and no size\n"
-                                           "  Write a value, such as --set training.micro_batch=VALUE."),
-        ({"zero_optimization.stage.level": 3}, "python: zero_optimization.stage is a map; it holds one value, and no level"
-                                               "\n  Write a value, such as --set zero_optimization.stage=VALUE."),
+        (
+            {"training.seqlen": 3},
+            "python: unknown path training.seqlen; neither dsgen nor DeepSpeed reads it\n"
+            "  did you mean training.seq_len?",
+        ),
+        (
+            {"training.gpus": 3},
+            "python: unknown path training.gpus; neither dsgen nor DeepSpeed reads it\n  did you mean cluster.gpus?",
+        ),
+        (
+            {"seq_len": 3},
+            "python: unknown path seq_len; neither dsgen nor DeepSpeed reads it\n  did you mean training.seq_len?",
+        ),
+        (
+            {"zero_optimization.stge": 3},
+            "python: unknown path zero_optimization.stge; neither dsgen nor DeepSpeed reads it"
+            "\n  did you mean zero_optimization.stage?",
+        ),
+        (
+            {"qqqq.wwww": 3},
+            "python: unknown path qqqq.wwww; neither dsgen nor DeepSpeed reads it\n"
+            "  Sections: hardware, model, network, cluster, training, deepspeed.",
+        ),
+        (
+            {"training.micro_batch.size": 3},
+            "python: training.micro_batch is a map; it holds one value, and no size\n"
+            "  Write a value, such as --set training.micro_batch=VALUE.",
+        ),
+        (
+            {"zero_optimization.stage.level": 3},
+            "python: zero_optimization.stage is a map; it holds one value, and no level"
+            "\n  Write a value, such as --set zero_optimization.stage=VALUE.",
+        ),
         ({"zero_optimization.stage": "2"}, 'python: zero_optimization.stage is "2"; it must be one of 0, 1, 2, 3'),
-        ({"zero_optimization": True}, "python: zero_optimization is true; it is a short form that dsgen does not plan with"
-                                      "\n  Write zero_optimization.stage=1 instead."),
-        ({"zero_optimization.cpu_offload": True},
-         "python: zero_optimization.cpu_offload is true; it is a short form that dsgen does not plan with\n"
-         "  Write zero_optimization.offload_optimizer.device=cpu instead."),
+        (
+            {"zero_optimization": True},
+            "python: zero_optimization is true; it is a short form that dsgen does not plan with"
+            "\n  Write zero_optimization.stage=1 instead.",
+        ),
+        (
+            {"zero_optimization.cpu_offload": True},
+            "python: zero_optimization.cpu_offload is true; it is a short form that dsgen does not plan with\n"
+            "  Write zero_optimization.offload_optimizer.device=cpu instead.",
+        ),
         ({"compression_training.x": float("inf")}, "python: compression_training.x is inf; it must be a finite number"),
-        ({"compression_training.x": [["\ud800"]]},
-         'python: compression_training.x is "\\ud800"; it must be text that UTF-8 can hold, without a null character'),
-        ({"cluster.gpus": 7, "cluster.nodes": 2}, "python: 7 GPUs do not share evenly among 2 nodes; gpus must be a "
-                                                  "multiple of nodes, such as 8"),
-        ({"cluster.gpus": 16, "cluster.nodes": 1}, "python: 16 GPUs in a node; a node of it has 8\n"
-                                                   "  Use --nodes 2, or set hardware.gpus_per_node."),
+        (
+            {"compression_training.x": [["\ud800"]]},
+            'python: compression_training.x is "\\ud800"; '
+            "it must be text that UTF-8 can hold, without a null character",
+        ),
+        (
+            {"cluster.gpus": 7, "cluster.nodes": 2},
+            "python: 7 GPUs do not share evenly among 2 nodes; gpus must be a multiple of nodes, such as 8",
+        ),
+        (
+            {"cluster.gpus": 16, "cluster.nodes": 1},
+            "python: 16 GPUs in a node; a node of it has 8\n  Use --nodes 2, or set hardware.gpus_per_node.",
+        ),
     ],
 )
 def test_a_mistake_says_what_where_and_what_to_do(overrides: dict[str, Any], message: str) -> None:
@@ -130,21 +185,34 @@ def test_all_mistakes_of_a_section_come_at_once_in_the_order_of_lines(tmp_path: 
 
     lines = str(caught.value).removeprefix("error: ").split("\nerror: ")
     assert [line.split(" is ")[0] for line in lines] == [
-        f"{file}:2: training.micro_batch", f"{file}:3: training.lr", f"{file}:4: training.seq_len",
+        f"{file}:2: training.micro_batch",
+        f"{file}:3: training.lr",
+        f"{file}:4: training.seq_len",
         f"{file}:5: training.precision",
     ]
 
 
 def test_more_mistakes_than_a_screen_holds_are_counted() -> None:
-    wrong = {f"training.{yaml_name(field.name)}": {"not": "plain"} and [[]] for field in attrs.fields(SECTIONS["training"])}
+    wrong = {
+        f"training.{yaml_name(field.name)}": {"not": "plain"} and [[]] for field in attrs.fields(SECTIONS["training"])
+    }
 
     assert error_of(wrong).endswith(f"\n  and {len(wrong) - 10} more")
 
 
 @pytest.mark.parametrize(
     ("gpus", "nodes", "shape"),
-    [(None, None, (1, 8)), (None, 3, (3, 8)), (4, None, (1, 4)), (16, None, (2, 8)), (12, None, (2, 6)), (9, None, (3, 3)),
-     (11, None, (11, 1)), (6, 3, (3, 2)), (999_999_937, None, (999_999_937, 1))],
+    [
+        (None, None, (1, 8)),
+        (None, 3, (3, 8)),
+        (4, None, (1, 4)),
+        (16, None, (2, 8)),
+        (12, None, (2, 6)),
+        (9, None, (3, 3)),
+        (11, None, (11, 1)),
+        (6, 3, (3, 2)),
+        (999_999_937, None, (999_999_937, 1)),
+    ],
 )
 def test_gpus_and_nodes_say_the_shape_of_the_cluster(
     gpus: int | None, nodes: int | None, shape: tuple[int, int]
@@ -165,20 +233,25 @@ def test_a_network_for_one_node_is_a_mistake() -> None:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | dsgen.profile("ib-hdr-200g"))
 
-    assert str(caught.value) == ("network ib-hdr-200g is named for one node; a network joins nodes\n"
-                                 "  Drop it, or say how many nodes there are: --nodes 2.")
+    assert str(caught.value) == (
+        "network ib-hdr-200g is named for one node; a network joins nodes\n"
+        "  Drop it, or say how many nodes there are: --nodes 2."
+    )
 
 
-def test_a_network_that_joins_nothing_for_two_nodes_is_a_mistake() -> None:
+@pytest.mark.parametrize("overrides", [{}, {"network.fabric": "infiniband"}, {"network.bandwidth": "0 Gb/s"}])
+def test_a_network_that_joins_nothing_for_two_nodes_is_a_mistake(overrides: dict[str, Any]) -> None:
     with pytest.raises(DsgenError, match=r"network single-node joins nothing, and there are 2 nodes; it must join"):
-        dsgen.job(BASE | dsgen.profile("single-node") | {"cluster.nodes": 2})
+        dsgen.job(BASE | dsgen.profile("single-node") | {"cluster.nodes": 2, **overrides})
 
 
 @pytest.mark.parametrize(("missing", "option"), [("hardware", "--hw"), ("model", "--model")])
 def test_a_job_needs_hardware_and_a_model(missing: str, option: str) -> None:
     other = dsgen.profile("7b" if missing == "hardware" else "a100-40g")
 
-    with pytest.raises(DsgenError, match=f"no {missing} is named; a plan needs hardware and a model\n  Name it with {option}"):
+    with pytest.raises(
+        DsgenError, match=f"no {missing} is named; a plan needs hardware and a model\n  Name it with {option}"
+    ):
         dsgen.job(other)
 
 
@@ -186,8 +259,10 @@ def test_one_file_that_says_a_key_under_two_names_is_refused() -> None:
     with pytest.raises(DsgenError) as caught:
         dsgen.job(BASE | dsgen.site({"zero_optimization.stage": 1, "deepspeed": {"zero_optimization": {"stage": 2}}}))
 
-    assert str(caught.value) == ("deepspeed.zero_optimization.stage = 1 (python (site)) and 2 (python (site)); "
-                                 "it can have one value\n  Drop one of the two.")
+    assert str(caught.value) == (
+        "deepspeed.zero_optimization.stage = 1 (python (site)) and 2 (python (site)); "
+        "it can have one value\n  Drop one of the two."
+    )
 
 
 def test_an_empty_section_says_nothing() -> None:
@@ -200,7 +275,9 @@ def test_an_empty_section_says_nothing() -> None:
 def test_a_path_has_an_end() -> None:
     assert "a path has at most 40 levels and 1000 letters" in error_of({".".join(["a"] * 50): 1})
     assert "a path has at most 40 levels and 1000 letters" in error_of({"a" * 1001: 1})
-    assert "a path has at most 40 levels and 1000 letters" in error_of({"compression_training." + ".".join("x" * 45): 1})
+    assert "a path has at most 40 levels and 1000 letters" in error_of(
+        {"compression_training." + ".".join("x" * 45): 1}
+    )
 
 
 def test_a_release_decides_which_keys_there_are() -> None:

@@ -57,17 +57,35 @@ def at(config: dict[str, Any], path: str) -> Any:
         ("zero_optimization.stage", "0", {"zero_optimization.stage": 0, "zero_optimization.offload_optimizer": None}),
         ("zero_optimization.stage", "null", {"zero_optimization": None}),
         ("zero_optimization", "null", {"zero_optimization": None}),
-        ("zero_optimization.offload_optimizer.device", "cpu",
-         {"zero_optimization.offload_optimizer.device": "cpu", "zero_optimization.offload_optimizer.pin_memory": True}),
-        ("zero_optimization.offload_optimizer.device", "nvme",
-         {"zero_optimization.stage": 3, "aio.single_submit": False,
-          "zero_optimization.offload_optimizer.nvme_path": "/local_nvme"}),
+        (
+            "zero_optimization.offload_optimizer.device",
+            "cpu",
+            {
+                "zero_optimization.offload_optimizer.device": "cpu",
+                "zero_optimization.offload_optimizer.pin_memory": True,
+            },
+        ),
+        (
+            "zero_optimization.offload_optimizer.device",
+            "nvme",
+            {
+                "zero_optimization.stage": 3,
+                "aio.single_submit": False,
+                "zero_optimization.offload_optimizer.nvme_path": "/local_nvme",
+            },
+        ),
         ("zero_optimization.offload_optimizer.device", "none", {"aio": None}),
         ("zero_optimization.offload_optimizer", "null", {"zero_optimization.offload_optimizer": None}),
-        ("zero_optimization.offload_param.device", "cpu",
-         {"zero_optimization.stage": 3, "zero_optimization.offload_param.device": "cpu"}),
-        ("zero_optimization.offload_param.device", "nvme",
-         {"zero_optimization.stage": 3, "zero_optimization.offload_param.nvme_path": "/local_nvme"}),
+        (
+            "zero_optimization.offload_param.device",
+            "cpu",
+            {"zero_optimization.stage": 3, "zero_optimization.offload_param.device": "cpu"},
+        ),
+        (
+            "zero_optimization.offload_param.device",
+            "nvme",
+            {"zero_optimization.stage": 3, "zero_optimization.offload_param.nvme_path": "/local_nvme"},
+        ),
         ("zero_optimization.offload_param", "null", {"zero_optimization.offload_param": None}),
         ("tensor_parallel.autotp_size", "4", {"tensor_parallel.autotp_size": 4}),
         ("tensor_parallel.autotp_size", "null", {"tensor_parallel": None}),
@@ -104,28 +122,56 @@ def test_a_key_pins_the_strategy_whatever_way_it_is_written(
 @pytest.mark.parametrize(
     ("overrides", "first", "second"),
     [
-        ({"training.zero_stage": 1, "zero_optimization.stage": 2},
-         "training.zero_stage = 1 (python)", "deepspeed.zero_optimization.stage = 2 (python)"),
-        ({"zero_optimization.stage": 1, "zero_optimization.offload_param.device": "cpu"},
-         "deepspeed.zero_optimization.stage = 1 (python)",
-         "deepspeed.zero_optimization.offload_param.device = cpu (python)"),
-        ({"zero_optimization.stage": 0, "zero_optimization.offload_optimizer.device": "cpu"},
-         "deepspeed.zero_optimization.stage = 0 (python)",
-         "deepspeed.zero_optimization.offload_optimizer.device = cpu (python)"),
-        ({"zero_optimization": None, "training.zero_stage": 2},
-         "training.zero_stage = 2 (python)", "deepspeed.zero_optimization = null (python)"),
-        ({"fp16.enabled": True, "bf16.enabled": True},
-         "deepspeed.bf16.enabled = true (python)", "deepspeed.fp16.enabled = true (python)"),
-        ({"training.precision": "bf16", "fp16.enabled": True},
-         "training.precision = bf16 (python)", "deepspeed.fp16.enabled = true (python)"),
-        ({"training.offload": "none", "zero_optimization.offload_optimizer.device": "cpu"},
-         "training.offload = none (python)", "deepspeed.zero_optimization.offload_optimizer.device = cpu (python)"),
-        ({"training.tp": 2, "tensor_parallel.autotp_size": 4},
-         "training.tp = 2 (python)", "deepspeed.tensor_parallel.autotp_size = 4 (python)"),
-        ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3},
-         "deepspeed.train_micro_batch_size_per_gpu = 3 (python)", "deepspeed.train_batch_size = 64 (python)"),
-        ({"training.micro_batch": 2, "train_micro_batch_size_per_gpu": 4},
-         "training.micro_batch = 2 (python)", "deepspeed.train_micro_batch_size_per_gpu = 4 (python)"),
+        (
+            {"training.zero_stage": 1, "zero_optimization.stage": 2},
+            "training.zero_stage = 1 (python)",
+            "deepspeed.zero_optimization.stage = 2 (python)",
+        ),
+        (
+            {"zero_optimization.stage": 1, "zero_optimization.offload_param.device": "cpu"},
+            "deepspeed.zero_optimization.stage = 1 (python)",
+            "deepspeed.zero_optimization.offload_param.device = cpu (python)",
+        ),
+        (
+            {"zero_optimization.stage": 0, "zero_optimization.offload_optimizer.device": "cpu"},
+            "deepspeed.zero_optimization.stage = 0 (python)",
+            "deepspeed.zero_optimization.offload_optimizer.device = cpu (python)",
+        ),
+        (
+            {"zero_optimization": None, "training.zero_stage": 2},
+            "training.zero_stage = 2 (python)",
+            "deepspeed.zero_optimization = null (python)",
+        ),
+        (
+            {"fp16.enabled": True, "bf16.enabled": True},
+            "deepspeed.bf16.enabled = true (python)",
+            "deepspeed.fp16.enabled = true (python)",
+        ),
+        (
+            {"training.precision": "bf16", "fp16.enabled": True},
+            "training.precision = bf16 (python)",
+            "deepspeed.fp16.enabled = true (python)",
+        ),
+        (
+            {"training.offload": "none", "zero_optimization.offload_optimizer.device": "cpu"},
+            "training.offload = none (python)",
+            "deepspeed.zero_optimization.offload_optimizer.device = cpu (python)",
+        ),
+        (
+            {"training.tp": 2, "tensor_parallel.autotp_size": 4},
+            "training.tp = 2 (python)",
+            "deepspeed.tensor_parallel.autotp_size = 4 (python)",
+        ),
+        (
+            {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3},
+            "deepspeed.train_micro_batch_size_per_gpu = 3 (python)",
+            "deepspeed.train_batch_size = 64 (python)",
+        ),
+        (
+            {"training.micro_batch": 2, "train_micro_batch_size_per_gpu": 4},
+            "training.micro_batch = 2 (python)",
+            "deepspeed.train_micro_batch_size_per_gpu = 4 (python)",
+        ),
     ],
 )
 def test_pins_that_contradict_each_other_are_both_named(overrides: dict[str, Any], first: str, second: str) -> None:
@@ -185,8 +231,12 @@ def test_a_plan_s_own_keys_pin_nothing() -> None:
 
 
 def test_a_section_deleted_above_a_pin_of_it_pins_its_absence() -> None:
-    pins = collect(provenance(Override("deepspeed.zero_optimization.stage", 2, Origin("a.yaml", 1), Rank.TRAINING),
-                              Override("deepspeed.zero_optimization", None, Origin("--set"), Rank.USER)))
+    pins = collect(
+        provenance(
+            Override("deepspeed.zero_optimization.stage", 2, Origin("a.yaml", 1), Rank.TRAINING),
+            Override("deepspeed.zero_optimization", None, Origin("--set"), Rank.USER),
+        )
+    )
 
     assert {(pin.field, pin.allowed) for pin in pins} == {("stage", (0,))}
     assert {str(pin) for pin in pins} == {"deepspeed.zero_optimization = null (--set)"}

@@ -33,15 +33,44 @@ def test_every_spelling_is_read_back(unit: str) -> None:
         assert parse(f"3 {spelling}", unit) == 3 * factor
 
 
-@pytest.mark.parametrize("written", ["40", 40, 40.0, None, True, ["40 GiB"], "GiB", "-1 GiB", "1..5 GiB", "9_ GiB", "٣ GiB",
-                                     "nan GiB", "inf GiB", "40 GiB extra", "40 GiB\n40 GiB", ""])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "40",
+        40,
+        40.0,
+        None,
+        True,
+        ["40 GiB"],
+        "GiB",
+        "-1 GiB",
+        "1..5 GiB",
+        "9_ GiB",
+        "٣ GiB",
+        "nan GiB",
+        "inf GiB",
+        "40 GiB extra",
+        "40 GiB\n40 GiB",
+        "",
+    ],
+)
 def test_what_is_no_quantity_says_what_one_is(written: object) -> None:
     with pytest.raises(ValueError, match="it must be a number with a unit, such as 40 GiB"):
         parse(written, BYTES)
 
 
-@pytest.mark.parametrize(("text", "unit"), [("40 gib", BYTES), ("40 Gb", BYTES), ("40 GiB/s", BYTES), ("200 Gbps", BANDWIDTH),
-                                            ("312 TFLOPS", FLOPS), ("5 µs", SECONDS), ("40 GBs", BYTES)])
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("40 gib", BYTES),
+        ("40 Gb", BYTES),
+        ("40 GiB/s", BYTES),
+        ("200 Gbps", BANDWIDTH),
+        ("312 TFLOPS", FLOPS),
+        ("5 µs", SECONDS),
+        ("40 GBs", BYTES),
+    ],
+)
 def test_another_unit_is_never_guessed(text: str, unit: str) -> None:
     with pytest.raises(ValueError, match=r"is not one of its units|it must be a number with a unit"):
         parse(text, unit)
@@ -53,6 +82,8 @@ def test_a_quantity_without_end_is_refused(text: str) -> None:
         parse(text, BYTES)
 
 
-@pytest.mark.parametrize(("count", "shown"), [(2**30, "1.0"), (1.25 * 2**30, "1.2"), (600 * 2**20, "0.59"), (2**40, "1,024")])
+@pytest.mark.parametrize(
+    ("count", "shown"), [(2**30, "1.0"), (1.25 * 2**30, "1.2"), (600 * 2**20, "0.59"), (2**40, "1,024")]
+)
 def test_gib_has_the_digits_a_person_needs(count: float, shown: str) -> None:
     assert gib(count) == shown

@@ -26,8 +26,18 @@ COMMANDS = {
 }
 
 
+class _BrokenError(Exception):
+    """What was printed or read could not be: carries the OSError past click, which ends a broken pipe without a word."""
+
+
 class _Lazy(click.Group):
     """A group that imports a command's module only when the command is used."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            raise _BrokenError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -63,8 +73,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
-              help="Print dsgen's version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print dsgen's version."
+)
 def cli() -> None:
     """DeepSpeed configs from what you know: the GPUs, the model, the network.
 
@@ -86,22 +97,21 @@ def main(arguments: list[str] | None = None) -> Any:
         code = MISTAKE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except SystemExit as stop:
-        if not isinstance(stop.__context__, OSError):
-            raise
-        code = _unwritten(stop.__context__)  # click ends like this when the reader of a pipe has gone
+    except _BrokenError as broken:
+        code = _unwritten(broken.__cause__)
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code if isinstance(code, int) else OK)
 
 
-def _unwritten(error: OSError) -> int:
+def _unwritten(error: BaseException | None) -> int:
     """Nobody can read what was printed: stdout is closed or full; or a file is in the way, which has a name."""
-    if error.filename is None:
+    named, why = getattr(error, "filename", None), getattr(error, "strerror", error)
+    if named is None:
         _silence_stdout()
-        _complain(f"the output could not be written ({error.strerror}); -o FILE writes it to a file")
+        _complain(f"the output could not be written ({why}); -o FILE writes it to a file")
     else:
-        _complain(f"{error.filename}: it cannot be used ({error.strerror})")
+        _complain(f"{named}: it cannot be used ({why})")
     return MISTAKE
 
 

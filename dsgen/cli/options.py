@@ -46,14 +46,20 @@ _OPTIONS: tuple[Any, ...] = (
     click.option("--network", metavar="NAME|FILE", help="Network profile: what joins the nodes."),
     click.option("--training", metavar="NAME|FILE", multiple=True, help="Training profile; repeatable."),
     *(
-        click.option(f"--{field.replace('_', '-')}", field, help=_FIELD_HELP[field],
-                     metavar="|".join(_CHOICES[field]) if field in _CHOICES else "N")
+        click.option(
+            f"--{field.replace('_', '-')}",
+            field,
+            help=_FIELD_HELP[field],
+            metavar="|".join(_CHOICES[field]) if field in _CHOICES else "N",
+        )
         for field in FIELDS
     ),
-    click.option("--deepspeed", metavar="VERSION",
-                 help="DeepSpeed release the config is for (default: the newest known)."),
-    click.option("-f", "--file", "files", multiple=True, metavar="FILE",
-                 help="Override file in YAML; repeatable, in order."),
+    click.option(
+        "--deepspeed", metavar="VERSION", help="DeepSpeed release the config is for (default: the newest known)."
+    ),
+    click.option(
+        "-f", "--file", "files", multiple=True, metavar="FILE", help="Override file in YAML; repeatable, in order."
+    ),
     click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="One override; repeatable. null deletes."),
 )
 
@@ -74,8 +80,10 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
             fields[field] = Setting(_number(written), Origin(f"--{field.replace('_', '-')}"))
     said = Scenario(
         profiles={
-            "hardware": _named(options.pop("hardware")), "model": _named(options.pop("model")),
-            "network": _named(options.pop("network")), "training": options.pop("training"),
+            "hardware": _named(options.pop("hardware")),
+            "model": _named(options.pop("model")),
+            "network": _named(options.pop("network")),
+            "training": options.pop("training"),
         },
         fields=fields,
         files=options.pop("files"),
@@ -124,8 +132,11 @@ def write_atomically(path: str, text: str) -> None:
         if temporary:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
-        raise mistake(f"it cannot be written ({getattr(error, 'strerror', None) or error})", where=path,
-                      todo="Nothing was written. Name a file in a folder that exists and is yours.") from None
+        raise mistake(
+            f"it cannot be written ({getattr(error, 'strerror', None) or error})",
+            where=path,
+            todo="Nothing was written. Name a file in a folder that exists and is yours.",
+        ) from None
 
 
 def _named(name: str | None) -> tuple[str, ...]:

@@ -1,0 +1,250 @@
+"""Profiles by name, alias and path: the built-in ones, a person's own, and what they extend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dsgen import catalog
+from dsgen.errors import DsgenError
+from dsgen.layers import Rank
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "intermediate_size": 2816,
+    "vocab_size": 32000,
+}
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def value(profile: catalog.Profile, path: str) -> object:
+    return [override.value for override in profile.layer.overrides if override.path == path][-1]
+
+
+def error_of(kind: str, name: str) -> str:
+    with pytest.raises(DsgenError) as caught:
+        catalog.find(kind, name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", catalog.KINDS)
+def test_every_built_in_profile_is_found_by_name_and_alias(kind: str) -> None:
+    names = catalog.names(kind)
+
+    assert names
+    for name in names:
+        found = catalog.find(kind, name)
+        assert (found.name, found.kind) == (name, kind)
+        for alias in found.aliases:
+            assert catalog.find(kind, alias) == found
+        assert catalog.find(kind, name.upper()) == found
+
+
+def test_names_are_unique_among_all_kinds() -> None:
+    said = [
+        name
+        for kind in catalog.KINDS
+        for profile in map(lambda n, k=kind: catalog.find(k, n), catalog.names(kind))
+        for name in {profile.name, *profile.aliases}
+    ]
+
+    assert sorted(said) == sorted(set(said))
+
+
+def test_the_index_is_what_the_files_say() -> None:
+    committed = Path(catalog.data_root() / "profiles" / "index.json").read_text("utf-8")
+
+    assert committed == catalog.index_text()
+
+
+def test_names_are_sorted_by_size() -> None:
+    names = catalog.names("model")
+
+    assert names.index("125m") < names.index("1b") < names.index("7b") < names.index("13b") < names.index("1t")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (
+            "hardware",
+            "a100-40",
+            "no hardware profile named 'a100-40'\n"
+            "  did you mean a100-40g or a100-40g-pcie or a800-40g?  (dsgen profiles list hardware)",
+        ),
+        (
+            "hardware",
+            "a10040g",
+            "no hardware profile named 'a10040g'\n"
+            "  did you mean a100-40g or a800-40g or a100-80g?  (dsgen profiles list hardware)",
+        ),
+        (
+            "hardware",
+            "qwerty-zzz",
+            "no hardware profile named 'qwerty-zzz'\n  dsgen profiles list hardware shows all of them",
+        ),
+        (
+            "hardware",
+            "7b",
+            "no hardware profile named '7b'; it names a model profile\n"
+            "  dsgen profiles list hardware shows all of them",
+        ),
+        ("hardware", "", "no hardware profile named ''\n  dsgen profiles list hardware shows all of them"),
+        (
+            "model",
+            "llama-2",
+            "no model profile named 'llama-2'\n"
+            "  did you mean llama-2-7b or llama-2-13b or llama-2-70b?  (dsgen profiles list model)",
+        ),
+        (
+            "network",
+            "ib-ndr-40g",
+            "no network profile named 'ib-ndr-40g'\n"
+            "  did you mean ib-ndr-400g or ib-xdr-6400g or ib-ndr-3200g?  (dsgen profiles list network)",
+        ),
+    ],
+)
+def test_a_near_miss_suggests(kind: str, name: str, message: str) -> None:
+    assert error_of(kind, name) == message
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "a\0b", "\udcff", "./" + "y" * 5000, "~nobody-here/x", "../.."])
+def test_no_name_is_too_strange_for_a_message(name: str) -> None:
+    message = error_of("hardware", name)
+
+    assert len(message) < 800
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "kind: hardwear\n",
+            "{file}:1: kind is hardwear; it must be one of hardware, model, network, training\n"
+            "  did you mean hardware?",
+        ),
+        ("kind: model\nextends: 7b\n", "{file}: it is a model profile; a hardware profile is needed here"),
+        (
+            "kind: hardware\n",
+            "{file}: it says nothing; a profile holds facts, such as hardware:\n"
+            "  dsgen profiles new hardware NAME writes a template.",
+        ),
+        ("kind: hardware\nname: 3\n", '{file}:2: name is 3; it must be text\n  Write name: "3".'),
+        ("kind: hardware\nname: [a]\n", "{file}:2: name is [a]; it must be text"),
+        ("kind: hardware\naliases: a\n", "{file}:2: aliases is a; it must be a list of names"),
+        ("kind: hardware\nsource: 3\n", "{file}:2: source is 3; a source is text: a document and its address"),
+        (
+            "kind: hardware\nnam: x\n",
+            "{file}:2: unknown key nam; a profile's header has name, kind, title, aliases, extends, "
+            "source\n  did you mean name?",
+        ),
+        (
+            "kind: hardware\nextends: a100-40\n",
+            "{file}: no hardware profile named 'a100-40'\n"
+            "  did you mean a100-40g or a100-40g-pcie or a800-40g?  (dsgen profiles list hardware)",
+        ),
+        (
+            "kind: hardware\nextends: ./no.yaml\n",
+            "{folder}/no.yaml: no such file\n  Check the path; `dsgen profiles list` shows the built-in names.",
+        ),
+    ],
+)
+def test_a_broken_profile_says_where_and_what(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "x.yaml", text)
+
+    assert error_of("hardware", str(path)) == message.format(file=path, folder=tmp_path)
+
+
+def test_a_profile_without_a_kind_takes_the_one_that_is_needed(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.yaml", "extends: a100-40g\n")
+
+    assert catalog.find("hardware", str(path)).kind == "hardware"
+    with pytest.raises(DsgenError, match=r"it names no kind; it must be one of hardware, model, network, training"):
+        catalog.profile(str(path))
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_a_model_is_read_from_a_hugging_face_config(tmp_path: Path, as_folder: bool) -> None:
+    path = write(tmp_path / "tiny" / "config.json", json.dumps({**LLAMA, "a.b": 1, "a": 2, "id2label": {"0.": "x"}}))
+
+    found = catalog.find("model", str(path.parent if as_folder else path))
+
+    assert (found.name, found.kind, found.layer.rank) == ("tiny", "model", Rank.MODEL)
+    assert (value(found, "model.layers"), found.source_of("layers")) == (2, str(path))
+    assert catalog.profile(str(path)) == found
+
+
+def test_a_model_profile_extends_a_hugging_face_config(tmp_path: Path) -> None:
+    write(tmp_path / "config.json", json.dumps(LLAMA))
+    path = write(tmp_path / "mine.yaml", "kind: model\nextends: ./config.json\nmodel: {max_positions: 1024}\n")
+
+    assert value(catalog.find("model", str(path)), "model.hidden_size") == 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"model_type": "llama", "hidden_size": 1', ":1:41: not JSON: Expecting ',' delimiter"),
+        ("", ": it is empty; it must hold a model's config"),
+        ("[]", ": the top level is a list; a model's config is a map"),
+        (
+            "{}",
+            ": no model_type; a model's config.json has one\n"
+            "  Give the config.json that lies beside the model's weights.",
+        ),
+        ('{"a": 1, "a": 2}', ": a is given twice in one map; a key stands once"),
+        ('{"a": ' * 100_000, ": it nests too deep; a config is a few levels deep"),
+        ('{"a": ' + "9" * 5000 + "}", ": a number in it is too long; at most 4,300 digits are read"),
+        (
+            json.dumps({**LLAMA, "num_hidden_layers": -2}),
+            ": num_hidden_layers is -2; it must be a whole number of at least 1",
+        ),
+        (
+            json.dumps({**LLAMA, "num_hidden_layers": 1.5}),
+            ": num_hidden_layers is 1.5; it must be a whole number of at least 1",
+        ),
+    ],
+)
+def test_a_broken_hugging_face_config_says_where_and_what(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "config.json", text)
+
+    assert error_of("model", str(path)) == f"{path}{message}"
+
+
+def test_an_override_file_is_a_layer_of_the_site(tmp_path: Path) -> None:
+    path = write(tmp_path / "site.yaml", "zero_optimization:\n  stage: 2  # our rule\ntraining: {seq_len: null}\n")
+
+    layer = catalog.override_layer(str(path))
+
+    assert [(o.path, o.value, str(o.origin), o.rank, o.reason) for o in layer.overrides] == [
+        ("zero_optimization.stage", 2, f"{path}:2", Rank.SITE, "our rule"),
+        ("training.seq_len", None, f"{path}:3", Rank.SITE, None),
+    ]
+    with pytest.raises(DsgenError, match="-f names no file; it must name a YAML file"):
+        catalog.override_layer("")
+
+
+def test_a_profile_edited_after_compiling_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = catalog.data_root() / "profiles"
+    for part in ("hardware/t4-16g.yaml", "index.json"):
+        write(tmp_path / "profiles" / part, (real / part).read_text("utf-8"))
+    edited = tmp_path / "profiles" / "hardware" / "t4-16g.yaml"
+    edited.write_text(edited.read_text().replace("\n  cpu_cores: 24", "\n  cpu_cores: 3"))
+    write(tmp_path / "profiles" / "hardware" / "new.yaml", "kind: hardware\nextends: t4-16g\n")
+    monkeypatch.setattr(catalog, "data_root", lambda: tmp_path)
+    monkeypatch.setattr(catalog, "_fresh_bytes", lambda file: (tmp_path / file).read_bytes())
+
+    assert value(catalog.find("hardware", "t4-16g"), "hardware.cpu_cores") == 3
+    assert value(catalog.find("hardware", "new"), "hardware.cpu_cores") == 3
