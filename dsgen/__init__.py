@@ -1,11 +1,11 @@
 """DeepSpeed configs from what you know: the GPUs, the model, the network, and what you want.
 
-    import dsgen
+import dsgen
 
-    job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 8192}}
-    config = dsgen.render(job)
-    config.to_dict()                                  # for deepspeed.initialize(config=...)
-    config.why("zero_optimization.stage").reason      # and why
+job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 8192}}
+config = dsgen.render(job)
+config.to_dict()                                  # for deepspeed.initialize(config=...)
+config.why("zero_optimization.stage").reason      # and why
 """
 
 from __future__ import annotations

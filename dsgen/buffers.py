@@ -96,7 +96,7 @@ def _for_latency(job: Job) -> int:
 
 
 def nice(elements: int) -> int:
-    """A size a person can read: two significant digits, rounded down, even (DeepSpeed refuses odd all-gather buckets)."""
+    """A size a person can read: two digits, rounded down, even (DeepSpeed refuses odd all-gather buckets)."""
     if elements < 100:
         return max(2, elements // 2 * 2)
     scale = 10 ** (len(str(elements)) - 2)

@@ -79,7 +79,9 @@ def search(job: Job) -> Search:
             fitting.append(_best(job, layout, sure, found, buffers[key]))
         else:
             smallest = strategy(layout, (sure or triples)[0 if sure else -1], buffers[key])
-            uncertain.append(Candidate(strategy=smallest, memory=estimate(job, smallest, found), cost=cost(job, smallest)))
+            uncertain.append(
+                Candidate(strategy=smallest, memory=estimate(job, smallest, found), cost=cost(job, smallest))
+            )
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
 
 
@@ -89,16 +91,25 @@ def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejecti
     limit = gpu_limit(job.hardware)
     missing = int(peak * LOW) - limit
     if missing > 0:
-        return Rejection(layout=layout, missing_bytes=missing, place="gpu",
-                         why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much")
+        return Rejection(
+            layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
+        )
     host = host_place(job, found)
     if host.low_bytes > host.limit_bytes:
-        return Rejection(layout=layout, missing_bytes=host.low_bytes - host.limit_bytes, place="host",
-                         why=f"needs {gib(host.low_bytes)} GiB of host RAM: {_more(host)} GiB too much")
+        return Rejection(
+            layout=layout,
+            missing_bytes=host.low_bytes - host.limit_bytes,
+            place="host",
+            why=f"needs {gib(host.low_bytes)} GiB of host RAM: {_more(host)} GiB too much",
+        )
     nvme = sum(found.nvme.values())
     if nvme > job.hardware.nvme_capacity_bytes:
-        return Rejection(layout=layout, missing_bytes=nvme - job.hardware.nvme_capacity_bytes, place="nvme",
-                         why=f"needs {gib(nvme)} GiB of NVMe: {gib(nvme - job.hardware.nvme_capacity_bytes)} GiB too much")
+        return Rejection(
+            layout=layout,
+            missing_bytes=nvme - job.hardware.nvme_capacity_bytes,
+            place="nvme",
+            why=f"needs {gib(nvme)} GiB of NVMe: {gib(nvme - job.hardware.nvme_capacity_bytes)} GiB too much",
+        )
     return None
 
 

@@ -79,13 +79,15 @@ def compare(first: Side, second: Side) -> Comparison:
             continue
         default = known.default(path)
         missing = "first" if left is ABSENT else "second" if right is ABSENT else ""
-        found.append(Difference(
-            path=path,
-            first=default if left is ABSENT else left,
-            second=default if right is ABSENT else right,
-            missing=missing,
-            reasons=(_reason(first, path), _reason(second, path)),
-        ))
+        found.append(
+            Difference(
+                path=path,
+                first=default if left is ABSENT else left,
+                second=default if right is ABSENT else right,
+                missing=missing,
+                reasons=(_reason(first, path), _reason(second, path)),
+            )
+        )
     return Comparison(first, second, tuple(found))
 
 

@@ -38,8 +38,9 @@ def _once(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise mistake(f"{key} is given twice in one map", must="a key stands once: DeepSpeed refuses duplicates",
-                          where=path)
+            raise mistake(
+                f"{key} is given twice in one map", must="a key stands once: DeepSpeed refuses duplicates", where=path
+            )
         found[key] = value
     return found
 

@@ -13,7 +13,9 @@ from dsgen.profiles import Hardware, Model, Network, Training
 
 __all__ = ["DEFAULT_SEQ_LEN", "Job"]
 
-DEFAULT_SEQ_LEN = 4096  # tokens when nobody says how long: the context of Llama 2, long enough for most fine-tuning data
+DEFAULT_SEQ_LEN = (
+    4096  # tokens when nobody says how long: the context of Llama 2, long enough for most fine-tuning data
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ __all__ = ["Plan", "decide", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
-# work, drives on their filling, and AutoTP on how well a model's layers shard; it also needs the same data on each group.
+# work, drives on their filling, AutoTP on how well a model's layers shard; it also needs the same data on each group.
 DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
 DISCOUNT_TENSOR_PARALLEL = 0.85
 MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
@@ -70,8 +70,14 @@ def decide(job: Job, found: Search) -> Plan:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
     rivals = _rivals(ranked, chosen)
-    return Plan(job=job, chosen=chosen, runners_up=rivals, rejections=found.rejections, reason=reason,
-                warnings=(*job.warnings, *warnings))
+    return Plan(
+        job=job,
+        chosen=chosen,
+        runners_up=rivals,
+        rejections=found.rejections,
+        reason=reason,
+        warnings=(*job.warnings, *warnings),
+    )
 
 
 def _check_batch(job: Job) -> None:
@@ -82,10 +88,12 @@ def _check_batch(job: Job) -> None:
     below = total // job.world * job.world
     near = f"{below} or {below + job.world}" if below else f"{job.world}"
     counts = [count for count in range(job.gpus_per_node, 0, -1) if total % count == 0]
-    raise mistake(f"a global batch of {total} does not divide among {job.world} GPUs",
-                  must=f"it must be a multiple of {job.world}, such as {near}",
-                  where=job.provenance.where("training.global_batch"),
-                  todo=f"Or take a number of GPUs that divides it: --gpus {counts[0]}.")
+    raise mistake(
+        f"a global batch of {total} does not divide among {job.world} GPUs",
+        must=f"it must be a multiple of {job.world}, such as {near}",
+        where=job.provenance.where("training.global_batch"),
+        todo=f"Or take a number of GPUs that divides it: --gpus {counts[0]}.",
+    )
 
 
 def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
@@ -106,7 +114,7 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
 
 
 def _trusted(item: Candidate) -> float:
-    """Speed after a discount for each part whose cost is known less well, so that it must win by more than its error."""
+    """Speed after a discount for each part whose cost is known less well: it must win by more than its error."""
     chosen = item.strategy
     speed = item.speed * DISCOUNT_OFFLOAD[chosen.offload_optimizer] * DISCOUNT_OFFLOAD[chosen.offload_param]
     return speed * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else speed
@@ -117,12 +125,17 @@ def _simplicity(chosen: Layout) -> tuple[int, ...]:
     places = ("none", "cpu", "nvme")
     # Stages 1 and 2 differ in nothing that a user sees; of the two the one that holds less is the simpler to fit.
     stage = (0, 2, 1, 3)[chosen.stage]
-    return (places.index(chosen.offload_optimizer) + places.index(chosen.offload_param), int(chosen.tp > 1), stage,
-            int(chosen.checkpointing), chosen.tp)
+    return (
+        places.index(chosen.offload_optimizer) + places.index(chosen.offload_param),
+        int(chosen.tp > 1),
+        stage,
+        int(chosen.checkpointing),
+        chosen.tp,
+    )
 
 
 def _rivals(ranked: list[Candidate], chosen: Candidate) -> tuple[Candidate, ...]:
-    """Other candidates, one for each stage, offload and degree, the fastest first; the best of each stage is among them."""
+    """Other candidates, one for each stage, offload and degree, the fastest first, with the best of each stage."""
     best: dict[tuple[int, str, str, int], Candidate] = {}
     for item in ranked:
         best.setdefault(_family(item.strategy), item)

@@ -44,9 +44,7 @@ def fact(
         above: A bound the value must exceed.
         choices: The only texts allowed.
     """
-    return attrs.field(
-        default=default, metadata={"doc": doc, "minimum": minimum, "above": above, "choices": choices}
-    )
+    return attrs.field(default=default, metadata={"doc": doc, "minimum": minimum, "above": above, "choices": choices})
 
 
 def yaml_name(field_name: str) -> str:
@@ -76,7 +74,9 @@ class Hardware:
     tf32_flops_per_second: float = fact("Dense peak in TF32; 0 where there is none.", default=0.0, minimum=0)
     fp16_flops_per_second: float = fact("Dense peak in fp16 (no sparsity); 0 where there is none.", minimum=0)
     bf16_flops_per_second: float = fact("Dense peak in bf16 (no sparsity); 0 where there is none.", minimum=0)
-    fp8_flops_per_second: float = fact("Dense peak in fp8 (no sparsity); 0 where there is none.", default=0.0, minimum=0)
+    fp8_flops_per_second: float = fact(
+        "Dense peak in fp8 (no sparsity); 0 where there is none.", default=0.0, minimum=0
+    )
     gpus_per_node: int = fact("GPUs in one full node.", minimum=1)
     intra_node_link: str = fact(
         "How the GPUs of a node are joined.", choices=("nvlink", "xgmi", "pcie", "ethernet", "memory", "none")
@@ -93,7 +93,9 @@ class Hardware:
     cpu_cores: int = fact("Physical cores of one node.", minimum=1)
     nvme_capacity_bytes: int = fact("Local NVMe of one node; 0 where there is none.", default=0, minimum=0)
     nvme_read_bandwidth_bytes_per_second: float = fact("Sequential read, all drives of a node.", default=0.0, minimum=0)
-    nvme_write_bandwidth_bytes_per_second: float = fact("Sequential write, all drives of a node.", default=0.0, minimum=0)
+    nvme_write_bandwidth_bytes_per_second: float = fact(
+        "Sequential write, all drives of a node.", default=0.0, minimum=0
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +128,9 @@ class Model:
     )
     mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
     embedding_size: int = fact(
-        "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.", default=0, minimum=0
+        "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",
+        default=0,
+        minimum=0,
     )
     post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
 
@@ -160,7 +164,9 @@ class Training:
     precision: str = fact("Compute dtype.", default="auto", choices=("auto", "bf16", "fp16", "fp32"))
     seq_len: int | None = fact("Tokens per sequence; empty means 4096 or the model's longest.", default=None, minimum=1)
     global_batch: int | None = fact(
-        "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.", default=None, minimum=1
+        "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.",
+        default=None,
+        minimum=1,
     )
     micro_batch: int | None = fact("Sequences per GPU and forward pass.", default=None, minimum=1)
     accumulation: int | None = fact("Forward passes per optimizer step.", default=None, minimum=1)
@@ -176,9 +182,13 @@ class Training:
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
     attention: str = fact(
-        "Attention kernel, which decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
+        "Attention kernel, which decides what is kept for backward.",
+        default="flash",
+        choices=("flash", "sdpa", "eager"),
     )
-    chunked_loss: bool = fact("The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False)
+    chunked_loss: bool = fact(
+        "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
+    )
     optimizer: str = fact(
         "Optimizer DeepSpeed builds.", default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")
     )
@@ -200,10 +210,13 @@ class Training:
         "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)
     )
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
-    save_16bit: bool = fact("Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True)
+    save_16bit: bool = fact(
+        "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True
+    )
     steps_per_print: int = fact("Optimizer steps between DeepSpeed's progress lines.", default=10, minimum=1)
     monitor: str = fact(
-        "Where DeepSpeed logs loss, learning rate and loss scale.", default="none",
+        "Where DeepSpeed logs loss, learning rate and loss scale.",
+        default="none",
         choices=("none", "tensorboard", "csv", "wandb"),
     )
     flops_profiler: bool = fact("Print a FLOPS profile of one step.", default=False)

@@ -85,8 +85,13 @@ def ask(job: Job, key: str) -> Answer:
     explained = config.why(key)
     release = ".".join(job.version.split(".")[:2])
     return Answer(
-        key=explained.path, value=explained.value, overrides=_unpinned(job, explained), default=explained.default,
-        default_of=f"DeepSpeed {release}", description=explained.description, dropped=explained.dropped,
+        key=explained.path,
+        value=explained.value,
+        overrides=_unpinned(job, explained),
+        default=explained.default,
+        default_of=f"DeepSpeed {release}",
+        description=explained.description,
+        dropped=explained.dropped,
         alternatives=tuple(_alternatives(job, current, explained.path, explained.value)),
         children=tuple(config.why(path) for path in config.paths() if path.startswith(f"{explained.path}.")),
     )
@@ -96,14 +101,23 @@ def _fact(job: Job, section: str, name: str) -> Answer:
     fields = {yaml_name(field.name): field for field in attrs.fields(SECTIONS[section])}
     if name not in fields:
         close = nearest(name, fields)
-        raise mistake(f"{section} has no {name or 'key of that name'}",
-                      todo=f"did you mean {' or '.join(f'{section}.{item}' for item in close)}?" if close else None)
+        raise mistake(
+            f"{section} has no {name or 'key of that name'}",
+            todo=f"did you mean {' or '.join(f'{section}.{item}' for item in close)}?" if close else None,
+        )
     field = fields[name]
     history = job.provenance.history(f"{section}.{name}")
     default = None if field.default is attrs.NOTHING else field.default
     source = _source(job, section, name, history[-1]) if history else None
-    return Answer(key=f"{section}.{name}", value=history[-1].value if history else default, overrides=history,
-                  default=default, default_of="dsgen", description=field.metadata["doc"], source=source)
+    return Answer(
+        key=f"{section}.{name}",
+        value=history[-1].value if history else default,
+        overrides=history,
+        default=default,
+        default_of="dsgen",
+        description=field.metadata["doc"],
+        source=source,
+    )
 
 
 def _source(job: Job, section: str, name: str, winner: Override) -> str | None:

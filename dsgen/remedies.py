@@ -95,9 +95,10 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
     for method in ("lora", "qlora"):
-        if job.training.method == "full" and search(
-            attrs.evolve(job, training=attrs.evolve(job.training, method=method))
-        ).fitting:
+        if (
+            job.training.method == "full"
+            and search(attrs.evolve(job, training=attrs.evolve(job.training, method=method))).fitting
+        ):
             yield f"--training {method}"
             break
 

@@ -15,7 +15,9 @@ from dsgen.pins import Pin
 __all__ = ["Layout", "Rejection", "Strategy", "batches", "describe", "layouts", "strategy"]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
-DEFAULT_GLOBAL_BATCH = 256  # sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288)
+DEFAULT_GLOBAL_BATCH = (
+    256  # sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288)
+)
 
 # stage -> (optimizer, parameters) places that do something there; the others are tried only when a pin asks for them.
 _OFFLOADS = {
@@ -105,8 +107,14 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
         for (optimizer, parameter), checkpointing in itertools.product(
             _ALL_OFFLOADS if asked else _offloads(job, stage), (False, True)
         ):
-            layout = Layout(stage=stage, offload_optimizer=optimizer, offload_param=parameter, tp=tp,
-                            checkpointing=checkpointing, precision=precision)
+            layout = Layout(
+                stage=stage,
+                offload_optimizer=optimizer,
+                offload_param=parameter,
+                tp=tp,
+                checkpointing=checkpointing,
+                precision=precision,
+            )
             pin = next((pin for pin in job.pins if getattr(layout, pin.field, pin.allowed[0]) not in pin.allowed), None)
             if pin is not None:
                 yield Rejection(layout=layout, why=f"{pin} excludes it", pin=pin)
@@ -215,7 +223,8 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
     triples = tuple(
         (size, per_replica // size, per_replica * replicas)
         for size in _divisors(per_replica)
-        if (micro is None or size == micro) and (steps is None or per_replica // size == steps)
+        if (micro is None or size == micro)
+        and (steps is None or per_replica // size == steps)
         and (size <= MOST_SEQUENCES or size == micro)
     )
     if triples:
@@ -232,9 +241,16 @@ def strategy(layout: Layout, batch: tuple[int, int, int], buffers: Buffers) -> S
     """A layout with its batch and its buffers."""
     micro, accumulation, total = batch
     return Strategy(
-        stage=layout.stage, offload_optimizer=layout.offload_optimizer, offload_param=layout.offload_param, tp=layout.tp,
-        checkpointing=layout.checkpointing, precision=layout.precision, micro_batch=micro, accumulation=accumulation,
-        global_batch=total, buffers=buffers,
+        stage=layout.stage,
+        offload_optimizer=layout.offload_optimizer,
+        offload_param=layout.offload_param,
+        tp=layout.tp,
+        checkpointing=layout.checkpointing,
+        precision=layout.precision,
+        micro_batch=micro,
+        accumulation=accumulation,
+        global_batch=total,
+        buffers=buffers,
     )
 
 

@@ -55,7 +55,8 @@ def report(differences: Iterable[Difference], root: Path) -> str:
     """The counts, and the first few differences as unified diffs."""
     found = list(differences)
     counts = ", ".join(
-        f"{number} {kind}" for kind in ("changed", "missing", "stale")
+        f"{number} {kind}"
+        for kind in ("changed", "missing", "stale")
         if (number := sum(1 for item in found if item.kind == kind))
     )
     shown = [_diff(item, root) for item in found[:MOST_SHOWN]]

@@ -70,8 +70,16 @@ def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
     chosen = config.plan.chosen
     strategy, memory = chosen.strategy, chosen.memory
     sha = hashlib.sha256(config.to_json().encode()).hexdigest()[:HASH_DIGITS]
-    return (describe(strategy), memory.verdict.value, str(strategy.micro_batch), str(strategy.accumulation),
-            f"{memory.gpu.peak_bytes / 2**30:.2f}", f"{memory.host.peak_bytes / 2**30:.2f}", _speed(chosen.speed), sha)
+    return (
+        describe(strategy),
+        memory.verdict.value,
+        str(strategy.micro_batch),
+        str(strategy.accumulation),
+        f"{memory.gpu.peak_bytes / 2**30:.2f}",
+        f"{memory.host.peak_bytes / 2**30:.2f}",
+        _speed(chosen.speed),
+        sha,
+    )
 
 
 def _nothing(why: str) -> tuple[str, ...]:

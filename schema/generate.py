@@ -26,7 +26,7 @@ Table = dict[str, dict[str, Any]]
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    """"0.19.8" -> (0, 19, 8)."""
+    """ "0.19.8" -> (0, 19, 8)."""
     return tuple(int(part) for part in text.split("."))
 
 

@@ -173,7 +173,12 @@ def test_diff_says_what_a_missing_key_means(run, tmp_path):
 
 def test_profiles_list_and_show(run):
     assert "a100-40g " in run("profiles", "list", "hardware")[1]
-    assert set(json.loads(run("profiles", "list", "--format", "json")[1])) == {"hardware", "model", "network", "training"}
+    assert set(json.loads(run("profiles", "list", "--format", "json")[1])) == {
+        "hardware",
+        "model",
+        "network",
+        "training",
+    }
     out = run("profiles", "show", "a100-40g")[1]
     assert "hardware.gpu_memory" in out
     assert "usable_memory" in out.partition("sources")[2]

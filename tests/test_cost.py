@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -34,8 +35,11 @@ def test_no_gpu_beats_its_peak(make_job):
 def test_checkpointing_costs_a_third_more_compute(make_job):
     job = make_job(training={"checkpointing": "full"})
     item = plan(job).chosen.strategy
-    plain = strategy(item.__class__(**{**_fields(item), "checkpointing": False}), (item.micro_batch, item.accumulation,
-                     item.global_batch), item.buffers)
+    plain = strategy(
+        item.__class__(**{**_fields(item), "checkpointing": False}),
+        (item.micro_batch, item.accumulation, item.global_batch),
+        item.buffers,
+    )
 
     ratio = cost(job, item).parts["matrix products"] / cost(job, plain).parts["matrix products"]
 
@@ -81,7 +85,7 @@ def test_a_faster_network_never_plans_slower(make_job, model):
         for network in ("ethernet-1g", "ethernet-10g", "ethernet-25g", "ib-hdr-200g", "ib-ndr-3200g")
     ]
 
-    assert all(later >= 0.85 * earlier for earlier, later in zip(speeds, speeds[1:], strict=False))
+    assert all(later >= 0.85 * earlier for earlier, later in itertools.pairwise(speeds))
 
 
 def test_a_cpu_is_no_gpu(make_job):

@@ -239,8 +239,9 @@ def test_a_bucket_size_in_bytes_is_refused() -> None:
 
 
 def test_a_key_that_does_nothing_is_left_out_with_a_warning() -> None:
-    done = command("render", "--hw", "a100-80g", "--model", "3b", "--set",
-                   "zero_optimization.allgather_partitions=true")
+    done = command(
+        "render", "--hw", "a100-80g", "--model", "3b", "--set", "zero_optimization.allgather_partitions=true"
+    )
     assert done.returncode == 0
     assert "allgather_partitions" not in json.dumps(json.loads(done.stdout))
     assert "nothing reads it" in " ".join(done.stderr.split())

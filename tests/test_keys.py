@@ -41,9 +41,9 @@ def test_nothing_without_effect_is_suggested() -> None:
 
 
 STAGE2 = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
-STAGE3 = {"zero_optimization": {
-    "stage": 3, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}
-}}
+STAGE3 = {
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "cpu"}}
+}
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,12 @@ def test_arguments_follow_the_type() -> None:
 def test_free_names_and_list_items_resolve() -> None:
     known = surface.load("0.19")
     metrics = "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics"
-    for path in (f"{metrics}.seqlen.min_difficulty", "tensor_parallel.partition_config.layer_specs.0.shape",
-                 "tensor_parallel.partition_config.layer_specs[1].patterns", "datastates_ckpt.anything"):
+    for path in (
+        f"{metrics}.seqlen.min_difficulty",
+        "tensor_parallel.partition_config.layer_specs.0.shape",
+        "tensor_parallel.partition_config.layer_specs[1].patterns",
+        "datastates_ckpt.anything",
+    ):
         assert known.key(path) is not None
     assert known.key("tensor_parallel.partition_config.no_such_key") is None
     assert known.key("zero_optimization.leaf_module.no_such_key") is None

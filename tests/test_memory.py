@@ -10,14 +10,25 @@ from dsgen.memory import Verdict, estimate, gpu_peak, parts, verdict
 from dsgen.parameters import parameter_count
 from dsgen.strategies import Strategy
 
-BUFFERS = Buffers(reduce_bucket=2, allgather_bucket=2, prefetch=2, persistence=0, max_live=2, max_reuse=2,
-                  overlap_comm=False)
+BUFFERS = Buffers(
+    reduce_bucket=2, allgather_bucket=2, prefetch=2, persistence=0, max_live=2, max_reuse=2, overlap_comm=False
+)
 GIB = 2**30
 
 
 def strategy(stage=0, **changes):
-    made = dict(stage=stage, offload_optimizer="none", offload_param="none", tp=1, checkpointing=False, precision="bf16",
-                micro_batch=1, accumulation=1, global_batch=8, buffers=BUFFERS)
+    made = {
+        "stage": stage,
+        "offload_optimizer": "none",
+        "offload_param": "none",
+        "tp": 1,
+        "checkpointing": False,
+        "precision": "bf16",
+        "micro_batch": 1,
+        "accumulation": 1,
+        "global_batch": 8,
+        "buffers": BUFFERS,
+    }
     return Strategy(**{**made, **changes})
 
 
@@ -84,13 +95,15 @@ def test_qlora_stores_the_frozen_matrices_in_four_and_a_half_bits(make_job):
 
 
 def test_measured_activations_of_a_llama_block(make_job):
-    """Llama, 8 blocks, hidden 4096, 2048 tokens in bf16 under the real DeepSpeed engine: 3.276 GiB kept after forward."""
+    """Llama, 8 blocks, hidden 4096, 2048 tokens in bf16 under the real engine: 3.276 GiB kept after forward."""
     job = make_job(model="llama-2-7b", training={"seq_len": 2048})
     job = attrs.evolve(job, model=attrs.evolve(job.model, layers=8))
 
     found = parts(job, strategy(2), BUFFERS).phases["loss"]
 
-    kept = found["activations"][1] + found["logits and loss"][1] * 6 // 14  # after forward 6 of the 14 bytes a logit exist
+    kept = (
+        found["activations"][1] + found["logits and loss"][1] * 6 // 14
+    )  # after forward 6 of the 14 bytes a logit exist
     assert kept / GIB == pytest.approx(3.276, rel=0.1)
 
 
@@ -153,21 +166,33 @@ def test_even_never_reaches_zero():
     assert [even(n) for n in (0, 1, 2, 3)] == [2, 2, 2, 2]
 
 
-# Peaks of the second step, GiB of tensors, of the real DeepSpeed 0.19.8 engine and the real LlamaForCausalLM (transformers
-# 5, torch 2.13) with every storage counted by device, nothing allocated: bf16, 32000 or 128256 tokens of vocabulary,
-# DeepSpeed's default buckets, one micro-batch a step. torch's AdamW was used; where its temporaries made the peak of the
-# step, which FusedAdam has not, the case is left out.
+# Peaks of the second step, GiB of tensors, of the real DeepSpeed 0.19.8 engine and the real LlamaForCausalLM
+# (transformers 5, torch 2.13) with every storage counted by device, nothing allocated: bf16, 32000 or 128256 tokens
+# of vocabulary, DeepSpeed's default buckets, one micro-batch a step. torch's AdamW was used; where its temporaries
+# made the peak of the step, which FusedAdam has not, the case is left out.
 ENGINE_PEAKS = [
-    (dict(layers=8), 2, {}, 2048, 8, 10.38),
-    (dict(layers=8), 3, {}, 2048, 8, 10.12),
-    (dict(layers=8), 2, {"offload_optimizer": "cpu"}, 2048, 8, 8.00),
-    (dict(layers=8), 3, {"offload_optimizer": "cpu", "offload_param": "cpu"}, 2048, 8, 6.62),
-    (dict(layers=8), 3, {"checkpointing": True}, 2048, 8, 7.68),
-    (dict(layers=8), 2, {"checkpointing": True}, 4096, 8, 9.11),
-    (dict(layers=32, ffn_size=14336, kv_heads=8, vocab_size=128256), 3, {"checkpointing": True, "micro_batch": 2}, 4096, 8,
-     33.74),
-    (dict(layers=16, hidden_size=2048, head_size=64, ffn_size=8192, kv_heads=8, vocab_size=128256), 2, {"micro_batch": 4},
-     2048, 64, 30.14),
+    ({"layers": 8}, 2, {}, 2048, 8, 10.38),
+    ({"layers": 8}, 3, {}, 2048, 8, 10.12),
+    ({"layers": 8}, 2, {"offload_optimizer": "cpu"}, 2048, 8, 8.00),
+    ({"layers": 8}, 3, {"offload_optimizer": "cpu", "offload_param": "cpu"}, 2048, 8, 6.62),
+    ({"layers": 8}, 3, {"checkpointing": True}, 2048, 8, 7.68),
+    ({"layers": 8}, 2, {"checkpointing": True}, 4096, 8, 9.11),
+    (
+        {"layers": 32, "ffn_size": 14336, "kv_heads": 8, "vocab_size": 128256},
+        3,
+        {"checkpointing": True, "micro_batch": 2},
+        4096,
+        8,
+        33.74,
+    ),
+    (
+        {"layers": 16, "hidden_size": 2048, "head_size": 64, "ffn_size": 8192, "kv_heads": 8, "vocab_size": 128256},
+        2,
+        {"micro_batch": 4},
+        2048,
+        64,
+        30.14,
+    ),
 ]
 
 
@@ -175,8 +200,15 @@ ENGINE_PEAKS = [
 def test_peaks_agree_with_the_real_engine(make_job, model, stage, changes, tokens, world, measured):
     job = make_job(training={"seq_len": tokens}, cluster={"gpus": world})
     job = attrs.evolve(job, model=attrs.evolve(job.model, **model))
-    defaults = Buffers(reduce_bucket=500_000_000, allgather_bucket=500_000_000, prefetch=50_000_000, persistence=100_000,
-                       max_live=1_000_000_000, max_reuse=1_000_000_000, overlap_comm=False)
+    defaults = Buffers(
+        reduce_bucket=500_000_000,
+        allgather_bucket=500_000_000,
+        prefetch=50_000_000,
+        persistence=100_000,
+        max_live=1_000_000_000,
+        max_reuse=1_000_000_000,
+        overlap_comm=False,
+    )
 
     found = estimate(job, strategy(stage, buffers=defaults, **changes)).gpu
 

@@ -123,13 +123,17 @@ def test_what_fits_nowhere_names_changes_that_fit(make_job):
         plan(job)
 
     message = str(error.value)
-    assert message.startswith("13b at 4096 tokens fits nowhere on 1 GPU of 23.7 GiB with training.offload = none (python)")
+    assert message.startswith(
+        "13b at 4096 tokens fits nowhere on 1 GPU of 23.7 GiB with training.offload = none (python)"
+    )
     assert "fits with training.offload left to the planner" in message
     assert plan(make_job("rtx3090-24g", "13b", cluster={"gpus": 1})).chosen
 
 
 def test_a_batch_that_divides_nowhere_is_an_error(make_job):
-    with pytest.raises(dsgen.DsgenError, match="a global batch of 7 does not divide among 8 GPUs; it must be a multiple of 8"):
+    with pytest.raises(
+        dsgen.DsgenError, match="a global batch of 7 does not divide among 8 GPUs; it must be a multiple of 8"
+    ):
         plan(make_job(training={"global_batch": 7}))
 
 

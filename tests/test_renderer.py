@@ -73,7 +73,11 @@ def test_autotp_at_stage_3_writes_two_of_the_three_batch_keys(make_job):
 
 def test_fp16_has_a_dynamic_loss_scale(make_job):
     assert rendered(make_job("v100-32g", "1.3b")).values["fp16"] == {
-        "enabled": True, "loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2,
+        "enabled": True,
+        "loss_scale": 0,
+        "initial_scale_power": 16,
+        "loss_scale_window": 1000,
+        "hysteresis": 2,
         "min_loss_scale": 1,
     }
 

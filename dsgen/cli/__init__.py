@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 class _BrokenError(Exception):
-    """What was printed or read could not be: carries the OSError past click, which ends a broken pipe without a word."""
+    """What was printed or read could not be: carries the OSError past click, which ends a broken pipe in silence."""
 
 
 class _Lazy(click.Group):

@@ -29,8 +29,10 @@ def list_(kind: str | None, form: str) -> None:
 
     width = shutil.get_terminal_size().columns
     kinds = (kind,) if kind else tuple(KINDS)
-    click.echo(profiles.listing(kinds, width) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
-               nl=form == "json")
+    click.echo(
+        profiles.listing(kinds, width) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
+        nl=form == "json",
+    )
 
 
 @command.command("show")
@@ -46,8 +48,10 @@ def show(name: str, form: str) -> None:
 
     width = shutil.get_terminal_size().columns
     found = catalog.profile(name)
-    click.echo(profiles.sheet(found, width) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
-               nl=form == "json")
+    click.echo(
+        profiles.sheet(found, width) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
+        nl=form == "json",
+    )
 
 
 @command.command("new")

@@ -15,8 +15,9 @@ __all__ = ["command"]
 @click.command("prove")
 @click.argument("file", required=False)
 @scenario_options
-@click.option("--ranks", type=click.IntRange(1), metavar="N",
-              help="Processes to start (default: 2, or the AutoTP degree).")
+@click.option(
+    "--ranks", type=click.IntRange(1), metavar="N", help="Processes to start (default: 2, or the AutoTP degree)."
+)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
@@ -43,8 +44,11 @@ def command(
     if file is not None and not is_scenario(file):
         said = [name for name, value in options.items() if value not in (None, ())]
         if said:
-            raise mistake(f"{file} is a DeepSpeed config, and --{said[0].replace('_', '-')} describes a scenario",
-                          must="prove takes one of the two", todo="Drop the options, or name a scenario file.")
+            raise mistake(
+                f"{file} is a DeepSpeed config, and --{said[0].replace('_', '-')} describes a scenario",
+                must="prove takes one of the two",
+                todo="Drop the options, or name a scenario file.",
+            )
         config = config_files.read(file)
     else:
         scenario = scenario_from(file, options)

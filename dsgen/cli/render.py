@@ -14,8 +14,14 @@ __all__ = ["command"]
 @click.command("render")
 @click.argument("scenario", required=False)
 @scenario_options
-@click.option("--format", "form", type=click.Choice(["json", "yaml"]), default="json", show_default=True,
-              help="Format of the config.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "yaml"]),
+    default="json",
+    show_default=True,
+    help="Format of the config.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the config to a file, whole or not at all.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
 def command(scenario: str | None, form: str, output: str | None, quiet: bool, **options: Any) -> None:

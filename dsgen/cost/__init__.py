@@ -1,4 +1,4 @@
-"""How long one optimizer step takes: compute, communication and offload traffic, with what overlaps; pure arithmetic."""
+"""How long one optimizer step takes: compute, communication and offload, with what overlaps; pure arithmetic."""
 
 from __future__ import annotations
 

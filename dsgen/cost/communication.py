@@ -18,8 +18,8 @@ OVERLAP = 0.70  # share of backward (and of forward, at stage 3) behind which co
 def collective_seconds(job: Job, size_bytes: float, tp: int, calls: int) -> float:
     """One all-gather or one reduce-scatter among the replicas; an all-reduce is one of each.
 
-    Tensor-parallel groups stay inside a node, so the replicas of every group span all nodes, and the tp groups of a node
-    share its network.
+    Tensor-parallel groups stay inside a node, so the replicas of every group span all nodes, and the tp groups of a
+    node share its network.
 
     Args:
         job: The job; its links and its nodes.
@@ -35,7 +35,9 @@ def collective_seconds(job: Job, size_bytes: float, tp: int, calls: int) -> floa
     intra = hardware.intra_node_bandwidth_bytes_per_second * LINK_EFFICIENCY[hardware.intra_node_link]
     seconds = 0.0
     if inside > 1:
-        seconds = size_bytes * (ranks - 1) / ranks / max(intra, 1.0) + calls * hardware.intra_node_latency_seconds * inside
+        seconds = (
+            size_bytes * (ranks - 1) / ranks / max(intra, 1.0) + calls * hardware.intra_node_latency_seconds * inside
+        )
     if job.nodes > 1:
         rate = network.bandwidth_bytes_per_second * (RDMA_EFFICIENCY if network.rdma else TCP_EFFICIENCY)
         sent = size_bytes * tp * (job.nodes - 1) / job.nodes

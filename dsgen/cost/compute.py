@@ -9,9 +9,9 @@ from dsgen.strategies import Strategy
 
 __all__ = ["micro_step_seconds", "update_seconds"]
 
-# Share of the dense peak that large 16-bit matrix products reach inside a Hugging Face model. Fitted so that whole steps
-# give the median hardware FLOPs utilisation of published DeepSpeed and FSDP tables: 0.46 to 0.55 on A100 (BLOOM's logs,
-# llm-foundry's benchmarking table), 0.42 on H100 (the same table).
+# Share of the dense peak that large 16-bit matrix products reach inside a Hugging Face model. Fitted so that whole
+# steps give the median hardware FLOPs utilisation of published DeepSpeed and FSDP tables: 0.46 to 0.55 on A100
+# (BLOOM's logs, llm-foundry's benchmarking table), 0.42 on H100 (the same table).
 MATMUL_EFFICIENCY = 0.62
 MATMUL_EFFICIENCY_HOPPER = 0.50  # from Hopper on, 16-bit tensor cores outrun memory and power
 MATMUL_EFFICIENCY_CPU = 0.25  # of AMX or AVX-512 peak: clocks fall under load, and blocks wait for memory
@@ -42,7 +42,9 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     backward = BACKWARD_INPUT + (BACKWARD_WEIGHT if training.method == "full" else 0)
     passes = FORWARD + backward + (FORWARD if strategy.checkpointing else 0)
     # Causal attention: two products of seq_len x head over half the positions, three times as dear with backward.
-    attention = 2 * model.layers * model.attention_heads * model.head_size * tokens * (4 if strategy.checkpointing else 3)
+    attention = (
+        2 * model.layers * model.attention_heads * model.head_size * tokens * (4 if strategy.checkpointing else 3)
+    )
     if model.sliding_window and model.sliding_window < tokens:
         attention = attention * model.sliding_window // tokens
     dense = float(batch) * ((weights - routed) * passes + attention) / strategy.tp
@@ -50,14 +52,19 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     if routed:  # each expert is a product of its own, over the tokens routed to it
         per_expert = max(1, batch * model.experts_per_token // model.experts)
         seconds += float(batch) * routed * passes / _rate(job, strategy.precision, per_expert)
-    kept = per_token(model, strategy.precision, training.attention, strategy.tp, training.chunked_loss,
-                     training.method != "full", tokens)
+    kept = per_token(
+        model,
+        strategy.precision,
+        training.attention,
+        strategy.tp,
+        training.chunked_loss,
+        training.method != "full",
+        tokens,
+    )
     moved = float(batch) * (kept.block * model.layers + kept.logits) * PASSES
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
-    return seconds, moved / (
-        job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY
-    )
+    return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
 
 
 def update_seconds(job: Job, elements: int) -> float:

@@ -10,9 +10,10 @@ __all__ = ["offload_seconds"]
 
 HOST_LINK_EFFICIENCY = 0.8  # of the PCIe rate, with pinned memory (bandwidthTest reaches 0.75 to 0.85)
 CPU_ADAM_BYTES = 28  # bytes the CPU moves per element: reads 16 (weight, two moments, gradient), writes 12
-# Share of the node's peak memory bandwidth that the update reaches with all ranks at once, casts and copies included. The
-# ZeRO-Offload paper's CPU-Adam alone is near 1 (arXiv 2101.06840, table 4); whole runs are far below: Llama-3-70B on 2 x 8
-# H100 steps in 24 s with its optimizer on the CPU (DeepSpeed's DeepCompile benchmark), which makes 0.07 of a DGX H100.
+# Share of the node's peak memory bandwidth that the update reaches with all ranks at once, casts and copies
+# included. The ZeRO-Offload paper's CPU-Adam alone is near 1 (arXiv 2101.06840, table 4); whole runs are far below:
+# Llama-3-70B on 2 x 8 H100 steps in 24 s with its optimizer on the CPU (DeepSpeed's DeepCompile benchmark), which
+# makes 0.07 of a DGX H100.
 CPU_MEMORY_EFFICIENCY = 0.10
 NVME_STATE_BYTES = 12  # bytes of state per element that each step reads and writes: weight and two moments in fp32
 
@@ -32,7 +33,9 @@ def offload_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[flo
     micro = step = 0.0
     if strategy.offload_optimizer != "none":
         micro += size * own / link
-        update = own * ranks * CPU_ADAM_BYTES / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
+        update = (
+            own * ranks * CPU_ADAM_BYTES / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
+        )
         step += update + size * own / link
         if strategy.offload_optimizer == "nvme":
             step += own * ranks * NVME_STATE_BYTES * _per_byte(job)

@@ -44,7 +44,9 @@ class Activations:
 
 
 @functools.lru_cache(maxsize=4096)
-def per_token(model: Model, precision: str, attention: str, tp: int, chunked_loss: bool, lora: bool, seq_len: int) -> Activations:
+def per_token(
+    model: Model, precision: str, attention: str, tp: int, chunked_loss: bool, lora: bool, seq_len: int
+) -> Activations:
     """Bytes per token that a model keeps.
 
     Args:

@@ -15,8 +15,9 @@ from dsgen.strategies import Strategy
 __all__ = ["MemoryEstimate", "Place", "Verdict", "estimate", "gpu_high", "gpu_peak", "verdict"]
 
 # The interval around the GPU's peak. Low: the caching allocator never needs less than the tensors; the parts agree
-# within 4 % with the real engine's tensors (tests/test_memory.py). High: the allocator rounds to 2 MiB blocks and cannot
-# reuse every hole; ms-swift's and Qwen's published peaks (reserved, or as nvidia-smi shows) lie 0 to 10 % above.
+# within 4 % with the real engine's tensors (tests/test_memory.py). High: the allocator rounds to 2 MiB blocks, and
+# cannot reuse every hole; ms-swift's and Qwen's published peaks (reserved, or as nvidia-smi shows) lie 0 to 10 %
+# above.
 LOW = 0.96
 HIGH = 1.10
 PINNED_ROUNDING = 1.5  # torch's pinned-memory allocator rounds to a power of two: 1 to 2 times, 1.5 in the mean
@@ -113,11 +114,23 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
     }
     nvme = sum(found.nvme.values())
     return MemoryEstimate(
-        gpu=Place(peak_bytes=peak, low_bytes=int(peak * LOW), high_bytes=gpu_high(peak), limit_bytes=limit,
-                  parts=gpu_parts, phase=phase),
+        gpu=Place(
+            peak_bytes=peak,
+            low_bytes=int(peak * LOW),
+            high_bytes=gpu_high(peak),
+            limit_bytes=limit,
+            parts=gpu_parts,
+            phase=phase,
+        ),
         host=host_place(job, found),
-        nvme=Place(peak_bytes=nvme, low_bytes=nvme, high_bytes=nvme, limit_bytes=job.hardware.nvme_capacity_bytes,
-                   parts=found.nvme, phase="training"),
+        nvme=Place(
+            peak_bytes=nvme,
+            low_bytes=nvme,
+            high_bytes=nvme,
+            limit_bytes=job.hardware.nvme_capacity_bytes,
+            parts=found.nvme,
+            phase="training",
+        ),
     )
 
 
@@ -127,5 +140,11 @@ def host_place(job: Job, found: Parts) -> Place:
     phase = max(totals, key=lambda name: totals[name])
     peak = totals[phase]
     rounding = int(found.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
-    return Place(peak_bytes=peak, low_bytes=peak, high_bytes=peak + rounding, limit_bytes=host_limit(job.hardware),
-                 parts=found.host[phase], phase=phase)
+    return Place(
+        peak_bytes=peak,
+        low_bytes=peak,
+        high_bytes=peak + rounding,
+        limit_bytes=host_limit(job.hardware),
+        parts=found.host[phase],
+        phase=phase,
+    )

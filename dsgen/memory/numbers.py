@@ -45,7 +45,9 @@ class Numbers:
 
 
 @functools.lru_cache(maxsize=8192)
-def count(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int) -> Numbers:
+def count(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
+) -> Numbers:
     """The element counts of a model under one way of training it.
 
     Args:

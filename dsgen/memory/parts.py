@@ -57,7 +57,10 @@ def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
     shards = replicas if stage else 1
     numbers = count(model, training.method, training.lora_rank, training.lora_targets, layout.tp, buffers.persistence)
     own = -(-numbers.trained // shards)  # this rank's share of what is trained
-    frozen = int(numbers.frozen_linear * (NF4_BITS / 8 if training.method == "qlora" else size)) + numbers.frozen_other * size
+    frozen = (
+        int(numbers.frozen_linear * (NF4_BITS / 8 if training.method == "qlora" else size))
+        + numbers.frozen_other * size
+    )
     weights = numbers.trained * size + frozen
     held = weights
     if stage == 3:
@@ -79,7 +82,9 @@ def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
     if stage == 3:
         gathered = size * min(numbers.total, max(buffers.max_live, numbers.block + buffers.prefetch, numbers.largest))
     tokens = job.seq_len
-    kept = per_token(model, precision, training.attention, layout.tp, training.chunked_loss, training.method != "full", tokens)
+    kept = per_token(
+        model, precision, training.attention, layout.tp, training.chunked_loss, training.method != "full", tokens
+    )
     stored = kept.ends + (kept.boundary if layout.checkpointing else kept.block) * model.layers
     recomputed = kept.block if layout.checkpointing else 0
     common = {**persistent_parts, "gradients": (grads, 0), "gathered parameters": (gathered, 0)}
@@ -102,18 +107,23 @@ def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
         "fp32 gradients": (_step_temporaries(stage, own, size) if on_gpu else 0, 0),
     }
     host, pinned = _host(job, layout, own, numbers.largest, weights, moments, size)
-    return Parts({"loss": loss, "backward": backward, "step": step}, host, pinned, _nvme(job, layout, own, moments, weights // replicas))
+    return Parts(
+        {"loss": loss, "backward": backward, "step": step},
+        host,
+        pinned,
+        _nvme(job, layout, own, moments, weights // replicas),
+    )
 
 
 def _gradients(stage: int, own: int, trained: int, size: int, on_gpu: bool) -> int:
-    """Gradients alive at the end of backward: whole below stage 2, the own share from it on, on the host when offloaded."""
+    """Gradients alive at the end of backward: whole below stage 2, the own share from it on, none when offloaded."""
     if stage < 2:
         return size * trained
     return size * own if on_gpu else 0
 
 
 def _buckets(stage: int, trained: int, largest: int, size: int, buffers: Buffers, on_gpu: bool) -> int:
-    """Flat buffers: stage 0 flattens what it reduces; stages 1 and 2 allocate one bucket, two with overlap; stage 3 one."""
+    """Flat buffers: stage 0 flattens what it reduces; stages 1 and 2 have one bucket, two with overlap; stage 3 one."""
     if stage == 0:
         return size * min(trained, DDP_BUCKET)
     copies = 2 if buffers.overlap_comm and stage < 3 else 1

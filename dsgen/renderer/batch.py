@@ -20,28 +20,49 @@ def keys(plan: Plan) -> Iterator[Key]:
     replicas = job.world // chosen.tp
     product = f"{chosen.micro_batch} x {chosen.accumulation} x {job.world}"
     if chosen.tp == 1:
-        yield Key("train_batch_size", chosen.micro_batch * chosen.accumulation * job.world,
-                  f"micro-batch x accumulation x GPUs = {product}; DeepSpeed stops when started on another number of GPUs",
-                  "training.global_batch")
+        yield Key(
+            "train_batch_size",
+            chosen.micro_batch * chosen.accumulation * job.world,
+            f"micro-batch x accumulation x GPUs = {product}; DeepSpeed stops when started on another number of GPUs",
+            "training.global_batch",
+        )
     elif chosen.stage < 3:
-        yield Key("train_batch_size", chosen.micro_batch * chosen.accumulation * job.world,
-                  f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
-                  f"different data ({chosen.global_batch} sequences a step)", "training.global_batch")
+        yield Key(
+            "train_batch_size",
+            chosen.micro_batch * chosen.accumulation * job.world,
+            f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
+            f"different data ({chosen.global_batch} sequences a step)",
+            "training.global_batch",
+        )
     yield Key("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
-    yield Key("gradient_accumulation_steps", chosen.accumulation,
-              f"{chosen.global_batch} sequences a step / ({chosen.micro_batch} x {replicas} replicas)",
-              "training.accumulation")
+    yield Key(
+        "gradient_accumulation_steps",
+        chosen.accumulation,
+        f"{chosen.global_batch} sequences a step / ({chosen.micro_batch} x {replicas} replicas)",
+        "training.accumulation",
+    )
     if chosen.precision == "bf16":
-        yield Key("bf16.enabled", True, "the GPU computes bf16 as fast as fp16, and bf16 needs no loss scaling",
-                  "training.precision")
+        yield Key(
+            "bf16.enabled",
+            True,
+            "the GPU computes bf16 as fast as fp16, and bf16 needs no loss scaling",
+            "training.precision",
+        )
     elif chosen.precision == "fp16":
-        yield Key("fp16.enabled", True, "this GPU has no bf16 units; fp16 is its fast 16-bit type", "training.precision")
+        yield Key(
+            "fp16.enabled", True, "this GPU has no bf16 units; fp16 is its fast 16-bit type", "training.precision"
+        )
         yield Key("fp16.loss_scale", 0, "0 means dynamic: the scale follows the overflows")
-        yield Key("fp16.initial_scale_power", INITIAL_SCALE_POWER,
-                  "start at 2^16; each overflow halves it, so a higher start only skips steps")
+        yield Key(
+            "fp16.initial_scale_power",
+            INITIAL_SCALE_POWER,
+            "start at 2^16; each overflow halves it, so a higher start only skips steps",
+        )
         yield Key("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
         yield Key("fp16.hysteresis", HYSTERESIS, "overflows tolerated before the scale halves")
-        yield Key("fp16.min_loss_scale", 1, "below 1 the gradients themselves are broken; a whole number, as DeepSpeed asks")
+        yield Key(
+            "fp16.min_loss_scale", 1, "below 1 the gradients themselves are broken; a whole number, as DeepSpeed asks"
+        )
 
 
 def _micro_batch(plan: Plan) -> str:

@@ -21,8 +21,18 @@ PLANNER = Origin("planner")
 _PREFIX = "deepspeed."
 
 # The order in which a person reads a config; sections not named here follow in DeepSpeed's own order.
-_ORDER = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "bf16", "fp16",
-          "tensor_parallel", "zero_optimization", "optimizer", "scheduler", "gradient_clipping")
+_ORDER = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "bf16",
+    "fp16",
+    "tensor_parallel",
+    "zero_optimization",
+    "optimizer",
+    "scheduler",
+    "gradient_clipping",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -103,13 +113,21 @@ class Config:
         key = known.key(path, self.values)
         if key is None:
             close = known.nearest(path)
-            raise mistake(f"DeepSpeed {known.version} has no key {path}",
-                          todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.")
+            raise mistake(
+                f"DeepSpeed {known.version} has no key {path}",
+                todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+            )
         node: Any = self.values
         for part in path.split("."):
             node = node.get(part) if isinstance(node, dict) else None
-        return Explanation(path=path, value=node, overrides=self._history(path), default=key.default,
-                           description=key.description, dropped=self.dropped.get(path))
+        return Explanation(
+            path=path,
+            value=node,
+            overrides=self._history(path),
+            default=key.default,
+            description=key.description,
+            dropped=self.dropped.get(path),
+        )
 
     def _history(self, path: str) -> tuple[Override, ...]:
         return self.provenance.history(f"{_PREFIX}{path}")
@@ -126,7 +144,7 @@ def render(plan: Plan) -> Config:
     planned = Layer("planner", Rank.PLAN, tuple(_override(plan, key) for key in _keys(plan) if known.key(key.path)))
     folded = fold([planned, *job.deepspeed_layers])
     tree = folded.tree.get("deepspeed", {})
-    dropped = {path: why for path, why in _ineffective(tree, known)}
+    dropped = dict(_ineffective(tree, known))
     warnings = [
         f"{override.origin}: {path} = {show(override.value)} is left out: {why}"
         for path, why in dropped.items()
@@ -134,8 +152,13 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
-    return Config(values=_ordered(tree), plan=plan, provenance=folded.provenance, dropped=dropped,
-                  warnings=(*plan.warnings, *warnings))
+    return Config(
+        values=_ordered(tree),
+        plan=plan,
+        provenance=folded.provenance,
+        dropped=dropped,
+        warnings=(*plan.warnings, *warnings),
+    )
 
 
 def _keys(plan: Plan) -> Iterator[Key]:

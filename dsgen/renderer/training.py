@@ -25,8 +25,8 @@ WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
 COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
 CHECKPOINTING = (
     "the planner counts on every block being recomputed, and NO DeepSpeed key does that: call "
-    "model.gradient_checkpointing_enable() (or gradient_checkpointing=True in TrainingArguments). This block is read only "
-    "by programs that call deepspeed.checkpointing.configure()"
+    "model.gradient_checkpointing_enable() (or gradient_checkpointing=True in TrainingArguments). This block is read "
+    "only by programs that call deepspeed.checkpointing.configure()"
 )
 
 
@@ -36,16 +36,26 @@ def keys(plan: Plan) -> Iterator[Key]:
     training = job.training
     yield from _optimizer(plan)
     yield from _scheduler(plan)
-    yield Key("gradient_clipping", training.gradient_clipping,
-              "largest global gradient norm" if training.gradient_clipping else "0 turns clipping off; no key would mean 1.0",
-              "training.gradient_clipping")
+    yield Key(
+        "gradient_clipping",
+        training.gradient_clipping,
+        "largest global gradient norm" if training.gradient_clipping else "0 turns clipping off; no key would mean 1.0",
+        "training.gradient_clipping",
+    )
     if plan.chosen.strategy.checkpointing:
         split = plan.chosen.strategy.tp > 1
         yield Key("activation_checkpointing.partition_activations", split, CHECKPOINTING, "training.checkpointing")
-        yield Key("activation_checkpointing.cpu_checkpointing", False,
-                  "block inputs stay on the GPU; moving them to the CPU costs more than it saves at this size")
-    yield Key("steps_per_print", training.steps_per_print, "optimizer steps between progress lines",
-              "training.steps_per_print")
+        yield Key(
+            "activation_checkpointing.cpu_checkpointing",
+            False,
+            "block inputs stay on the GPU; moving them to the CPU costs more than it saves at this size",
+        )
+    yield Key(
+        "steps_per_print",
+        training.steps_per_print,
+        "optimizer steps between progress lines",
+        "training.steps_per_print",
+    )
     yield Key("wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each")
     yield from _monitors(plan)
 
@@ -54,20 +64,28 @@ def _optimizer(plan: Plan) -> Iterator[Key]:
     training, chosen = plan.job.training, plan.chosen.strategy
     kind = training.optimizer
     if kind == "Muon" and tuple(map(int, plan.job.version.split("."))) < MUON_SINCE:
-        raise mistake(f"DeepSpeed {plan.job.version} has no Muon", must="0.17.6 is the first release that has it",
-                      where=plan.job.provenance.where("training.optimizer"))
+        raise mistake(
+            f"DeepSpeed {plan.job.version} has no Muon",
+            must="0.17.6 is the first release that has it",
+            where=plan.job.provenance.where("training.optimizer"),
+        )
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
     yield Key("optimizer.type", kind, made, "training.optimizer")
     yield Key("optimizer.params.lr", training.lr, "peak learning rate", "training.lr")
     values = {"betas": [training.beta1, training.beta2], "eps": training.eps, "weight_decay": training.weight_decay}
     wishes = {"betas": "training.beta2", "eps": "training.eps", "weight_decay": "training.weight_decay"}
-    notes = {"betas": "decay of the two moments", "eps": "guards the division by the second moment",
-             "weight_decay": "decoupled from the gradient"}
+    notes = {
+        "betas": "decay of the two moments",
+        "eps": "guards the division by the second moment",
+        "weight_decay": "decoupled from the gradient",
+    }
     for name in _PARAMS[kind]:
         yield Key(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
     if chosen.stage and kind not in _ZERO_OPTIMIZERS:
-        yield Key("zero_allow_untested_optimizer", True, f"DeepSpeed has not tested ZeRO with {kind}, and stops without this")
+        yield Key(
+            "zero_allow_untested_optimizer", True, f"DeepSpeed has not tested ZeRO with {kind}, and stops without this"
+        )
 
 
 def _scheduler(plan: Plan) -> Iterator[Key]:
@@ -78,10 +96,12 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
     if kind == "none":
         return
     if kind != "WarmupLR" and training.total_steps is None:
-        raise mistake(f"scheduler {kind} falls over the whole run, and its length is not given",
-                      must="training.total_steps must be a whole number of optimizer steps",
-                      where=plan.job.provenance.where("training.scheduler"),
-                      todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.")
+        raise mistake(
+            f"scheduler {kind} falls over the whole run, and its length is not given",
+            must="training.total_steps must be a whole number of optimizer steps",
+            where=plan.job.provenance.where("training.scheduler"),
+            todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.",
+        )
     warmup = training.warmup_steps
     if training.total_steps is not None and warmup >= training.total_steps:
         warmup = max(1, training.total_steps // WARMUP_DIVISOR)
@@ -93,18 +113,29 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
     yield Key("scheduler.type", kind, why, "training.scheduler")
     base = "scheduler.params"
     if kind != "WarmupLR":
-        yield Key(f"{base}.total_num_steps", training.total_steps, "optimizer steps of the whole run", "training.total_steps")
+        yield Key(
+            f"{base}.total_num_steps", training.total_steps, "optimizer steps of the whole run", "training.total_steps"
+        )
     if kind == "WarmupCosineLR":
         yield Key(f"{base}.warmup_min_ratio", 0.0, "the first step starts from zero")
         yield Key(f"{base}.cos_min_ratio", COSINE_FLOOR, "of the peak, where the cosine ends")
     else:
         yield Key(f"{base}.warmup_min_lr", 0.0, "the first step starts from zero")
-        yield Key(f"{base}.warmup_max_lr", training.lr,
-                  "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says", "training.lr")
+        yield Key(
+            f"{base}.warmup_max_lr",
+            training.lr,
+            "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says",
+            "training.lr",
+        )
     short = warmup != training.warmup_steps
-    yield Key(f"{base}.warmup_num_steps", warmup,
-              f"a tenth of total_steps: {training.warmup_steps} would not leave any" if short
-              else "optimizer steps of warm-up", None if short else "training.warmup_steps")
+    yield Key(
+        f"{base}.warmup_num_steps",
+        warmup,
+        f"a tenth of total_steps: {training.warmup_steps} would not leave any"
+        if short
+        else "optimizer steps of warm-up",
+        None if short else "training.warmup_steps",
+    )
     yield Key(f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps")
 
 
@@ -112,16 +143,26 @@ def _monitors(plan: Plan) -> Iterator[Key]:
     training = plan.job.training
     section = {"tensorboard": "tensorboard", "csv": "csv_monitor", "wandb": "wandb"}.get(training.monitor)
     if section:
-        yield Key(f"{section}.enabled", True, "DeepSpeed writes loss, learning rate and loss scale from rank 0",
-                  "training.monitor")
+        yield Key(
+            f"{section}.enabled",
+            True,
+            "DeepSpeed writes loss, learning rate and loss scale from rank 0",
+            "training.monitor",
+        )
         if section == "wandb":
             yield Key("wandb.project", "dsgen", "the project the run appears in")
         else:
             yield Key(f"{section}.output_path", "logs/", "folder of the log files")
             yield Key(f"{section}.job_name", "dsgen", "folder of this run below it")
     if training.flops_profiler:
-        yield Key("flops_profiler.enabled", True, "prints FLOPs and time of every module once", "training.flops_profiler")
+        yield Key(
+            "flops_profiler.enabled", True, "prints FLOPs and time of every module once", "training.flops_profiler"
+        )
         yield Key("flops_profiler.profile_step", 5, "the first steps still compile and allocate")
     if training.comms_logger:
-        yield Key("comms_logger.enabled", True, "logs each collective; waits for every one, so for tuning only",
-                  "training.comms_logger")
+        yield Key(
+            "comms_logger.enabled",
+            True,
+            "logs each collective; waits for every one, so for tuning only",
+            "training.comms_logger",
+        )

@@ -39,14 +39,22 @@ def keys(plan: Plan) -> Iterator[Key]:
     yield Key(f"{zero}.stage", chosen.stage, f"{_stage(plan)}; {plan.reason}", "training.zero_stage")
     wire = 4 if chosen.precision == "fp32" else 2
     yield Key(f"{zero}.overlap_comm", buffers.overlap_comm, _overlap(plan))
-    yield Key(f"{zero}.contiguous_gradients", True, "gradients are copied into one buffer as they come: no fragmentation")
+    yield Key(
+        f"{zero}.contiguous_gradients", True, "gradients are copied into one buffer as they come: no fragmentation"
+    )
     size = gib(buffers.reduce_bucket * wire)
     twice = ", held twice with overlap_comm" if buffers.overlap_comm and chosen.stage < 3 else ""
-    yield Key(f"{zero}.reduce_bucket_size", buffers.reduce_bucket,
-              f"elements, not bytes: {size} GiB{twice}; {_bucket_reason(plan)}")
+    yield Key(
+        f"{zero}.reduce_bucket_size",
+        buffers.reduce_bucket,
+        f"elements, not bytes: {size} GiB{twice}; {_bucket_reason(plan)}",
+    )
     if chosen.stage < 3:
-        yield Key(f"{zero}.allgather_bucket_size", buffers.allgather_bucket,
-                  "elements gathered at once after the step; as the reduce bucket")
+        yield Key(
+            f"{zero}.allgather_bucket_size",
+            buffers.allgather_bucket,
+            "elements gathered at once after the step; as the reduce bucket",
+        )
     else:
         yield from _stage_3(plan)
     yield from _offload_optimizer(plan)
@@ -83,9 +91,14 @@ def _overlap(plan: Plan) -> str:
 def _tensor_parallel(plan: Plan) -> Iterator[Key]:
     chosen = plan.chosen.strategy
     if chosen.tp > 1:
-        yield Key("tensor_parallel.autotp_size", chosen.tp,
-                  f"{chosen.tp} GPUs of a node share each layer over {plan.job.hardware.intra_node_link}; "
-                  "each holds 1/" f"{chosen.tp} of the blocks' weights, gradients and states", "training.tp")
+        yield Key(
+            "tensor_parallel.autotp_size",
+            chosen.tp,
+            f"{chosen.tp} GPUs of a node share each layer over {plan.job.hardware.intra_node_link}; "
+            "each holds 1/"
+            f"{chosen.tp} of the blocks' weights, gradients and states",
+            "training.tp",
+        )
 
 
 def _stage_3(plan: Plan) -> Iterator[Key]:
@@ -93,28 +106,53 @@ def _stage_3(plan: Plan) -> Iterator[Key]:
     zero, buffers = "zero_optimization", chosen.buffers
     wire = 4 if chosen.precision == "fp32" else 2
     block = block_elements(job.model) // chosen.tp
-    yield Key(f"{zero}.stage3_prefetch_bucket_size", buffers.prefetch,
-              f"elements fetched ahead; one block has {block:,}")
-    yield Key(f"{zero}.stage3_param_persistence_threshold", buffers.persistence,
-              "tensors up to this many elements (norms, biases) stay whole: fetching them would cost only latency")
-    yield Key(f"{zero}.stage3_max_live_parameters", buffers.max_live,
-              f"elements gathered at once: {gib(buffers.max_live * wire)} GiB; never less than a block and its prefetch")
-    yield Key(f"{zero}.stage3_max_reuse_distance", buffers.max_reuse,
-              "a parameter needed again within this many elements stays gathered; as max_live_parameters")
-    own = count(job.model, job.training.method, job.training.lora_rank, job.training.lora_targets, chosen.tp,
-                buffers.persistence).trained // (job.world // chosen.tp)
+    yield Key(
+        f"{zero}.stage3_prefetch_bucket_size", buffers.prefetch, f"elements fetched ahead; one block has {block:,}"
+    )
+    yield Key(
+        f"{zero}.stage3_param_persistence_threshold",
+        buffers.persistence,
+        "tensors up to this many elements (norms, biases) stay whole: fetching them would cost only latency",
+    )
+    yield Key(
+        f"{zero}.stage3_max_live_parameters",
+        buffers.max_live,
+        f"elements gathered at once: {gib(buffers.max_live * wire)} GiB; never less than a block and its prefetch",
+    )
+    yield Key(
+        f"{zero}.stage3_max_reuse_distance",
+        buffers.max_reuse,
+        "a parameter needed again within this many elements stays gathered; as max_live_parameters",
+    )
+    own = count(
+        job.model,
+        job.training.method,
+        job.training.lora_rank,
+        job.training.lora_targets,
+        chosen.tp,
+        buffers.persistence,
+    ).trained // (job.world // chosen.tp)
     if chosen.offload_optimizer == "nvme":
-        yield Key(f"{zero}.sub_group_size", SUB_GROUP_NVME,
-                  f"elements swapped in for one update, of {own:,} a rank: keeps the pinned buffers small")
+        yield Key(
+            f"{zero}.sub_group_size",
+            SUB_GROUP_NVME,
+            f"elements swapped in for one update, of {own:,} a rank: keeps the pinned buffers small",
+        )
     if job.training.save_16bit and job.training.method == "full":
         total = gib(2 * count(job.model, "full", 1, ("all-linear",), 1, 0).total)
-        yield Key(f"{zero}.stage3_gather_16bit_weights_on_model_save", True,
-                  f"save_16bit_model gathers all {total} GiB on rank 0; without it a stage-3 save loads nowhere else",
-                  "training.save_16bit")
+        yield Key(
+            f"{zero}.stage3_gather_16bit_weights_on_model_save",
+            True,
+            f"save_16bit_model gathers all {total} GiB on rank 0; without it a stage-3 save loads nowhere else",
+            "training.save_16bit",
+        )
     leaf = LEAF_CLASSES.get(job.model.architecture)
     if leaf:
-        yield Key(f"{zero}.leaf_module.classes", [leaf],
-                  "the experts of a block are fetched together; else ranks that route differently wait for each other")
+        yield Key(
+            f"{zero}.leaf_module.classes",
+            [leaf],
+            "the experts of a block are fetched together; else ranks that route differently wait for each other",
+        )
     if job.training.optimizer == "Muon":
         yield Key(f"{zero}.reduce_scatter", False, "Muon needs whole gradients: stage 3 refuses it with reduce_scatter")
 
@@ -126,8 +164,12 @@ def _offload_optimizer(plan: Plan) -> Iterator[Key]:
         return
     base = "zero_optimization.offload_optimizer"
     where = plan.chosen.memory.host if device == "cpu" else plan.chosen.memory.nvme
-    yield Key(f"{base}.device", device,
-              f"states and update leave the GPU: {gib(where.peak_bytes)} GiB a node", "training.offload")
+    yield Key(
+        f"{base}.device",
+        device,
+        f"states and update leave the GPU: {gib(where.peak_bytes)} GiB a node",
+        "training.offload",
+    )
     yield Key(f"{base}.pin_memory", True, "page-locked memory: copies run beside compute at the link's full rate")
     if device == "nvme":
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
@@ -135,8 +177,11 @@ def _offload_optimizer(plan: Plan) -> Iterator[Key]:
         yield Key(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
         yield Key(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
     elif chosen.stage < 3 and job.world // chosen.tp > 1:
-        yield Key("zero_optimization.round_robin_gradients", True,
-                  "spreads gradients so that all ranks copy to the CPU at once, not one after the other")
+        yield Key(
+            "zero_optimization.round_robin_gradients",
+            True,
+            "spreads gradients so that all ranks copy to the CPU at once, not one after the other",
+        )
 
 
 def _offload_param(plan: Plan) -> Iterator[Key]:
@@ -151,8 +196,11 @@ def _offload_param(plan: Plan) -> Iterator[Key]:
         largest = count(job.model, "full", 1, ("all-linear",), chosen.tp, 0).largest
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
         yield Key(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
-        yield Key(f"{base}.buffer_size", largest + largest % 2,
-                  f"elements; a buffer must hold the largest tensor whole ({largest:,})")
+        yield Key(
+            f"{base}.buffer_size",
+            largest + largest % 2,
+            f"elements; a buffer must hold the largest tensor whole ({largest:,})",
+        )
         yield Key(f"{base}.max_in_cpu", MAX_IN_CPU, "elements kept in RAM instead of on the drive")
 
 

@@ -22,7 +22,9 @@ def text(found: Comparison) -> str:
         lines.extend(_value("-", item.first, item.missing == "first", item.reasons[0]))
         lines.extend(_value("+", item.second, item.missing == "second", item.reasons[1]))
     total = len(found.differences)
-    lines.append(f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference")
+    lines.append(
+        f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference"
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -36,8 +38,13 @@ def data(found: Comparison) -> dict[str, Any]:
 
 
 def _difference(item: Difference) -> dict[str, Any]:
-    return {"path": item.path, "first": item.first, "second": item.second, "missing": item.missing or None,
-            "reasons": list(item.reasons)}
+    return {
+        "path": item.path,
+        "first": item.first,
+        "second": item.second,
+        "missing": item.missing or None,
+        "reasons": list(item.reasons),
+    }
 
 
 def _side(sign: str, name: str, config: Any) -> str:

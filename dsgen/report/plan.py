@@ -32,7 +32,10 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     job = plan.job
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     rejections = _shown(plan, every)
-    rows = [(plan.chosen, f"chosen: {plan.reason}"), *((rival, _compared(rival, plan.chosen)) for rival in plan.runners_up)]
+    rows = [
+        (plan.chosen, f"chosen: {plan.reason}"),
+        *((rival, _compared(rival, plan.chosen)) for rival in plan.runners_up),
+    ]
     names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
@@ -72,22 +75,36 @@ def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int)
 
 def _numbers(item: Candidate) -> str:
     memory = item.memory
-    return (f"{gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
-            f"{item.cost.communication_share:>5.0%}")
+    return (
+        f"{gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
+        f"{item.cost.communication_share:>5.0%}"
+    )
 
 
 def data(plan: Plan) -> dict[str, Any]:
     """The plan as plain JSON types; bytes and seconds throughout."""
     job = plan.job
     return {
-        "job": {"names": dict(job.names), "nodes": job.nodes, "gpus_per_node": job.gpus_per_node, "gpus": job.world,
-                "seq_len": job.seq_len, "deepspeed": job.version},
+        "job": {
+            "names": dict(job.names),
+            "nodes": job.nodes,
+            "gpus_per_node": job.gpus_per_node,
+            "gpus": job.world,
+            "seq_len": job.seq_len,
+            "deepspeed": job.version,
+        },
         "reason": plan.reason,
         "chosen": _candidate(plan.chosen),
         "runners_up": [_candidate(item) for item in plan.runners_up],
         "rejections": [
-            {"strategy": describe(item.layout), **_layout(item.layout), "why": item.why, "missing_bytes": item.missing_bytes,
-             "place": item.place or None, "pin": str(item.pin) if item.pin else None}
+            {
+                "strategy": describe(item.layout),
+                **_layout(item.layout),
+                "why": item.why,
+                "missing_bytes": item.missing_bytes,
+                "place": item.place or None,
+                "pin": str(item.pin) if item.pin else None,
+            }
             for item in plan.rejections
         ],
         "pins": [str(pin) for pin in job.pins],
@@ -115,8 +132,12 @@ def _shown(plan: Plan, every: bool) -> list[Rejection]:
 
 
 def _memory(memory: MemoryEstimate) -> list[str]:
-    lines = [f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", *_parts(memory.gpu),
-             place_line("host", memory.host), *_parts(memory.host)]
+    lines = [
+        f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}",
+        *_parts(memory.gpu),
+        place_line("host", memory.host),
+        *_parts(memory.host),
+    ]
     if memory.nvme.peak_bytes:
         lines += [place_line("NVMe", memory.nvme), *_parts(memory.nvme)]
     return lines
@@ -138,8 +159,10 @@ def _candidate(item: Candidate) -> dict[str, Any]:
         "buffers": attrs.asdict(chosen.buffers),
         "memory": {
             "verdict": item.memory.verdict.value,
-            **{name: _place(place) for name, place in
-               (("gpu", item.memory.gpu), ("host", item.memory.host), ("nvme", item.memory.nvme))},
+            **{
+                name: _place(place)
+                for name, place in (("gpu", item.memory.gpu), ("host", item.memory.host), ("nvme", item.memory.nvme))
+            },
         },
         "cost": {
             "seconds_per_step": cost.seconds,
@@ -152,11 +175,19 @@ def _candidate(item: Candidate) -> dict[str, Any]:
 
 
 def _layout(item: Any) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in
-            ("stage", "offload_optimizer", "offload_param", "tp", "checkpointing", "precision")}
+    return {
+        name: getattr(item, name)
+        for name in ("stage", "offload_optimizer", "offload_param", "tp", "checkpointing", "precision")
+    }
 
 
 def _place(place: Place) -> dict[str, Any]:
-    return {"peak_bytes": place.peak_bytes, "low_bytes": place.low_bytes, "high_bytes": place.high_bytes,
-            "limit_bytes": place.limit_bytes, "phase": place.phase, "verdict": place.verdict.value,
-            "parts": dict(place.parts)}
+    return {
+        "peak_bytes": place.peak_bytes,
+        "low_bytes": place.low_bytes,
+        "high_bytes": place.high_bytes,
+        "limit_bytes": place.limit_bytes,
+        "phase": place.phase,
+        "verdict": place.verdict.value,
+        "parts": dict(place.parts),
+    }

@@ -10,6 +10,8 @@ from dsgen.layers import show
 from dsgen.report.tables import table
 
 __all__ = ["listing", "listing_data", "sheet", "sheet_data"]
+
+
 def listing(kinds: Iterable[str], width: int = 80) -> str:
     """Names, titles and aliases of the profiles of some kinds, with a final newline."""
     parts = []
@@ -34,8 +36,10 @@ def listing_data(kinds: Iterable[str]) -> dict[str, Any]:
 def sheet(profile: catalog.Profile, width: int = 80) -> str:
     """One profile: every fact in force with its reason, then the sources, with a final newline."""
     facts = _facts(profile)
-    lines = [f"{profile.name}: {profile.title}" if profile.title else profile.name,
-             f"  {profile.kind} profile, {profile.file}"]
+    lines = [
+        f"{profile.name}: {profile.title}" if profile.title else profile.name,
+        f"  {profile.kind} profile, {profile.file}",
+    ]
     if profile.extends:
         lines.append(f"  extends {profile.extends}")
     if profile.aliases:
@@ -50,8 +54,14 @@ def sheet(profile: catalog.Profile, width: int = 80) -> str:
 def sheet_data(profile: catalog.Profile) -> dict[str, Any]:
     """The same as plain JSON types."""
     return {
-        "name": profile.name, "kind": profile.kind, "title": profile.title, "aliases": list(profile.aliases),
-        "extends": profile.extends, "file": profile.file, "facts": _facts(profile), "sources": dict(profile.sources),
+        "name": profile.name,
+        "kind": profile.kind,
+        "title": profile.title,
+        "aliases": list(profile.aliases),
+        "extends": profile.extends,
+        "file": profile.file,
+        "facts": _facts(profile),
+        "sources": dict(profile.sources),
     }
 
 
@@ -59,7 +69,12 @@ def _facts(profile: catalog.Profile) -> list[dict[str, Any]]:
     """The overrides in force: a child's wins over its parent's."""
     winners = {override.path: override for override in profile.layer.overrides}
     return [
-        {"path": path, "value": item.value, "reason": item.reason, "origin": str(item.origin),
-         "source": profile.source_of(path.partition(".")[2])}
+        {
+            "path": path,
+            "value": item.value,
+            "reason": item.reason,
+            "origin": str(item.origin),
+            "source": profile.source_of(path.partition(".")[2]),
+        }
         for path, item in winners.items()
     ]

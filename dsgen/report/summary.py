@@ -50,5 +50,7 @@ def headline(config: Config) -> str:
     unit = "GPU" if chosen.tp == 1 else "replica"
     units = f"{replicas} {unit}{'s' if replicas > 1 else ''}"
     steps = f"{chosen.accumulation} step{'s' if chosen.accumulation > 1 else ''}"
-    return (f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {units} x {steps} = {chosen.global_batch}, "
-            f"{chosen.precision}")
+    return (
+        f"{describe(chosen)}, micro-batch {chosen.micro_batch} x {units} x {steps} = {chosen.global_batch}, "
+        f"{chosen.precision}"
+    )

@@ -53,8 +53,13 @@ def data(answer: Answer) -> dict[str, Any]:
         "key": answer.key,
         "value": answer.value,
         "overrides": [
-            {"value": item.value, "origin": str(item.origin), "rank": item.rank.name.lower(), "reason": item.reason,
-             "won": item is answer.overrides[-1]}
+            {
+                "value": item.value,
+                "origin": str(item.origin),
+                "rank": item.rank.name.lower(),
+                "reason": item.reason,
+                "won": item is answer.overrides[-1],
+            }
             for item in answer.overrides
         ],
         "default": answer.default,
@@ -88,15 +93,23 @@ def _row(origin: str, value: str, note: str, left: int, middle: int) -> str:
 
 
 def _wrap(words: str, indent: int) -> str:
-    return textwrap.fill(words, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2),
-                         break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        words,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _alternative(other: Alternative) -> str:
     if other.refused:
         return _wrap(f"If it were {show(other.value)}: {other.refused}", 0)
-    memory = "GPU as now" if abs(other.gpu_bytes) < SAME_BYTES else (
-        f"GPU {'+' if other.gpu_bytes > 0 else '-'}{gib(abs(other.gpu_bytes))} GiB"
+    memory = (
+        "GPU as now"
+        if abs(other.gpu_bytes) < SAME_BYTES
+        else (f"GPU {'+' if other.gpu_bytes > 0 else '-'}{gib(abs(other.gpu_bytes))} GiB")
     )
     change = other.speed - 1
     speed = "as fast" if abs(change) < SAME_SPEED else f"about {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
