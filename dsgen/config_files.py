@@ -62,5 +62,9 @@ def _from_yaml(text: str, path: str) -> dict[str, Any]:
         node = tree
         for parent in parents:
             node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise mistake(
+                    f"{parent} is both a value and a map", must="a key stands once", where=f"{path}:{entry.line}"
+                )
         node[key] = entry.value
     return tree

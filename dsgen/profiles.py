@@ -33,6 +33,7 @@ def fact(
     default: Any = attrs.NOTHING,
     minimum: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
     """One field of a shape: what it means, and the bounds a written value must keep.
@@ -42,9 +43,12 @@ def fact(
         default: The value when no layer says anything; none means the field must be given.
         minimum: The least value allowed.
         above: A bound the value must exceed.
+        below: A bound the value must stay under.
         choices: The only texts allowed.
     """
-    return attrs.field(default=default, metadata={"doc": doc, "minimum": minimum, "above": above, "choices": choices})
+    return attrs.field(
+        default=default, metadata={"doc": doc, "minimum": minimum, "above": above, "below": below, "choices": choices}
+    )
 
 
 def yaml_name(field_name: str) -> str:
@@ -193,8 +197,8 @@ class Training:
         "Optimizer DeepSpeed builds.", default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")
     )
     lr: float = fact("Peak learning rate.", default=2e-5, above=0)
-    beta1: float = fact("First Adam beta.", default=0.9, minimum=0)
-    beta2: float = fact("Second Adam beta.", default=0.95, minimum=0)
+    beta1: float = fact("First Adam beta.", default=0.9, minimum=0, below=1)
+    beta2: float = fact("Second Adam beta.", default=0.95, minimum=0, below=1)
     eps: float = fact("Adam's epsilon.", default=1e-8, above=0)
     weight_decay: float = fact("Decoupled weight decay.", default=0.1, minimum=0)
     gradient_clipping: float = fact("Largest global gradient norm; 0 turns clipping off.", default=1.0, minimum=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 
 import attrs
@@ -27,7 +28,8 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
     if short:
         return _too_large(job, short)
     tried = [item for item in found.rejections if item.pin is None]  # agree with every pin, and cannot run all the same
-    reasons = list(dict.fromkeys(item.why for item in tried))
+    counted = collections.Counter(item.why for item in tried)
+    reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins:

@@ -111,7 +111,7 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
     """How one field reads a written value: its type exactly, its unit, its bounds."""
     key, optional = yaml_name(field.name), "None" in hint
     unit = next((unit for unit in UNITS if field.name == f"{key}_{unit}"), None)
-    minimum, above = field.metadata["minimum"], field.metadata["above"]
+    minimum, above, below = (field.metadata[name] for name in ("minimum", "above", "below"))
     choices = field.metadata["choices"]
     whole = "int" in hint
 
@@ -120,6 +120,8 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
             raise _WrongError(key, value, _must(whole and unit is None, f"at least {minimum:g}"))
         if above is not None and number <= above:
             raise _WrongError(key, value, _must(whole and unit is None, f"above {above:g}"))
+        if below is not None and number >= below:
+            raise _WrongError(key, value, _must(whole and unit is None, f"below {below:g}"))
 
     def read(value: Any, _: Any) -> Any:
         if value is None and optional:

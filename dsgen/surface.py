@@ -20,7 +20,8 @@ _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("sche
 # Patterns compiled at first use: most runs never meet a path that needs one.
 _METRICS = r"(.*\.curriculum_metrics)\.[^.]+(.*)"  # the names of the metrics are the user's own
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
-_VERSION = r"\d+\.\d+(\.\d+)?"
+_LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110, and the patterns below take time with the length
+_VERSION = r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 _SUGGESTIONS = 3
@@ -53,6 +54,8 @@ class Surface:
         An alias gives the key it stands for, whose `path` then differs. With a config, the arguments of the optimizer
         and of the schedule are those of their `type`; without one, those of any type.
         """
+        if len(path) > _LONGEST_PATH:
+            return None
         path = self.aliases.get(path, path)
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:

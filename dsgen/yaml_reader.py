@@ -79,7 +79,7 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
             no text, a tag that would build an object, too deep or too many entries. Always with the line.
     """
     root = _compose(text, source)
-    if root is None:
+    if root is None or root.value == []:  # no node, or a map or list of nothing
         raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
     if root.id != "mapping":
         raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import dsgen
+
+# Examples are the same in CI every time, and no slow machine fails a test; at a desk hypothesis searches on.
+settings.register_profile("dsgen", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("dsgen")
 
 
 @pytest.fixture

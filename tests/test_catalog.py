@@ -248,3 +248,13 @@ def test_a_profile_edited_after_compiling_is_read_from_its_file(
 
     assert value(catalog.find("hardware", "t4-16g"), "hardware.cpu_cores") == 3
     assert value(catalog.find("hardware", "new"), "hardware.cpu_cores") == 3
+
+
+@pytest.mark.parametrize("kind", ["hardware", "model", "network"])
+def test_every_fact_in_force_has_a_source(kind: str) -> None:
+    """A child that changes a fact says where the new one is from; its parent's source is no longer true."""
+    for name in catalog.names(kind):
+        found = catalog.find(kind, name)
+        for override in found.layer.overrides:
+            section, _, fact = override.path.partition(".")
+            assert section != kind or found.source_of(fact), f"{found.file}: {override.path}"

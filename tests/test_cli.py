@@ -144,12 +144,12 @@ def test_why_as_json_names_the_winner(run):
 def test_diff_of_two_scenarios_gives_reasons_and_code_1(run, tmp_path):
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
     first.write_text("hw: a100-40g\nmodel: 7b\n")
-    second.write_text("hw: h100-80g\nmodel: 7b\n")
+    second.write_text("hw: a100-40g\nmodel: 7b\nset:\n  training.lr: 1e-4  # found by a sweep\n")
     code, out, _ = run("diff", str(first), str(second))
 
     assert code == 1
-    assert "train_micro_batch_size_per_gpu" in out
-    assert "GPU's peak" in out
+    assert "optimizer.params.lr\n  - 2e-05\n" in out
+    assert "found by a sweep" in out
 
 
 def test_diff_of_a_config_with_itself_is_code_0(run, tmp_path):

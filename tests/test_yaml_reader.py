@@ -117,6 +117,7 @@ def test_json_is_yaml() -> None:
     [
         ("", "x.yaml: it is empty; it must hold a map, such as training: {seq_len: 8192}"),
         ("# only a comment\n", "x.yaml: it is empty; it must hold a map, such as training: {seq_len: 8192}"),
+        ("{}\n", "x.yaml: it is empty; it must hold a map, such as training: {seq_len: 8192}"),
         ("- 1\n", "x.yaml: the top level is a list; it must be a map of sections"),
         ("42\n", "x.yaml: the top level is a single value; it must be a map of sections"),
         (

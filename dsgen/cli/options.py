@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 from collections.abc import Callable
@@ -113,6 +114,8 @@ def write_atomically(path: str, text: str) -> None:
     try:
         target = Path(path).expanduser()
         target = target.resolve() if target.is_symlink() else target
+        if target.is_symlink():  # older Pythons say so themselves
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.is_dir():
             raise mistake("it is a folder", must="-o names a file", where=path)
         if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
