@@ -47,7 +47,7 @@ class Answer:
         value: The value in force; None when nothing writes it.
         overrides: Everyone who wrote it, losers first.
         default: What happens without it.
-        default_of: Whose default that is.
+        default_of: Whose default that is; empty for a fact that must be given.
         description: What the key means.
         source: Where the fact comes from, for a fact of a profile.
         dropped: Why a config leaves it out, where it does.
@@ -114,7 +114,7 @@ def _fact(job: Job, section: str, name: str) -> Answer:
         value=history[-1].value if history else default,
         overrides=history,
         default=default,
-        default_of="dsgen",
+        default_of="" if field.default is attrs.NOTHING else "dsgen",
         description=field.metadata["doc"],
         source=source,
     )

@@ -31,7 +31,8 @@ def text(answer: Answer) -> str:
     for position, override in enumerate(reversed(answer.overrides)):
         note = _note(override, lost=position > 0)
         lines.append(_row(str(override.origin), show(override.value), note, left, middle))
-    lines.append(_row(answer.default_of, show(answer.default), "its default", left, middle))
+    if answer.default_of:
+        lines.append(_row(answer.default_of, show(answer.default), "its default", left, middle))
     if answer.source:
         lines.append(_wrap(f"source: {answer.source}", 2))
     lines.append(_wrap(answer.description, 2))
