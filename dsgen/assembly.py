@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen import catalog, surface
+from dsgen.autos import dropped
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.jobs import Job
 from dsgen.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
@@ -200,7 +201,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     named = tuple(layers)
     if not any(layer.rank == Rank.TRAINING for layer in named):
         named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
-    ranked = canonical(named, version)
+    ranked = dropped(canonical(named, version), known)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
     for section, option in (("hardware", "--hw"), ("model", "--model")):

@@ -20,12 +20,16 @@ DEFAULT_BUCKET = 500_000_000  # elements; DeepSpeed's own default, 1 GB in bf16 
 DEFAULT_LIVE = 1_000_000_000  # elements; DeepSpeed's default of stage3_max_live_parameters (zero/config.py)
 DEFAULT_PERSISTENCE = 100_000  # elements; DeepSpeed's default of stage3_param_persistence_threshold (zero/config.py)
 PERSISTENCE_PER_HIDDEN = 10  # Hugging Face fills the threshold with 10 x hidden_size (integrations/deepspeed.py)
+MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1}  # fp32 states an element
+PIPELINED = 3  # groups in RAM at once: the one being updated, the one read ahead, the one written behind
+SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's default of sub_group_size
+SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into page-locked buffers
 LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
 
 
 @attrs.frozen(kw_only=True)
 class Buffers:
-    """Element counts, not bytes; and whether communication runs beside backward."""
+    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward."""
 
     reduce_bucket: int
     allgather_bucket: int
@@ -33,6 +37,8 @@ class Buffers:
     persistence: int
     max_live: int
     max_reuse: int
+    sub_group: int
+    swap_buffers: int
     overlap_comm: bool
 
 
@@ -49,21 +55,28 @@ def block_elements(model: Model) -> int:
     return per_block + max(kinds.values(), default=0)
 
 
-def choose(job: Job, stage: int, tp: int, offload: bool = False) -> Buffers:
+@functools.lru_cache(maxsize=4096)
+def _largest_matrix(model: Model) -> int:
+    """Elements of the largest dense matrix of a block: a tensor over the bucket is reduced alone, outside it."""
+    return max(item.numel for item in parameters(model) if item.layer and item.kind != "expert")
+
+
+def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
     """The buffers of a stage; what a person set above the plan is taken as it is.
 
     Args:
         job: The job.
         stage: ZeRO stage.
         tp: AutoTP degree; a rank's tensors are that much smaller.
-        offload: Whether gradients leave for the CPU, which overlap_comm lets run beside backward too.
+        optimizer: Where the optimizer is: none, cpu or nvme. Gradients that leave for it may do so beside backward.
+        parameters_at: Where parameters wait: none, cpu or nvme.
     """
     zero = job.deepspeed.get("zero_optimization")
     pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
     hidden = job.model.hidden_size
     memory = job.hardware.usable_memory_bytes
     cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
-    bucket = min(cap, max(hidden * hidden, _for_latency(job)))
+    bucket = min(cap, max(_largest_matrix(job.model), _for_latency(job)))
     block = block_elements(job.model) // tp
     prefetch = min(cap, block)
     live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
@@ -73,15 +86,27 @@ def choose(job: Job, stage: int, tp: int, offload: bool = False) -> Buffers:
         return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else nice(own)
 
     overlap = pinned.get("overlap_comm")
+    swapped = pinned.get("offload_optimizer")
+    asked = swapped.get("buffer_count") if isinstance(swapped, dict) else None
+    states = 2 + MOMENTS[job.training.optimizer]  # weight, gradient and moments of one group
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", bucket),
         allgather_bucket=size("allgather_bucket_size", bucket),
         prefetch=size("prefetch_bucket_size", prefetch),
         persistence=size("param_persistence_threshold", max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * hidden)),
         max_live=size("max_live_parameters", live),
-        max_reuse=size("max_reuse_distance", live),
-        overlap_comm=overlap if isinstance(overlap, bool) else stage > 0 and (job.world // tp > 1 or offload),
+        # A parameter kept for reuse holds an NVMe swap buffer, and five of them are soon gone (DeepSpeed issue 3062).
+        max_reuse=size("max_reuse_distance", live) if parameters_at != "nvme" or _reuse(pinned) else 0,
+        sub_group=size("sub_group_size", SUB_GROUP_NVME if optimizer == "nvme" else SUB_GROUP),
+        swap_buffers=asked if isinstance(asked, int) else states * PIPELINED,
+        overlap_comm=overlap
+        if isinstance(overlap, bool)
+        else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
     )
+
+
+def _reuse(pinned: dict[str, Any]) -> bool:
+    return "stage3_max_reuse_distance" in pinned or "max_reuse_distance" in pinned
 
 
 def _for_latency(job: Job) -> int:

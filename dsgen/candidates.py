@@ -56,7 +56,7 @@ def search(job: Job) -> Search:
     fitting: list[Candidate] = []
     uncertain: list[Candidate] = []
     rejections: list[Rejection] = []
-    buffers: dict[tuple[int, int, bool], Buffers] = {}
+    buffers: dict[tuple[int, int, str, str], Buffers] = {}
     for layout in layouts(job):
         if isinstance(layout, Rejection):
             rejections.append(layout)
@@ -65,7 +65,7 @@ def search(job: Job) -> Search:
         if isinstance(triples, str):
             rejections.append(Rejection(layout=layout, why=triples))
             continue
-        key = (layout.stage, layout.tp, layout.offload_optimizer != "none")
+        key = (layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         if key not in buffers:
             buffers[key] = choose(job, *key)
         found = parts(job, layout, buffers[key])

@@ -20,7 +20,7 @@ _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("sche
 # Patterns compiled at first use: most runs never meet a path that needs one.
 _METRICS = r"(.*\.curriculum_metrics)\.[^.]+(.*)"  # the names of the metrics are the user's own
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
-_LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110, and the patterns below take time with the length
+_LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110
 _VERSION = r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
@@ -54,9 +54,7 @@ class Surface:
         An alias gives the key it stands for, whose `path` then differs. With a config, the arguments of the optimizer
         and of the schedule are those of their `type`; without one, those of any type.
         """
-        if len(path) > _LONGEST_PATH:
-            return None
-        path = self.aliases.get(path, path)
+        path = self.aliases.get(path, path)[:_LONGEST_PATH]
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
             return self._argument(path, section, name, config)
@@ -136,6 +134,16 @@ class Surface:
         if path == _STAGE and isinstance(config.get("zero_optimization"), bool):
             return int(config["zero_optimization"])
         return self._table.get(path, {}).get("default")
+
+    def classes(self, section: str) -> tuple[str, ...]:
+        """The types that DeepSpeed names itself for `optimizer` or `scheduler`."""
+        return tuple(sorted(self._classes[_CLASSES[section][0]]))
+
+    def required(self, section: str, name: str) -> tuple[str, ...] | None:
+        """Arguments that an optimizer or schedule cannot do without; None when the release has none of that name."""
+        ours, torch = (self._classes[kind] for kind in _CLASSES[section])
+        entry = ours.get(name.lower() if section == "optimizer" else name, torch.get(name, ()))
+        return None if entry == () else tuple(_forms(entry)[0]["required"] if entry else ())
 
     def _arguments(self, section: str) -> Iterator[str]:
         """The paths of all arguments of the classes DeepSpeed names itself."""

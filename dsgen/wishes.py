@@ -8,7 +8,7 @@ from dsgen.layers import Provenance, Rank
 
 __all__ = ["follow"]
 
-# DeepSpeed key -> wish. A type is matched as DeepSpeed matches it: its own names in any case.
+# DeepSpeed key -> wish. A type is matched as DeepSpeed matches it: its own optimizers in any case, schedules exactly.
 _FOLLOWS = {
     "optimizer.type": "optimizer",
     "optimizer.params.lr": "lr",
@@ -20,7 +20,7 @@ _FOLLOWS = {
 }
 _TYPES = {
     "optimizer": {name.lower(): name for name in ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")},
-    "scheduler": {name.lower(): name for name in ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")},
+    "scheduler": {name: name for name in ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")},
 }
 
 
@@ -39,7 +39,7 @@ def follow(wishes: dict[str, Any], provenance: Provenance) -> dict[str, Any]:
             continue
         value = history[-1].value
         if wish in _TYPES:
-            value = _TYPES[wish].get(str(value).lower())
+            value = _TYPES[wish].get(str(value).lower() if wish == "optimizer" else str(value))
         if value is not None:
             followed[wish] = value
     scheduler = provenance.history("deepspeed.scheduler")

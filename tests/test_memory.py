@@ -11,7 +11,15 @@ from dsgen.parameters import parameter_count
 from dsgen.strategies import Strategy
 
 BUFFERS = Buffers(
-    reduce_bucket=2, allgather_bucket=2, prefetch=2, persistence=0, max_live=2, max_reuse=2, overlap_comm=False
+    reduce_bucket=2,
+    allgather_bucket=2,
+    prefetch=2,
+    persistence=0,
+    max_live=2,
+    max_reuse=2,
+    sub_group=1_000_000_000,
+    swap_buffers=12,
+    overlap_comm=False,
 )
 GIB = 2**30
 
@@ -207,6 +215,8 @@ def test_peaks_agree_with_the_real_engine(make_job, model, stage, changes, token
         persistence=100_000,
         max_live=1_000_000_000,
         max_reuse=1_000_000_000,
+        sub_group=1_000_000_000,
+        swap_buffers=12,
         overlap_comm=False,
     )
 

@@ -98,7 +98,7 @@ def at(config: dict[str, Any], path: str) -> Any:
         ("bf16.enabled", "false", {"fp16.enabled": True, "fp16.initial_scale_power": 16}),
         ("bf16", "null", {"bf16": None, "fp16.enabled": True}),
         ("bfloat16.enabled", "true", {"bf16.enabled": True, "bfloat16": None}),
-        ("fp16.enabled", "true", {"fp16.enabled": True, "fp16.hysteresis": 2, "bf16": None}),
+        ("fp16.enabled", "true", {"fp16.enabled": True, "fp16.min_loss_scale": 1, "bf16": None}),
         ("fp16.enabled", "false", {"bf16.enabled": True}),
     ],
 )
@@ -196,8 +196,6 @@ def test_a_pin_of_a_higher_rank_beats_one_of_a_lower() -> None:
     ("path", "value", "must"),
     [
         ("training.zero_stage", 4, "it must be 0, 1, 2 or 3"),
-        ("zero_optimization.stage", "auto", "it must be 0, 1, 2 or 3"),
-        ("zero_optimization.offload_param.device", "auto", "it must be none, cpu or nvme"),
         ("tensor_parallel.autotp_size", -1, "it must be a whole number from 1 to 1,000,000,000"),
         ("train_batch_size", LARGEST_COUNT + 1, "it must be a whole number from 1 to 1,000,000,000"),
         ("gradient_accumulation_steps", 10**40, "it must be a whole number from 1 to 1,000,000,000"),
@@ -218,7 +216,7 @@ def test_auto_and_null_of_a_batch_key_leave_the_choice_to_the_plan(key: str, val
     free, config = dsgen.render(BASE), dsgen.render(BASE | {key: value})
 
     assert config.plan.chosen.strategy == free.plan.chosen.strategy
-    assert config.to_dict().get(key) == value
+    assert config.to_dict().get(key) == (free.to_dict()[key] if value == "auto" else None)
 
 
 def provenance(*overrides: Override) -> Provenance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -105,10 +106,17 @@ def test_the_schedule_follows_the_wishes(make_job):
 
 
 def test_nvme_brings_aio_and_buffers_that_hold_the_largest_tensor(make_job):
-    config = rendered(make_job("rtx3090-24g", "70b")).values
+    config = rendered(
+        make_job(
+            "rtx3090-24g",
+            "70b",
+            training={"offload": "nvme"},
+            deepspeed={"zero_optimization": {"offload_param": {"device": "nvme"}}},
+        )
+    ).values
 
     assert config["aio"]["block_size"] == 1048576
-    assert config["zero_optimization"]["offload_param"]["buffer_size"] >= 32000 * 8192
+    assert config["zero_optimization"]["offload_param"]["buffer_size"] >= 32000 * 8192 // 8
 
 
 def test_an_older_release_gets_no_newer_key(make_job):
@@ -144,3 +152,66 @@ def test_render_takes_a_plan_a_job_or_layers(make_job):
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
 
     assert dsgen.render(plan(job)).to_json() == dsgen.render(job).to_json() == dsgen.render(layers).to_json()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"optimizer": {"type": "fusedadam"}}, "optimizer.type = fusedadam; DeepSpeed 0.19.8 has adagrad"),
+        ({"scheduler": {"type": "warmuplr"}}, "scheduler.type = warmuplr"),
+        ({"scheduler": {"type": "OneCycle"}}, "it needs scheduler.params.cycle_min_lr"),
+        ({"prescale_gradients": True}, "reduce_scatter: false"),
+        ({"zero_optimization": {"stage": 2, "allgather_bucket_size": 100000001}}, "it must be even"),
+        ({"zero_optimization": {"compute_grad_norm": False}}, "false needs gradient_clipping: 0.0"),
+        ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}, "it must divide the 8 GPUs"),
+        (
+            {"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}, "offload_optimizer": {"device": "cpu"}}},
+            "the loss is NaN",
+        ),
+        ({"sequence_parallel_size": 2}, "no sequence parallelism"),
+        ({"bf16": {"bf16_master_weights_and_grads": True}}, "it needs the optimizer on the CPU"),
+    ],
+)
+def test_what_deepspeed_would_refuse_is_refused_here(make_job, keys, message):
+    """Each was refused by the real engine, or trained something else without a word."""
+    with pytest.raises(dsgen.DsgenError, match=re.escape(message)):
+        rendered(make_job("a100-40g", "7b", deepspeed=keys))
+
+
+def test_one_cycle_with_its_params_passes(make_job):
+    params = {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-4}
+    config = rendered(make_job(deepspeed={"scheduler": {"type": "OneCycle", "params": params}}))
+
+    assert config.values["scheduler"]["params"] == params
+
+
+def test_swapping_has_buffers_for_three_groups_and_keeps_nothing_for_reuse(make_job):
+    both = {"zero_optimization": {"offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "nvme"}}}
+    zero = rendered(make_job("rtx3090-24g", "70b", deepspeed=both)).values["zero_optimization"]
+
+    assert zero["offload_optimizer"]["buffer_count"] == 12
+    assert zero["stage3_max_reuse_distance"] == 0
+
+
+def test_auto_leaves_a_key_to_the_planner(make_job):
+    """A file written for Hugging Face says auto where its Trainer fills in; here the planner does."""
+    autos = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+        "zero_optimization": {"reduce_bucket_size": "auto", "offload_optimizer": {"device": "auto"}},
+    }
+
+    assert rendered(make_job("a100-40g", "7b", deepspeed=autos)).values == rendered(make_job("a100-40g", "7b")).values
+
+
+def test_what_the_estimates_do_not_count_is_said(make_job):
+    plain = rendered(make_job())
+    hpz = rendered(make_job(deepspeed={"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}))
+    muon = rendered(make_job(training={"optimizer": "Muon"}))
+
+    assert not plain.warnings
+    assert any("zero_hpz_partition_size changes memory" in warning for warning in hpz.warnings)
+    assert any("lr 2e-05 is meant for AdamW" in warning for warning in muon.warnings)

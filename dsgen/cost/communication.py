@@ -63,10 +63,13 @@ def data_parallel_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tup
     if strategy.stage == 0:
         return 0.0, 2 * reduce
     if strategy.stage == 3:
-        # Every pass gathers the weights: forward, backward, and once more when blocks are recomputed.
-        passes = 3 if strategy.checkpointing else 2
+        # Every pass gathers the weights: forward and backward, or forward, recomputation and backward.
+        # A recomputed block stays gathered for its backward when two blocks are within the reuse distance
+        # (partitioned_param_coordinator.py).
+        kept_for_backward = buckets.max_reuse >= 2 * numbers.block
+        passes = 3 if strategy.checkpointing and not kept_for_backward else 2
         fetches = max(1, numbers.total // max(buckets.prefetch, 1))
-        kept = min(1.0, buckets.max_live / numbers.total)  # what stays gathered between the two passes
+        kept = min(1.0, buckets.max_reuse / numbers.total)  # what stays gathered between the two passes
         return passes * (1 - kept / 2) * collective_seconds(job, weights, tp, fetches) + reduce, 0.0
     gather = collective_seconds(job, gradients, tp, gather_calls)
     return (reduce, gather) if strategy.stage == 2 else (0.0, reduce + gather)

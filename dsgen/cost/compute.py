@@ -14,7 +14,7 @@ __all__ = ["micro_step_seconds", "update_seconds"]
 # (BLOOM's logs, llm-foundry's benchmarking table), 0.42 on H100 (the same table).
 MATMUL_EFFICIENCY = 0.62
 MATMUL_EFFICIENCY_HOPPER = 0.50  # from Hopper on, 16-bit tensor cores outrun memory and power
-MATMUL_EFFICIENCY_CPU = 0.25  # of AMX or AVX-512 peak: clocks fall under load, and blocks wait for memory
+MATMUL_EFFICIENCY_CPU = 0.05  # of the node's AMX peak: eager kernels are small, clocks fall, and blocks wait for memory
 HOPPER_FLOPS = 600e12  # bf16 FLOP/s above which a GPU counts as such
 HALF_TOKENS = 512  # tokens of a micro-batch at which products reach half that share: smaller ones leave units idle
 MEMORY_EFFICIENCY = 0.8  # share of peak memory bandwidth that element-wise kernels reach (STREAM-like, A100 0.8 to 0.9)

@@ -32,7 +32,8 @@ def offload_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[flo
     own = numbers.trained / (replicas if strategy.stage else 1)
     micro = step = 0.0
     if strategy.offload_optimizer != "none":
-        micro += size * own / link
+        # With accumulation each micro-step brings the sum back, adds to it and takes it away again (stage_1_and_2.py).
+        micro += size * own / link * (2 if strategy.accumulation > 1 else 1)
         update = (
             own * ranks * CPU_ADAM_BYTES / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.buffers import Buffers
+from dsgen.buffers import MOMENTS, Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import per_token
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_overhead
@@ -16,10 +16,7 @@ __all__ = ["Parts", "parts"]
 
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 NF4_BITS = 4.5  # bits an element of a QLoRA base: 4, and one fp32 scale per 64 (bitsandbytes, blocksize 64)
-MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1}  # fp32 states an element
-SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once (zero_optimization.sub_group_size, its default)
-OPTIMIZER_NVME_BUFFERS = 4  # offload_optimizer.buffer_count, its default: each holds the largest swapped tensor
-PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds the largest tensor, as the config sets it
+PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds a rank's share of the largest tensor
 MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_param.max_in_cpu, its default)
 DDP_BUCKET = 500_000_000  # elements the engine flattens for one all-reduce at stage 0 (engine.py, allreduce_bucket)
 LOAD_SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them; each rank reads one at a time
@@ -80,7 +77,8 @@ def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
     bucket = _buckets(stage, numbers.trained, numbers.largest, size, buffers, on_gpu)
     gathered = 0
     if stage == 3:
-        gathered = size * min(numbers.total, max(buffers.max_live, numbers.block + buffers.prefetch, numbers.largest))
+        reused = buffers.max_live if buffers.max_reuse else 0
+        gathered = size * min(numbers.total, max(reused, numbers.block + buffers.prefetch, numbers.largest))
     tokens = job.seq_len
     kept = per_token(
         model, precision, training.attention, layout.tp, training.chunked_loss, training.method != "full", tokens
@@ -104,9 +102,9 @@ def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
         **persistent_parts,
         "gradients": (grads if stage != 2 else size * own if on_gpu else 0, 0),
         "communication buckets": (bucket if stage == 3 else 0, 0),
-        "fp32 gradients": (_step_temporaries(stage, own, size) if on_gpu else 0, 0),
+        "fp32 gradients": (_step_temporaries(stage, own, size, buffers.sub_group) if on_gpu else 0, 0),
     }
-    host, pinned = _host(job, layout, own, numbers.largest, weights, moments, size)
+    host, pinned = _host(job, layout, buffers, own, numbers.largest, weights, moments, size)
     return Parts(
         {"loss": loss, "backward": backward, "step": step},
         host,
@@ -130,17 +128,17 @@ def _buckets(stage: int, trained: int, largest: int, size: int, buffers: Buffers
     return size * (buffers.reduce_bucket * copies + (0 if on_gpu or stage == 3 else largest))
 
 
-def _step_temporaries(stage: int, own: int, size: int) -> int:
+def _step_temporaries(stage: int, own: int, size: int, sub_group: int) -> int:
     """The fp32 copy of the gradient that the optimizer steps on, and the flat 16-bit one it is made from."""
     if size == FP32:
         return 0 if stage == 0 else FP32 * own
     if stage == 3:
-        return FP32 * min(own, SUB_GROUP)
+        return FP32 * min(own, sub_group)
     return (FP32 + size) * own if stage == 2 else FP32 * own
 
 
 def _host(
-    job: Job, layout: Any, own: int, largest: int, weights: int, moments: int, size: int
+    job: Job, layout: Any, buffers: Buffers, own: int, largest: int, weights: int, moments: int, size: int
 ) -> tuple[dict[str, dict[str, int]], int]:
     """Parts in one node's RAM while loading and while training, and how much of the latter is page-locked."""
     ranks = job.gpus_per_node
@@ -155,8 +153,10 @@ def _host(
         training["16-bit staging"] = ranks * size * (own + (largest if layout.stage < 3 else 0))
         pinned += ranks * ((2 * FP32 + size) * own + (size * largest if layout.stage < 3 else 0))
     elif layout.offload_optimizer == "nvme":
-        largest_share = max(1, min(own, SUB_GROUP))
-        training["NVMe buffers"] = ranks * OPTIMIZER_NVME_BUFFERS * FP32 * largest_share
+        group = min(
+            own, buffers.sub_group + largest // max(1, job.world // layout.tp)
+        )  # a group ends with a whole tensor
+        training["NVMe buffers"] = ranks * buffers.swap_buffers * FP32 * group
         training["16-bit staging"] = ranks * size * own
         pinned += training["NVMe buffers"] + training["16-bit staging"]
     replicas = job.world // layout.tp
@@ -164,10 +164,10 @@ def _host(
         training["parameters"] = ranks * (weights // replicas)
         pinned += training["parameters"]
     elif layout.offload_param == "nvme":
-        buffers = ranks * PARAM_NVME_BUFFERS * size * largest
-        training["NVMe buffers"] = training.get("NVMe buffers", 0) + buffers
+        waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // replicas)
+        training["NVMe buffers"] = training.get("NVMe buffers", 0) + waiting
         training["parameters"] = ranks * min(weights // replicas, size * MAX_IN_CPU)
-        pinned += buffers
+        pinned += waiting
     return {"load": {"processes": processes, "checkpoint being read": loading}, "training": training}, pinned
 
 

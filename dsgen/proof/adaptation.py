@@ -15,7 +15,8 @@ __all__ = ["Adaptation", "adapt", "rank_count", "resolve_batch", "tensor_paralle
 _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
 _ACCUMULATION = 2  # the fewest micro-steps that accumulate anything; more only take time
-_BUFFER_SIZE = 100_000_000  # elements; DeepSpeed's default, larger than any tensor of the tiny models
+_BUFFER_SIZE = 10_000_000  # elements; more than any tensor of the tiny models
+_SUB_GROUP = 4_000_000  # elements: three groups of the 20 million of NVMe proofs, none so small that a load forgets it
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LESS = "the proof tests the config, not the load"
@@ -140,17 +141,25 @@ def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
 
 
 def _shrink(config: dict[str, Any]) -> list[Adaptation]:
-    """Keep NVMe buffers to the tiny model: each is page-locked memory for a tensor of the true one."""
+    """Make the tiny model swap as the true one does: several groups, no room in RAM, buffers of its own size."""
     zero = config.get("zero_optimization")
-    section = zero.get("offload_param") if isinstance(zero, dict) else None
-    if not isinstance(section, dict) or section.get("device") != "nvme" or not _is_count(section.get("buffer_size")):
+    if not isinstance(zero, dict):
         return []
-    written = section["buffer_size"]
-    if written <= _BUFFER_SIZE:
-        return []
-    section["buffer_size"] = _BUFFER_SIZE
-    why = "it holds the largest tensor, and the tiny model's is smaller"
-    return [Adaptation("zero_optimization.offload_param.buffer_size", written, _BUFFER_SIZE, why)]
+    changes = []
+
+    def use(section: dict[str, Any], path: str, value: int, why: str) -> None:
+        key = path.rpartition(".")[2]
+        if section.get(key) != value:
+            changes.append(Adaptation(f"zero_optimization.{path}", section.get(key), value, why))
+            section[key] = value
+
+    optimizer, parameters = zero.get("offload_optimizer"), zero.get("offload_param")
+    if isinstance(optimizer, dict) and optimizer.get("device") == "nvme":
+        use(zero, "sub_group_size", _SUB_GROUP, "the tiny model must have several groups to swap, as the true one has")
+    if isinstance(parameters, dict) and parameters.get("device") == "nvme":
+        use(parameters, "offload_param.max_in_cpu", 0, "the tiny model must go to the drive, as the true one does")
+        use(parameters, "offload_param.buffer_size", _BUFFER_SIZE, "a buffer for the tiny model's own largest tensor")
+    return changes
 
 
 def _writes(section: Mapping[str, Any], key: str) -> bool:

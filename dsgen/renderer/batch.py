@@ -49,20 +49,17 @@ def keys(plan: Plan) -> Iterator[Key]:
             "training.precision",
         )
     elif chosen.precision == "fp16":
-        yield Key(
-            "fp16.enabled", True, "this GPU has no bf16 units; fp16 is its fast 16-bit type", "training.precision"
-        )
+        yield Key("fp16.enabled", True, _fp16(plan), "training.precision")
         yield Key("fp16.loss_scale", 0, "0 means dynamic: the scale follows the overflows")
         yield Key(
             "fp16.initial_scale_power",
             INITIAL_SCALE_POWER,
-            "start at 2^16; each overflow halves it, so a higher start only skips steps",
+            "start at 2^16; overflows halve it, so a higher start only skips steps",
         )
         yield Key("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
-        yield Key("fp16.hysteresis", HYSTERESIS, "overflows tolerated before the scale halves")
-        yield Key(
-            "fp16.min_loss_scale", 1, "below 1 the gradients themselves are broken; a whole number, as DeepSpeed asks"
-        )
+        if chosen.stage:  # stage 0 never reads it
+            yield Key("fp16.hysteresis", HYSTERESIS, "the scale halves at this many overflows")
+        yield Key("fp16.min_loss_scale", 1, "an overflow at this scale ends the run; a whole number, as DeepSpeed asks")
 
 
 def _micro_batch(plan: Plan) -> str:
@@ -71,4 +68,10 @@ def _micro_batch(plan: Plan) -> str:
         return f"as asked: {peak}"
     if plan.job.training.objective == "memory":
         return f"the smallest, because memory is the objective: {peak}"
-    return f"a larger one would not fit, or not be faster: {peak}"
+    return f"with this strategy a larger one would not fit, or not be faster: {peak}"
+
+
+def _fp16(plan: Plan) -> str:
+    if plan.job.hardware.bf16_flops_per_second:
+        return "as asked; bf16 would need no loss scaling"
+    return "this GPU has no bf16 units; fp16 is its fast 16-bit type"

@@ -14,6 +14,7 @@ from dsgen.layers import Layer, Origin, Override, Provenance, Rank, fold, leaves
 from dsgen.planner import Plan
 from dsgen.renderer import batch, training, zero
 from dsgen.renderer.keys import Key
+from dsgen.renderer.refusals import cautions, refuse
 
 __all__ = ["Config", "Explanation", "render"]
 
@@ -152,12 +153,13 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
+    refuse(plan, tree, known, folded.provenance)
     return Config(
         values=_ordered(tree),
         plan=plan,
         provenance=folded.provenance,
         dropped=dropped,
-        warnings=(*plan.warnings, *warnings),
+        warnings=(*plan.warnings, *warnings, *cautions(plan, tree)),
     )
 
 

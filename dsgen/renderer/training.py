@@ -20,7 +20,7 @@ _PARAMS = {
     "Muon": ("weight_decay",),
 }
 MUON_SINCE = (0, 17, 6)  # release
-_ZERO_OPTIMIZERS = frozenset({"AdamW", "Adam", "Lion", "Adagrad", "Muon"})  # zero/utils.py, tested with ZeRO
+_ZERO_OPTIMIZERS = frozenset({"adamw", "adam", "lion", "adagrad", "muon"})  # zero/utils.py, tested with ZeRO
 WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
 COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
 CHECKPOINTING = (
@@ -39,7 +39,9 @@ def keys(plan: Plan) -> Iterator[Key]:
     yield Key(
         "gradient_clipping",
         training.gradient_clipping,
-        "largest global gradient norm" if training.gradient_clipping else "0 turns clipping off; no key would mean 1.0",
+        "largest global gradient norm"
+        if training.gradient_clipping
+        else "0 turns clipping off, whatever the release's default",
         "training.gradient_clipping",
     )
     if plan.chosen.strategy.checkpointing:
@@ -48,7 +50,7 @@ def keys(plan: Plan) -> Iterator[Key]:
         yield Key(
             "activation_checkpointing.cpu_checkpointing",
             False,
-            "block inputs stay on the GPU; moving them to the CPU costs more than it saves at this size",
+            "block inputs stay on the GPU; true moves them to the CPU, for very long sequences",
         )
     yield Key(
         "steps_per_print",
@@ -72,19 +74,25 @@ def _optimizer(plan: Plan) -> Iterator[Key]:
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
     yield Key("optimizer.type", kind, made, "training.optimizer")
+    pinned = plan.job.deepspeed.get("optimizer")
+    named = pinned.get("type") if isinstance(pinned, dict) else None
     yield Key("optimizer.params.lr", training.lr, "peak learning rate", "training.lr")
     values = {"betas": [training.beta1, training.beta2], "eps": training.eps, "weight_decay": training.weight_decay}
     wishes = {"betas": "training.beta2", "eps": "training.eps", "weight_decay": "training.weight_decay"}
     notes = {
         "betas": "decay of the two moments",
         "eps": "guards the division by the second moment",
-        "weight_decay": "decoupled from the gradient",
+        "weight_decay": "decoupled from the gradient"
+        if kind in ("AdamW", "Adam", "Lion", "Muon")
+        else "added to the gradient",
     }
     for name in _PARAMS[kind]:
         yield Key(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
-    if chosen.stage and kind not in _ZERO_OPTIMIZERS:
+    if chosen.stage and str(named or kind).lower() not in _ZERO_OPTIMIZERS:
         yield Key(
-            "zero_allow_untested_optimizer", True, f"DeepSpeed has not tested ZeRO with {kind}, and stops without this"
+            "zero_allow_untested_optimizer",
+            True,
+            f"DeepSpeed has not tested ZeRO with {named or kind}, and stops without this",
         )
 
 
@@ -146,7 +154,7 @@ def _monitors(plan: Plan) -> Iterator[Key]:
         yield Key(
             f"{section}.enabled",
             True,
-            "DeepSpeed writes loss, learning rate and loss scale from rank 0",
+            "DeepSpeed writes the learning rate, and with fp16 the loss scale, from rank 0; not the loss",
             "training.monitor",
         )
         if section == "wandb":
@@ -163,6 +171,6 @@ def _monitors(plan: Plan) -> Iterator[Key]:
         yield Key(
             "comms_logger.enabled",
             True,
-            "logs each collective; waits for every one, so for tuning only",
+            "times each collective, waiting for it; deepspeed.comm.log_summary() prints the totals",
             "training.comms_logger",
         )

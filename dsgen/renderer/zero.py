@@ -16,16 +16,13 @@ AIO_BLOCK_SIZE = 1_048_576  # bytes of one read or write; DeepSpeed's default, a
 AIO_QUEUE_DEPTH = 16  # requests in flight; 8 is DeepSpeed's default, NVMe drives saturate at 16 and more
 AIO_PARALLELISM = 2  # threads a request is split over: two keep one drive busy from one rank
 PARAM_BUFFERS = 5  # offload_param.buffer_count, DeepSpeed's default
-OPTIMIZER_BUFFERS = 4  # offload_optimizer.buffer_count, DeepSpeed's default: weight, gradient and two moments
-SUB_GROUP = 1_000_000_000  # elements; DeepSpeed's default of sub_group_size
-SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into buffer_count buffers of pinned memory
 MAX_IN_CPU = 1_000_000_000  # elements of offloaded parameters kept in RAM beside NVMe; DeepSpeed's default
 
-# Blocks whose experts are used by some ranks and not by others hang stage 3's prefetch unless the block is one leaf
-# (DeepSpeed issues 4808, 7461). DeepSpeed's default list has mixtral, qwen2_moe and qwen3_moe; these it lacks.
+# Where each expert is a module, ranks that route differently wait for each other unless the block is one leaf
+# (DeepSpeed issues 4808, 7461): DeepSeek-V3 before transformers 5, which stacks the experts. DeepSpeed's default
+# list has mixtral, qwen2_moe and qwen3_moe.
 LEAF_CLASSES = {
     "deepseek_v3": "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3MoE",
-    "gpt_oss": "transformers.models.gpt_oss.modeling_gpt_oss.GptOssMLP",
 }
 
 
@@ -40,7 +37,9 @@ def keys(plan: Plan) -> Iterator[Key]:
     wire = 4 if chosen.precision == "fp32" else 2
     yield Key(f"{zero}.overlap_comm", buffers.overlap_comm, _overlap(plan))
     yield Key(
-        f"{zero}.contiguous_gradients", True, "gradients are copied into one buffer as they come: no fragmentation"
+        f"{zero}.contiguous_gradients",
+        True,
+        "gradients of tensors within the bucket are copied into one buffer as they come: no fragmentation",
     )
     size = gib(buffers.reduce_bucket * wire)
     twice = ", held twice with overlap_comm" if buffers.overlap_comm and chosen.stage < 3 else ""
@@ -73,8 +72,8 @@ def _stage(plan: Plan) -> str:
 
 def _bucket_reason(plan: Plan) -> str:
     if plan.job.nodes > 1:
-        return "so large that the network's latency is about 1 % of a transfer, within 2 % of the GPU"
-    return "at least hidden_size squared, within 2 % of the GPU"
+        return "so large that the network's latency is about 1 % of a transfer, as far as 2 % of the GPU allow"
+    return "holds the largest matrix of a block, as far as 2 % of the GPU allow"
 
 
 def _overlap(plan: Plan) -> str:
@@ -84,7 +83,7 @@ def _overlap(plan: Plan) -> str:
         return "one replica: there is nothing to reduce" if alone else "as set"
     what = "gradients go to the CPU" if alone else "gradients are reduced"
     if chosen.stage == 3:
-        return f"{what} while backward goes on"
+        return f"{what} while backward goes on, and parameters are gathered on a stream of their own"
     return f"{what} while backward goes on, for a second bucket of {gib(chosen.buffers.reduce_bucket * 2)} GiB"
 
 
@@ -117,44 +116,44 @@ def _stage_3(plan: Plan) -> Iterator[Key]:
     yield Key(
         f"{zero}.stage3_max_live_parameters",
         buffers.max_live,
-        f"elements gathered at once: {gib(buffers.max_live * wire)} GiB; never less than a block and its prefetch",
+        f"elements ({gib(buffers.max_live * wire)} GiB) up to which parameters are fetched ahead of their use",
     )
     yield Key(
         f"{zero}.stage3_max_reuse_distance",
         buffers.max_reuse,
-        "a parameter needed again within this many elements stays gathered; as max_live_parameters",
+        "a parameter needed again within this many elements stays gathered"
+        if buffers.max_reuse
+        else "0: a parameter kept for reuse would hold an NVMe swap buffer",
     )
-    own = count(
-        job.model,
-        job.training.method,
-        job.training.lora_rank,
-        job.training.lora_targets,
-        chosen.tp,
-        buffers.persistence,
-    ).trained // (job.world // chosen.tp)
     if chosen.offload_optimizer == "nvme":
         yield Key(
             f"{zero}.sub_group_size",
-            SUB_GROUP_NVME,
-            f"elements swapped in for one update, of {own:,} a rank: keeps the pinned buffers small",
+            buffers.sub_group,
+            "elements swapped in for one update; smaller groups need smaller page-locked buffers",
         )
     if job.training.save_16bit and job.training.method == "full":
-        total = gib(2 * count(job.model, "full", 1, ("all-linear",), 1, 0).total)
-        yield Key(
-            f"{zero}.stage3_gather_16bit_weights_on_model_save",
-            True,
-            f"save_16bit_model gathers all {total} GiB on rank 0; without it a stage-3 save loads nowhere else",
-            "training.save_16bit",
-        )
+        yield _gather(plan)
     leaf = LEAF_CLASSES.get(job.model.architecture)
     if leaf:
         yield Key(
             f"{zero}.leaf_module.classes",
             [leaf],
-            "the experts of a block are fetched together; else ranks that route differently wait for each other",
+            "before transformers 5 each expert is a module, and ranks that route differently would wait for each other",
         )
     if job.training.optimizer == "Muon":
         yield Key(f"{zero}.reduce_scatter", False, "Muon needs whole gradients: stage 3 refuses it with reduce_scatter")
+
+
+def _gather(plan: Plan) -> Key:
+    """Whether save_16bit_model gathers the whole model, which takes room in the RAM of rank 0's node."""
+    path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+    host = plan.chosen.memory.host
+    total = 2 * count(plan.job.model, "full", 1, ("all-linear",), 1, 0).total
+    if host.high_bytes + total <= host.limit_bytes:
+        why = f"save_16bit_model gathers all {gib(total)} GiB on rank 0; without it that call writes nothing"
+        return Key(path, True, why, "training.save_16bit")
+    why = f"all {gib(total)} GiB have no room in rank 0's RAM; zero_to_fp32.py converts a checkpoint"
+    return Key(path, False, why)
 
 
 def _offload_optimizer(plan: Plan) -> Iterator[Key]:
@@ -163,17 +162,20 @@ def _offload_optimizer(plan: Plan) -> Iterator[Key]:
     if device == "none":
         return
     base = "zero_optimization.offload_optimizer"
-    where = plan.chosen.memory.host if device == "cpu" else plan.chosen.memory.nvme
     yield Key(
         f"{base}.device",
         device,
-        f"states and update leave the GPU: {gib(where.peak_bytes)} GiB a node",
+        f"states and update leave the GPU: {_states(plan)} GiB a node",
         "training.offload",
     )
     yield Key(f"{base}.pin_memory", True, "page-locked memory: copies run beside compute at the link's full rate")
     if device == "nvme":
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
-        yield Key(f"{base}.buffer_count", OPTIMIZER_BUFFERS, "weight, gradient and two moments of one group")
+        yield Key(
+            f"{base}.buffer_count",
+            plan.chosen.strategy.buffers.swap_buffers,
+            "weight, gradient and moments of the group being updated, the one being read and the one being written",
+        )
         yield Key(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
         yield Key(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
     elif chosen.stage < 3 and job.world // chosen.tp > 1:
@@ -182,6 +184,14 @@ def _offload_optimizer(plan: Plan) -> Iterator[Key]:
             True,
             "spreads gradients so that all ranks copy to the CPU at once, not one after the other",
         )
+
+
+def _states(plan: Plan) -> str:
+    """What the offloaded optimizer takes on one node, without processes and loading."""
+    memory = plan.chosen.memory
+    place = memory.nvme if plan.chosen.strategy.offload_optimizer == "nvme" else memory.host
+    names = ("optimizer states", "fp32 master weights", "fp32 gradients", "16-bit staging")
+    return gib(sum(place.parts.get(name, 0) for name in names))
 
 
 def _offload_param(plan: Plan) -> Iterator[Key]:
@@ -193,13 +203,13 @@ def _offload_param(plan: Plan) -> Iterator[Key]:
     yield Key(f"{base}.device", device, "parameters wait off the GPU until their block needs them", "training.offload")
     yield Key(f"{base}.pin_memory", True, "page-locked memory: the next block arrives while this one computes")
     if device == "nvme":
-        largest = count(job.model, "full", 1, ("all-linear",), chosen.tp, 0).largest
+        largest = -(-count(job.model, "full", 1, ("all-linear",), chosen.tp, 0).largest // (job.world // chosen.tp))
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
         yield Key(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
         yield Key(
             f"{base}.buffer_size",
             largest + largest % 2,
-            f"elements; a buffer must hold the largest tensor whole ({largest:,})",
+            f"elements; a buffer holds a rank's share of the largest tensor ({largest:,})",
         )
         yield Key(f"{base}.max_in_cpu", MAX_IN_CPU, "elements kept in RAM instead of on the drive")
 

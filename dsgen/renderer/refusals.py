@@ -1,0 +1,124 @@
+"""What DeepSpeed would refuse or quietly turn into something else, once everybody's keys are in one config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsgen import surface
+from dsgen.errors import mistake, nearest
+from dsgen.keys import lookup
+from dsgen.layers import Provenance, Rank, show
+from dsgen.planner import Plan
+
+__all__ = ["cautions", "refuse"]
+
+# Keys that change memory or speed and that neither model knows yet.
+_UNCOUNTED = (
+    "bf16.bf16_master_weights_and_grads",
+    "bf16.bf16_optimizer_states",
+    "data_types.grad_accum_dtype",
+    "torch_autocast.enabled",
+    "zero_optimization.offload_optimizer.ratio",
+    "zero_optimization.offload_optimizer.super_offload",
+    "zero_optimization.zenflow",
+    "zero_optimization.zero_hpz_partition_size",
+    "zero_optimization.zero_quantized_gradients",
+    "zero_optimization.zero_quantized_weights",
+)
+_OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
+
+_PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, provenance: Provenance) -> None:
+    """Stop at the first key that cannot be.
+
+    Raises:
+        DsgenError: What is, what must be, and where it was written.
+    """
+    for path, must, todo in _wrong(plan, values, known):
+        _, value = lookup(values, path)
+        raise mistake(f"{path} = {show(value)}", must=must, where=provenance.where(f"deepspeed.{path}"), todo=todo)
+
+
+def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know of a config that DeepSpeed takes."""
+    for path in _UNCOUNTED:
+        if lookup(values, path)[0]:
+            yield f"{path} changes memory or speed in a way that the estimates do not count"
+    training, provenance = plan.job.training, plan.job.provenance
+    rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))
+    if training.optimizer in _OWN_RATES and not any(item.rank >= Rank.SITE for item in rates):
+        yield f"lr {training.lr:g} is meant for AdamW; {_OWN_RATES[training.optimizer]}: --set training.lr=RATE"
+
+
+def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
+    """Path, what it must be, and what to do, for each key that cannot stand beside the others."""
+    yield from _classes(values, known)
+    yield from _zero(plan, values)
+    yield from _precision(plan, values)
+
+
+def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
+    for section in ("optimizer", "scheduler"):
+        there, name = lookup(values, f"{section}.type")
+        if not there:
+            continue
+        required = known.required(section, str(name))
+        if required is None:
+            names = known.classes(section)
+            close = nearest(str(name), names)
+            todo = f"did you mean {' or '.join(close)}?" if close else None
+            yield f"{section}.type", f"DeepSpeed {known.version} has {', '.join(names)}", todo
+            continue
+        _, params = lookup(values, f"{section}.params")
+        missing = [item for item in required if item not in (params or {}) and item not in ("optimizer", "params")]
+        if missing:
+            yield f"{section}.type", f"it needs {section}.params.{missing[0]}", "Write its params too."
+
+
+def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    zero = values.get("zero_optimization", {})
+    stage, world = zero.get("stage", 0), plan.job.world
+    reduce_scatter = zero.get("reduce_scatter", True)
+    if stage >= 2 and reduce_scatter:
+        if values.get("prescale_gradients"):
+            yield "prescale_gradients", "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false", None
+        if values.get("gradient_predivide_factor", 1.0) != 1.0:
+            yield (
+                "gradient_predivide_factor",
+                "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false",
+                None,
+            )
+    if stage in (1, 2) and zero.get("allgather_bucket_size", 0) % 2:
+        yield "zero_optimization.allgather_bucket_size", "it must be even", None
+    if zero.get("compute_grad_norm", True) is False and values.get("gradient_clipping", 1.0):
+        yield "zero_optimization.compute_grad_norm", "false needs gradient_clipping: 0.0", None
+    share = zero.get("zero_hpz_partition_size", 1)
+    if share > world or world % share:
+        yield "zero_optimization.zero_hpz_partition_size", f"it must divide the {world} GPUs", None
+    zenflow = zero.get("zenflow")
+    if isinstance(zenflow, dict) and zenflow.get("update_interval", "auto") == "auto":
+        yield (
+            "zero_optimization.zenflow",
+            "with update_interval left to 'auto' DeepSpeed sets the accumulation to 0, and the loss is NaN",
+            "Set zero_optimization.zenflow.update_interval to a whole number.",
+        )
+    if values.get("sequence_parallel_size", 1) not in (1, None):
+        yield "sequence_parallel_size", "dsgen plans no sequence parallelism: the batch would not be what it says", None
+
+
+def _precision(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    chosen = plan.chosen.strategy
+    _, wanted = lookup(values, "data_types.grad_accum_dtype")
+    if chosen.stage == 0 and wanted and _PRECISION.get(str(wanted)) != chosen.precision:
+        yield "data_types.grad_accum_dtype", f"at stage 0 it must be the model's own, {chosen.precision}", None
+    bf16 = values.get("bf16", {})
+    alone = bf16.get("bf16_master_weights_and_grads") and not bf16.get("bf16_optimizer_states")
+    if alone and chosen.offload_optimizer != "cpu":
+        yield (
+            "bf16.bf16_master_weights_and_grads",
+            "it needs the optimizer on the CPU, or bf16_optimizer_states: true",
+            "Add --offload optimizer, or --set bf16.bf16_optimizer_states=true.",
+        )
