@@ -11,6 +11,7 @@ import attrs
 
 from dsgen import catalog, surface
 from dsgen.autos import dropped
+from dsgen.contradictions import contradictions
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.jobs import Job
 from dsgen.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
@@ -218,23 +219,22 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     nodes, per_node = _shape(cluster, hardware, provenance)
     names = {kind: layer.name for layer in ranked for kind in (layer.rank.name.lower(),) if kind in SECTIONS}
     network, warnings = _network(tree, provenance, nodes, names.get("network"))
-    if nodes > 1:
-        names.setdefault("network", ASSUMED_NETWORK)
-    deepspeed = tree.get("deepspeed", {})
+    names = {"network": ASSUMED_NETWORK, **names} if nodes > 1 else names
+    model = structure(Model, "model", tree, provenance)
     return Job(
         hardware=hardware,
-        model=structure(Model, "model", tree, provenance),
+        model=model,
         network=network,
         training=wishes,
         nodes=nodes,
         gpus_per_node=per_node,
         names=names,
         pins=collect(provenance),
-        deepspeed=deepspeed,
+        deepspeed=tree.get("deepspeed", {}),
         deepspeed_layers=_deepspeed_only(ranked),
         provenance=provenance,
         version=known.version,
-        warnings=(*folded.warnings, *warnings),
+        warnings=(*folded.warnings, *warnings, *contradictions(hardware, model, wishes, provenance)),
     )
 
 

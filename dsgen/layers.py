@@ -147,6 +147,9 @@ class _State:
 
     def apply(self, layer: Layer, override: Override) -> None:
         path, value = override.path, override.value
+        writer = self.writers.get(path)
+        if writer and writer[0] is not layer and writer[1] != override and override in writer[0].overrides:
+            return  # both extend the profile that says it, and the other has changed it already
         self._refuse_rivals(layer, override)
         self.writers[path] = (layer, override)
         if value is None:
@@ -189,10 +192,10 @@ class _State:
         else:  # or it deletes what a rival has set below it
             below = (writer for other, writer in self.writers.items() if other.startswith(f"{path}."))
             written += [writer for writer in below if writer[1].value is not None]
-        for rival_layer, rival in written:
+        for _, rival in written:
             if rival.rank != override.rank or same(rival.value, override.value):
                 continue
-            if rival_layer == layer and layer.rank != Rank.USER:  # a child of `extends` overrides its parent
+            if layer.rank != Rank.USER and rival in layer.overrides:  # a child of `extends` overrides its parent
                 continue
             raise _rivals(rival, override)
 

@@ -87,12 +87,15 @@ def _check_batch(job: Job) -> None:
         return
     below = total // job.world * job.world
     near = f"{below} or {below + job.world}" if below else f"{job.world}"
-    counts = [count for count in range(job.gpus_per_node, 0, -1) if total % count == 0]
+    full = job.hardware.gpus_per_node
+    counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))
+    fewer = next(counts)
+    nodes = f" --nodes {-(-fewer // full)}" if job.nodes > 1 else ""
     raise mistake(
         f"a global batch of {total} does not divide among {job.world} GPUs",
         must=f"it must be a multiple of {job.world}, such as {near}",
         where=job.provenance.where("training.global_batch"),
-        todo=f"Or take a number of GPUs that divides it: --gpus {counts[0]}.",
+        todo=f"Or take a number of GPUs that divides it: --gpus {fewer}{nodes}.",
     )
 
 

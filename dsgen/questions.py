@@ -14,6 +14,7 @@ from dsgen.pins import collect, deciders
 from dsgen.planner import Plan, plan
 from dsgen.profiles import SECTIONS, yaml_name
 from dsgen.renderer import Explanation, render
+from dsgen.wishes import restored
 
 __all__ = ["Alternative", "Answer", "ask"]
 
@@ -27,12 +28,14 @@ class Alternative:
 
     Attributes:
         value: The other value.
+        strategy: The strategy that the plan would then take.
         gpu_bytes: Change of the GPU's peak.
         speed: Speed relative to now: 0.9 is ten percent slower.
         refused: Why it cannot be, where it cannot.
     """
 
     value: Any
+    strategy: str = ""
     gpu_bytes: int = 0
     speed: float = 1.0
     refused: str | None = None
@@ -159,6 +162,7 @@ def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
         return Alternative(value=value, refused=str(error).splitlines()[0])
     return Alternative(
         value=value,
+        strategy=str(other.chosen.strategy),
         gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,
         speed=other.chosen.speed / current.chosen.speed,
     )
@@ -199,4 +203,7 @@ def _with(job: Job, path: str, override: Override | None) -> Job:
         written[full] = (override,)
         rest = (*rest, Layer("why", Rank.USER, (override,)))
     provenance = Provenance(written)
-    return attrs.evolve(job, deepspeed=tree, deepspeed_layers=rest, provenance=provenance, pins=collect(provenance))
+    wishes = restored(job.training, path, job.provenance) if override is None else job.training
+    return attrs.evolve(
+        job, training=wishes, deepspeed=tree, deepspeed_layers=rest, provenance=provenance, pins=collect(provenance)
+    )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.layers import Provenance, Rank
+import attrs
 
-__all__ = ["follow"]
+from dsgen.layers import Override, Provenance, Rank
+from dsgen.profiles import Training
+
+__all__ = ["decider", "follow", "restored"]
 
 # DeepSpeed key -> wish. A type is matched as DeepSpeed matches it: its own optimizers in any case, schedules exactly.
 _FOLLOWS = {
@@ -22,6 +25,20 @@ _TYPES = {
     "optimizer": {name.lower(): name for name in ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")},
     "scheduler": {name: name for name in ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")},
 }
+
+
+def decider(path: str, provenance: Provenance) -> Override | None:
+    """The override that decides a wish (`training.lr`): its own, or that of the DeepSpeed key which it follows."""
+    key = next((key for key, wish in _FOLLOWS.items() if f"training.{wish}" == path), None)
+    found = [*provenance.history(path)[-1:], *(provenance.history(f"deepspeed.{key}")[-1:] if key else ())]
+    return max(found, key=lambda item: item.rank, default=None)
+
+
+def restored(training: Training, path: str, provenance: Provenance) -> Training:
+    """The wishes as they were before a DeepSpeed key (`gradient_clipping`) decided one of them."""
+    wish = _FOLLOWS.get(path)
+    own = provenance.history(f"training.{wish}")
+    return attrs.evolve(training, **{wish: own[-1].value}) if wish and own else training
 
 
 def follow(wishes: dict[str, Any], provenance: Provenance) -> dict[str, Any]:

@@ -21,8 +21,8 @@ FLOORS = {
     "0 words": "errors units",
     "1 shapes": "layers profiles keys pins wishes data",
     "2 sources": (
-        "yaml_reader yaml_writer config_files hf_keys hf_config sheets catalog structure surface autos jobs assembly "
-        "scenarios parameters buffers strategies"
+        "yaml_reader yaml_writer config_files hf_keys hf_config sheets catalog structure surface autos "
+        "contradictions jobs assembly scenarios parameters buffers strategies"
     ),
     "3 arithmetic": "memory cost",
     "4 choice": "candidates remedies planner",

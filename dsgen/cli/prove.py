@@ -11,6 +11,8 @@ from dsgen.cli.options import scenario_from, scenario_options
 
 __all__ = ["command"]
 
+_OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
+
 
 @click.command("prove")
 @click.argument("file", required=False)
@@ -44,8 +46,9 @@ def command(
     if file is not None and not is_scenario(file):
         said = [name for name, value in options.items() if value not in (None, ())]
         if said:
+            option = _OPTION.get(said[0], said[0].replace("_", "-"))
             raise mistake(
-                f"{file} is a DeepSpeed config, and --{said[0].replace('_', '-')} describes a scenario",
+                f"{file} is a DeepSpeed config, and --{option} describes a scenario",
                 must="prove takes one of the two",
                 todo="Drop the options, or name a scenario file.",
             )

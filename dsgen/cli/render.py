@@ -36,6 +36,7 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
 
     config = render(plan(job_from(scenario, options)))
     text = config.to_json() if form == "json" else config.to_yaml()
+    output = None if output == "-" else output
     if output is None:
         click.echo(text, nl=False)
     else:

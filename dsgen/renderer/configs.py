@@ -15,6 +15,7 @@ from dsgen.planner import Plan
 from dsgen.renderer import batch, training, zero
 from dsgen.renderer.keys import Key
 from dsgen.renderer.refusals import cautions, refuse
+from dsgen.wishes import decider
 
 __all__ = ["Config", "Explanation", "render"]
 
@@ -172,8 +173,8 @@ def _keys(plan: Plan) -> Iterator[Key]:
 def _override(plan: Plan, key: Key) -> Override:
     """A key of the plan as an override; where it follows a wish, it names the place where the wish was written."""
     provenance = plan.job.provenance
-    wish = provenance.history(key.wish)[-1] if key.wish and provenance.history(key.wish) else None
-    if wish is None or wish.value is None or wish.value == "auto":
+    wish = decider(key.wish, provenance) if key.wish else None
+    if wish is None or wish.path == f"{_PREFIX}{key.path}" or wish.value is None or wish.value == "auto":
         return Override(f"{_PREFIX}{key.path}", key.value, PLANNER, Rank.PLAN, key.reason)
     reason = f"{key.reason}; {wish.reason}" if wish.reason else key.reason
     return Override(f"{_PREFIX}{key.path}", key.value, wish.origin, Rank.PLAN, reason)

@@ -28,6 +28,7 @@ _UNCOUNTED = (
 )
 _OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
 
+_ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
 _PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
@@ -56,6 +57,7 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
 def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
     """Path, what it must be, and what to do, for each key that cannot stand beside the others."""
     yield from _classes(values, known)
+    yield from _offloaded(plan, values)
     yield from _zero(plan, values)
     yield from _precision(plan, values)
 
@@ -76,6 +78,21 @@ def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tupl
         missing = [item for item in required if item not in (params or {}) and item not in ("optimizer", "params")]
         if missing:
             yield f"{section}.type", f"it needs {section}.params.{missing[0]}", "Write its params too."
+
+
+def _offloaded(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """What cannot run on the CPU: DeepSpeed has its own CPU versions of a few optimizers only."""
+    if plan.chosen.strategy.offload_optimizer == "none":
+        return
+    there, name = lookup(values, "optimizer.type")
+    if there and str(name).lower() not in _ON_CPU:
+        yield "optimizer.type", f"offloaded, it must be one of {', '.join(_ON_CPU)}", "Add --offload none to keep it."
+    if not there and values.get("zero_force_ds_cpu_optimizer", True):
+        yield (
+            "optimizer",
+            "with an optimizer of your own on the CPU, DeepSpeed stops",
+            "Add --offload none, or --set zero_force_ds_cpu_optimizer=false.",
+        )
 
 
 def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:

@@ -17,6 +17,7 @@ from dsgen.units import gib
 __all__ = ["data", "text"]
 
 MOST_REJECTIONS = 8  # shown without --all; the nearest misses first
+NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 NUMBERS_WIDTH = 33  # columns of the four numbers behind a strategy
 NOTE_WIDTH = 30  # least room in which a reason is readable beside its row; else it goes below
 
@@ -30,6 +31,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
         width: Columns of the terminal.
     """
     job = plan.job
+    width = max(width, NARROWEST)
     where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     rejections = _shown(plan, every)
     rows = [

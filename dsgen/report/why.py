@@ -69,7 +69,13 @@ def data(answer: Answer) -> dict[str, Any]:
         "dropped": answer.dropped,
         "children": [{"key": child.path, "value": child.value, "reason": child.reason} for child in answer.children],
         "alternatives": [
-            {"value": item.value, "gpu_bytes": item.gpu_bytes, "speed": round(item.speed, 4), "refused": item.refused}
+            {
+                "value": item.value,
+                "strategy": item.strategy,
+                "gpu_bytes": item.gpu_bytes,
+                "speed": round(item.speed, 4),
+                "refused": item.refused,
+            }
             for item in answer.alternatives
         ],
     }
@@ -114,4 +120,4 @@ def _alternative(other: Alternative) -> str:
     )
     change = other.speed - 1
     speed = "as fast" if abs(change) < SAME_SPEED else f"about {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
-    return f"If it were {show(other.value)}: {memory}, {speed}."
+    return _wrap(f"If it were {show(other.value)}: {other.strategy}; {memory}, {speed}.", 0)

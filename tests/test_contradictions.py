@@ -1,0 +1,47 @@
+"""Facts that contradict each other, and profiles that share a parent."""
+
+from __future__ import annotations
+
+import pytest
+
+import dsgen
+
+
+def test_more_usable_memory_than_the_card_has_is_refused(make_job):
+    with pytest.raises(dsgen.DsgenError, match="a driver cannot report more than the card has"):
+        make_job("a100-40g", "7b", hardware={"gpu_memory": "20 GiB"})
+
+
+def test_memory_as_sold_alone_changes_nothing_and_says_so(make_job):
+    job = make_job("a100-40g", "7b", hardware={"gpu_memory": "80 GiB"})
+
+    assert any("hardware.gpu_memory changes no plan" in warning for warning in job.warnings)
+
+
+def test_learned_positions_end_and_rotary_ones_are_warned_of(make_job):
+    with pytest.raises(dsgen.DsgenError, match="gpt2 has learned positions for 1024 tokens and no more"):
+        make_job("a100-80g", "gpt2", training={"seq_len": 2048})
+
+    assert any("its positions need scaling" in warning for warning in make_job(training={"seq_len": 8192}).warnings)
+    assert not make_job(training={"seq_len": 4096}).warnings
+
+
+@pytest.mark.parametrize("names", [("lora", "long-context"), ("long-context", "lora"), ("high-performance", "lora")])
+def test_training_profiles_of_one_parent_join_in_any_order(make_job, names):
+    """What both inherit is no conflict; what one of them changes wins over what the other only inherits."""
+    job = make_job("a100-80g", "7b", profiles=names)
+    other = make_job("a100-80g", "7b", profiles=tuple(reversed(names)))
+
+    assert job.training.method == "lora"
+    assert job.training == other.training
+    assert dsgen.render(job).to_json() == dsgen.render(other).to_json()
+
+
+def test_profiles_that_both_change_a_wish_still_conflict(make_job):
+    with pytest.raises(dsgen.DsgenError, match="have the same rank"):
+        make_job("a100-80g", "7b", profiles=("memory-saver", "high-performance"))
+
+
+def test_an_optimizer_without_a_cpu_version_is_not_offloaded(make_job):
+    with pytest.raises(dsgen.DsgenError, match="optimizer.type = Lamb; offloaded, it must be one of"):
+        dsgen.render(make_job(training={"offload": "optimizer"}, deepspeed={"optimizer": {"type": "Lamb"}}))
