@@ -7,15 +7,17 @@ import pytest
 import dsgen
 
 
-def test_more_usable_memory_than_the_card_has_is_refused(make_job):
+def sold_as(memory):
+    return dsgen.job(dsgen.profile("a100-40g") | dsgen.profile("7b") | {"hardware": {"gpu_memory": memory}})
+
+
+def test_more_usable_memory_than_the_card_has_is_refused():
     with pytest.raises(dsgen.DsgenError, match="a driver cannot report more than the card has"):
-        make_job("a100-40g", "7b", hardware={"gpu_memory": "20 GiB"})
+        sold_as("20 GiB")
 
 
-def test_memory_as_sold_alone_changes_nothing_and_says_so(make_job):
-    job = make_job("a100-40g", "7b", hardware={"gpu_memory": "80 GiB"})
-
-    assert any("hardware.gpu_memory changes no plan" in warning for warning in job.warnings)
+def test_memory_as_sold_alone_changes_nothing_and_says_so():
+    assert any("hardware.gpu_memory changes no plan" in warning for warning in sold_as("80 GiB").warnings)
 
 
 def test_learned_positions_end_and_rotary_ones_are_warned_of(make_job):
@@ -43,5 +45,5 @@ def test_profiles_that_both_change_a_wish_still_conflict(make_job):
 
 
 def test_an_optimizer_without_a_cpu_version_is_not_offloaded(make_job):
-    with pytest.raises(dsgen.DsgenError, match="optimizer.type = Lamb; offloaded, it must be one of"):
+    with pytest.raises(dsgen.DsgenError, match=r"optimizer\.type = Lamb; offloaded, it must be one of"):
         dsgen.render(make_job(training={"offload": "optimizer"}, deepspeed={"optimizer": {"type": "Lamb"}}))
