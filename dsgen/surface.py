@@ -58,11 +58,11 @@ class Surface:
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
             return self._argument(path, section, name, config)
-        general = path
-        if path not in self._table:
-            general = re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
+        general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
         if general in self._table:
             return _key(general, self._table[general], self.sections.get(_parent(general)) == "strict")
+        if gone := next((p for p in _parents(general) if self._table.get(p, {}).get("removed")), None):
+            return _key(gone, self._table[gone], False)
         free = next((p for p in _parents(general) if self.sections.get(p) == "free"), None)
         return Key(path=path, description=f"Read by whoever reads {free}.") if free else None
 

@@ -215,3 +215,12 @@ def test_what_the_estimates_do_not_count_is_said(make_job):
     assert not plain.warnings
     assert any("zero_hpz_partition_size changes memory" in warning for warning in hpz.warnings)
     assert any("lr 2e-05 is meant for AdamW" in warning for warning in muon.warnings)
+
+
+@pytest.mark.parametrize("block", ["compression_training", "elasticity", "amp", "nebula"])
+def test_anything_inside_a_removed_block_is_refused_as_the_block_is(make_job, block):
+    with pytest.raises(dsgen.DsgenError, match=rf"{block}\.x\.enabled was removed from DeepSpeed"):
+        make_job(deepspeed={block: {"x": {"enabled": True}}})
+
+    layers = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"compression_training": {"x": {"enabled": True}}}
+    assert "compression_training" in dsgen.render(layers, deepspeed="0.14").values
