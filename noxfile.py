@@ -119,9 +119,17 @@ def schema(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON)
 def bench(session: nox.Session) -> None:
-    """Start-up, rendering and the whole matrix against their bounds; `-- update` records benchmarks/results.json."""
-    session.install(".")
+    """Start-up, rendering, the matrix and linting against their bounds; `-- update` records benchmarks/results.json."""
+    session.install(TORCH)  # the linter is measured against DeepSpeed's own parse
+    session.install(".[proof]")
     session.run("python", "benchmarks/bench.py", *(["--update"] if UPDATE in session.posargs else []))
+
+
+@nox.session(python=PYTHON, default=False)
+def corpus(session: nox.Session) -> None:
+    """Write docs/agreement.md: the linter against DeepSpeed's own verdict on public configs and probes."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/agreement.py", *session.posargs)
 
 
 def schema_of_installed(session: nox.Session) -> None:

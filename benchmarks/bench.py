@@ -3,7 +3,8 @@
     python benchmarks/bench.py [--update]
 
 A cold start is measured in pairs, a bare interpreter and then dsgen, so that what else the machine does meets both; the
-median of the pairs' ratios counts. The matrix is measured in CPU seconds, which other processes do not lengthen.
+median of the pairs' ratios counts. The matrix and linting are measured in CPU seconds, which other processes do not
+lengthen; linting is one process on one core, so on a quiet machine it takes as long.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -25,7 +27,7 @@ import dsgen
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"
-PACKAGES = ("dsgen", "attrs", "cattrs", "click", "ruamel.yaml")
+PACKAGES = ("dsgen", "attrs", "cattrs", "click", "ruamel.yaml", "deepspeed")
 
 PAIRS = 31  # of cold starts; the median is then stable to a few percent on a busy machine
 ROUNDS = 15  # of warm renders of every scene
@@ -33,7 +35,12 @@ SCENES = (("a100-40g", "7b"), ("t4-16g", "1b"), ("h100-80g", "llama-3.1-70b"), (
 SCENARIO = ("render", "--hw", "a100-40g", "--model", "7b")
 
 # What a person feels: a command that answers at once, a loop over scenarios that does not stall, a matrix in a minute.
-BOUNDS = {"cold_start_ratio": 15.0, "warm_render_ms": 10.0, "matrix_cpu_s": 60.0}
+BOUNDS = {"cold_start_ratio": 15.0, "warm_render_ms": 10.0, "matrix_cpu_s": 60.0, "lint_folder_cpu_s": 1.5}
+FLOORS = {"lint_ratio": 300.0}  # times faster per file than asking DeepSpeed
+LINTS = 5  # runs over the folder; the median counts
+STARTS = 3  # of DeepSpeed; it takes seconds each time
+# The least that asks DeepSpeed itself: import it and let it parse one file. Initialize and a step come on top.
+ASK = "import sys; from deepspeed.runtime.config import DeepSpeedConfig; DeepSpeedConfig(sys.argv[1])"
 
 
 def cold_start() -> dict[str, float]:
@@ -71,11 +78,31 @@ def whole_matrix() -> dict[str, float]:
     return {"matrix_cpu_s": time.process_time() - start, "matrix_rows": rows}
 
 
+def lint_folder() -> dict[str, float]:
+    """`dsgen lint` over a folder of configs in one process, against DeepSpeed's own parse of one config."""
+    public = FOLDER.parent.parent / "shared" / "corpus" / "configs"
+    folder = public if public.is_dir() else FOLDER.parent / "golden" / "configs"
+    files = sum(path.is_file() for path in folder.rglob("*"))
+    command = [str(Path(sys.executable).with_name("dsgen")), "lint", str(folder), "--exit-zero", "--format", "json"]
+    _run(command)
+    seconds = statistics.median(_cpu(command) for _ in range(LINTS))
+    one = FOLDER.parent / "golden" / "configs" / "fp16-t4-one-gpu.json"  # the batch of one process, as it is parsed in
+    asked = statistics.median(_cpu([sys.executable, "-c", ASK, str(one)]) for _ in range(STARTS))
+    return {
+        "lint_files": files,
+        "lint_folder_cpu_s": seconds,
+        "lint_cpu_ms_per_file": seconds / files * 1e3,
+        "deepspeed_parse_cpu_s": asked,
+        "lint_ratio": asked / (seconds / files),
+    }
+
+
 def record(results: dict[str, float]) -> dict[str, Any]:
     """The results with what they were measured on."""
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     return {
         "bounds": BOUNDS,
+        "floors": FLOORS,
         "results": {name: round(value, 1) for name, value in results.items()},
         "versions": versions,
         "machine": {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()},
@@ -88,20 +115,30 @@ def main() -> None:
     options.add_argument("--update", action="store_true", help=f"write {RESULTS.name}")
     chosen = options.parse_args()
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
-    results = {**cold_start(), **warm_render(), **whole_matrix()}
+    results = {**cold_start(), **warm_render(), **whole_matrix(), **lint_folder()}
     for name, value in results.items():
         bound = f"  at most {BOUNDS[name]:g}" if name in BOUNDS else ""
-        print(f"{name:<18} {value:>10,.1f}{bound}")
+        bound = f"  at least {FLOORS[name]:g}" if name in FLOORS else bound
+        print(f"{name:<22} {value:>10,.1f}{bound}")
     if chosen.update:
         RESULTS.write_text(json.dumps(record(results), indent=2) + "\n", encoding="utf-8")
         print(f"wrote {RESULTS.name}")
     broken = [name for name, bound in BOUNDS.items() if results[name] > bound]
+    broken += [name for name, bound in FLOORS.items() if results[name] < bound]
     if broken:
         sys.exit(f"too slow: {', '.join(broken)}")
 
 
 def _run(command: Sequence[str]) -> float:
     return _seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def _cpu(command: Sequence[str]) -> float:
+    """CPU seconds of a process and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _seconds(action: Callable[[], object]) -> float:

@@ -17,6 +17,7 @@ from examples import with_real_outputs  # docs/examples.py, beside this script
 from dsgen.catalog import KINDS, PATH_VARIABLE
 from dsgen.cli import cli
 from dsgen.reference import commands_page, pages
+from dsgen.reference.rules import rule_pages
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
@@ -26,7 +27,9 @@ MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 
 def texts() -> dict[Path, str]:
     """Every file this script answers for, and what it must hold."""
-    generated = {DOCS / name: text for name, text in {**pages(), "commands.md": commands_page(cli)}.items()}
+    generated = {
+        DOCS / name: text for name, text in {**pages(), **rule_pages(), "commands.md": commands_page(cli)}.items()
+    }
     return {**generated, **{path: with_real_outputs(path.read_text("utf-8")) for path in WRITTEN_BY_HAND}}
 
 
@@ -38,7 +41,7 @@ def stale(wanted: Mapping[Path, str]) -> dict[Path, str]:
         if now != text:
             lines = difflib.unified_diff(now.splitlines(), text.splitlines(), "committed", "real", lineterm="")
             found[path] = "\n".join(list(lines)[:MOST_DIFF_LINES])
-    left_over = {path for kind in KINDS for path in (DOCS / kind).glob("*.md")} - wanted.keys()
+    left_over = {path for kind in (*KINDS, "rules") for path in (DOCS / kind).glob("*.md")} - wanted.keys()
     return {**found, **dict.fromkeys(sorted(left_over), "")}
 
 

@@ -9,7 +9,18 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Effect", "Key", "check_value", "condition_met", "condition_text", "lookup", "say"]
+__all__ = [
+    "FALSE_TEXTS",
+    "TRUE_TEXTS",
+    "Effect",
+    "Key",
+    "check_value",
+    "condition_met",
+    "condition_text",
+    "lookup",
+    "say",
+    "too_large",
+]
 
 _NAMES = {
     "boolean": "true or false",
@@ -20,8 +31,11 @@ _NAMES = {
     "object": "a section",
     "null": "null",
 }
-_TRUE_TEXTS = frozenset(("true", "t", "yes", "y", "on", "1"))  # what pydantic takes for true
-_FALSE_TEXTS = frozenset(("false", "f", "no", "n", "off", "0"))
+TRUE_TEXTS = frozenset(("true", "t", "yes", "y", "on", "1"))  # what pydantic takes for true
+FALSE_TEXTS = frozenset(("false", "f", "no", "n", "off", "0"))
+
+
+_LARGEST = 10**100  # no quantity reaches it, and a product of three still fits a float (1.8e308)
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +52,11 @@ class Effect:
 
 @attrs.frozen(kw_only=True)
 class Key:
-    """One key of one release. `types` are JSON types; none means anything goes."""
+    """One key of one release. `types` are JSON types; none means anything goes.
+
+    `refuses` says of a key outside the strict sections which JSON types DeepSpeed stops at, by the phase ("parse",
+    "init", "step"); "other" stands for a value of the right type that is not among those it knows.
+    """
 
     path: str
     types: tuple[str, ...] = ()
@@ -58,6 +76,7 @@ class Key:
     removed: str | None = None
     since: str | None = None
     effect: Effect = Effect()
+    refuses: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     elements: bool = False
     auto: bool = False
 
@@ -95,7 +114,7 @@ def _is_type(value: object, name: str) -> bool:
     if name == "integer":
         return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if name == "number":
-        return isinstance(value, (int, float)) and math.isfinite(value)
+        return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if name == "null":
         return value is None
     kinds: dict[str, Any] = {"string": str, "array": (list, tuple), "object": Mapping}
@@ -133,6 +152,13 @@ def _wanted(key: Key) -> str:
     return " or ".join(f"{_NAMES[name]}{limit}" for name, limit in bounded.items())
 
 
+def too_large(value: object) -> str | None:
+    """What a number must be that no count, size or rate reaches; None for any other value."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) > _LARGEST:
+        return "it must be at most 1e100"
+    return None
+
+
 def lookup(config: Mapping[str, Any], path: str) -> tuple[bool, Any]:
     """Whether a dotted path is in a config, and its value (None when it is not)."""
     here: Any = config
@@ -167,7 +193,7 @@ def _same(value: object, wanted: object) -> bool:
     if isinstance(value, str) and not isinstance(wanted, str):
         text = value.strip().lower()
         if isinstance(wanted, bool):
-            return text in (_TRUE_TEXTS if wanted else _FALSE_TEXTS)
+            return text in (TRUE_TEXTS if wanted else FALSE_TEXTS)
         return wanted is not None and text == str(wanted)
     if wanted is None or value is None:
         return value is wanted

@@ -26,7 +26,9 @@ _OFFLOADS = {
     2: (("none", "none"), ("cpu", "none")),
     3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme")),
 }
-_TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.5
+_TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
+_TP_AT_3 = (0, 19, 4)  # first release that takes AutoTP with stage 3 (runtime/engine.py of 0.19.0 to 0.19.5 compared)
+_UNSCALED = (0, 18, 3)  # first release without a scaled loss in fp16 at stage 0 (run; DeepSpeed pull request 8393)
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
 
@@ -161,6 +163,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "optimizer offload needs ZeRO: at stage 0 DeepSpeed offloads nothing"
     if stage == 0 and job.training.optimizer == "Adagrad" and layout.precision != "fp32":
         return "Adagrad at stage 0 in 16 bit cannot save a checkpoint (KeyError in 0.19.8); stage 1 can"
+    if stage == 0 and layout.precision == "fp16" and _release(job) >= _UNSCALED:
+        return "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 scales it"
     if stage < 3 and parameter != "none":
         return "parameter offload works at stage 3 only"
     if stage < 3 and optimizer == "nvme":
@@ -173,8 +177,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return None
     if stage == 0 and layout.precision != "fp32":
         return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
-    if stage == 3 and _release(job) < (0, 19, 5):
-        return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.5 is the first that does not"
+    if stage == 3 and _release(job) < _TP_AT_3:
+        return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
     return _impossible_tp(job, layout.tp)
 
 

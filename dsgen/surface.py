@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from dsgen import near_misses
 from dsgen.data import data_root
-from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, lookup, say
+from dsgen.errors import DsgenError, mistake
+from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, lookup, say, too_large
 
 __all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
 
@@ -24,8 +25,6 @@ _LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110
 _VERSION = r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
-_SUGGESTIONS = 3
-_COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +32,8 @@ class Surface:
     """Every key that one DeepSpeed release reads.
 
     `sections` maps the path of a section to "strict" (an unknown key is an error at parse), "loose" (it is ignored
-    without a word) or "free" (any name is read). `aliases` maps other accepted names to the keys they stand for.
+    without a word) or "free" (any name is read). `aliases` maps other accepted names to the keys they stand for,
+    `mistaken` names that nothing reads to what people mean by them.
     """
 
     version: str
@@ -41,7 +41,10 @@ class Surface:
     aliases: Mapping[str, str]
     _table: Mapping[str, Mapping[str, Any]]
     _classes: Mapping[str, Any]
-    _mistaken: Mapping[str, str]
+    mistaken: Mapping[str, str]
+    _moved: Mapping[str, str]
+    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
+    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -58,6 +61,11 @@ class Surface:
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
             return self._argument(path, section, name, config)
+        if path not in self._known:
+            self._known[path] = self._general(path)
+        return self._known[path]
+
+    def _general(self, path: str) -> Key | None:
         general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
         if general in self._table:
             return _key(general, self._table[general], self.sections.get(_parent(general)) == "strict")
@@ -73,58 +81,55 @@ class Surface:
 
     def nearest(self, path: str) -> tuple[str, ...]:
         """The keys someone may have meant, best first, at most three; never one that does nothing."""
-        general, last = re.sub(_INDEX, "[]", path), path.rpartition(".")[2]
-        mistaken = [self._mistaken[name] for name in (general, last) if name in self._mistaken][:1]
-        if mistaken:
-            return tuple(mistaken)
-        names = {p: p for p in self._table if self._alive(p)} | dict(self.aliases)
-        for section in _CLASSES:
-            if path.startswith(f"{section}.params."):
-                names |= {p: p for p in self._arguments(section)}
-        names.pop(path, None)
-        parent = _parent(path)
-        sections = [parent] if parent in self.sections or not parent else nearest(parent, self.sections)
-        same = [p for p in names if p.rpartition(".")[2] == last]
-        order = [p for p in same if _parent(p) in sections]
-        order += sorted(same, key=lambda p: p.count(".")) if len(same) <= _COMMON else nearest(path, same)
-        order = order or [p for section in sections for p in _beside(last, section, names)] or [*nearest(path, names)]
-        return tuple(dict.fromkeys(names.get(p, p) for p in order))[:_SUGGESTIONS]
+        if path not in self._near:
+            names = {p: p for p in self._table if self._alive(p)} | dict(self.aliases)
+            for section in _CLASSES:
+                if path.startswith(f"{section}.params."):
+                    names |= {p: p for p in self._arguments(section)}
+            self._near[path] = near_misses.find(path, names, self.sections, self.mistaken)
+        return self._near[path]
 
     def check_value(self, key: Key, value: object) -> str | None:
         """None when the release takes the value as it is meant, else what it must be (`keys.check_value`)."""
-        return check_value(key, value)
+        return check_value(key, value) or too_large(value)
 
     def has_effect(self, path: str, config: Mapping[str, Any]) -> str | None:
         """None when the key does something in this config, else one sentence that says why not.
 
         What must happen outside the config (`Effect.needs`) cannot be seen here and counts as done; so does "auto".
         """
+        hindered = self.hindrance(path, config)
+        return hindered[1] if hindered else None
+
+    def hindrance(self, path: str, config: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The key because of which another does nothing, and the sentence that says so; see `has_effect`."""
         found = self.key(path, config)
         if found is None:
-            return f"{path} has no effect: DeepSpeed {self.version} does not read it."
+            return path, f"{path} has no effect: DeepSpeed {self.version} does not read it."
         if found.effect.never:
-            return f"{path} has no effect: {found.effect.never}."
+            return path, f"{path} has no effect: {found.effect.never}."
         for section in _parents(_parent(found.path)):
             switch = f"{section}.enabled"
-            value = self._value(switch, config)
+            value = self.value(switch, config)
             if switch in self._table and switch != found.path and value != "auto" and condition_met(value, [False]):
-                return f"{path} has no effect while {switch} is {say(value)}."
+                return switch, f"{path} has no effect while {switch} is {say(value)}."
         failing = [self._failing(alternative, config) for alternative in found.effect.when]
         if not failing or not all(failing):
             return None
         where, wanted = next((pair for pair in failing[0] if pair[0] == _STAGE), failing[0][0])
-        return f"{path} has no effect unless {where} {condition_text(wanted)}; it is {say(self._value(where, config))}."
+        now = say(self.value(where, config))
+        return where, f"{path} has no effect unless {where} {condition_text(wanted)}; it is {now}."
 
     def _alive(self, path: str) -> bool:
         facts = self._table[path]
         return not facts.get("removed") and not facts.get("deprecated") and "never" not in facts.get("effect", {})
 
     def _failing(self, condition: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        return [(p, wanted) for p, wanted in condition.items() if not condition_met(self._value(p, config), wanted)]
+        return [(p, wanted) for p, wanted in condition.items() if not condition_met(self.value(p, config), wanted)]
 
-    def _value(self, path: str, config: Mapping[str, Any]) -> Any:
+    def value(self, path: str, config: Mapping[str, Any]) -> Any:
         """What is in force at a path: as written, under another name, or the default."""
-        names = [path, *(alias for alias, canonical in self.aliases.items() if canonical == path)]
+        names = [path, *(other for other, name in (*self.aliases.items(), *self._moved.items()) if name == path)]
         if path.startswith("bf16.") and "bf16" not in config:
             names.append(path.replace("bf16.", "bfloat16.", 1))
         for name in names:
@@ -135,15 +140,22 @@ class Surface:
             return int(config["zero_optimization"])
         return self._table.get(path, {}).get("default")
 
-    def classes(self, section: str) -> tuple[str, ...]:
-        """The types that DeepSpeed names itself for `optimizer` or `scheduler`."""
-        return tuple(sorted(self._classes[_CLASSES[section][0]]))
+    def classes(self, section: str, *, torch: bool = False) -> tuple[str, ...]:
+        """The types that DeepSpeed names itself for `optimizer` or `scheduler`, or those of torch."""
+        return tuple(sorted(self._classes[_CLASSES[section][torch]]))
+
+    def forms(self, section: str, name: object) -> tuple[Mapping[str, Any], ...] | None:
+        """The signatures behind an optimizer or schedule, () for another package's; None when there is none such."""
+        ours, torch = (self._classes[kind] for kind in _CLASSES[section])
+        if not isinstance(name, str):
+            return None
+        entry = ours.get(name.lower() if section == "optimizer" else name, torch.get(name, False))
+        return None if entry is False else tuple(_forms(entry))
 
     def required(self, section: str, name: str) -> tuple[str, ...] | None:
         """Arguments that an optimizer or schedule cannot do without; None when the release has none of that name."""
-        ours, torch = (self._classes[kind] for kind in _CLASSES[section])
-        entry = ours.get(name.lower() if section == "optimizer" else name, torch.get(name, ()))
-        return None if entry == () else tuple(_forms(entry)[0]["required"] if entry else ())
+        found = self.forms(section, name)
+        return None if found is None else tuple(found[0]["required"] if found else ())
 
     def _arguments(self, section: str) -> Iterator[str]:
         """The paths of all arguments of the classes DeepSpeed names itself."""
@@ -153,21 +165,16 @@ class Surface:
 
     def _argument(self, path: str, section: str, name: str, config: Mapping[str, Any] | None) -> Key | None:
         """An argument of the optimizer or of the schedule, by the signature of its class."""
-        ours, torch = (self._classes[kind] for kind in _CLASSES[section])
-        _, chosen = lookup(config or {}, f"{section}.type")
-        folded = chosen.lower() if section == "optimizer" and isinstance(chosen, str) else chosen
-        if folded in ours:
-            entries = [ours[folded]]
-        elif chosen in torch:
-            entries = [torch[chosen]]
-        elif path in self._table:
+        found = self.forms(section, lookup(config or {}, f"{section}.type")[1])
+        if found is None and path in self._table:
             return _key(path, self._table[path], False)
-        else:
-            entries = [entry for entry in (*ours.values(), *torch.values()) if entry is not None]
-        if entries == [None]:
+        if found == ():
             return Key(path=path, description="An argument of another package's class.", auto=True)
+        if found is None:
+            every = (entry for kind in _CLASSES[section] for entry in self._classes[kind].values())
+            found = tuple(form for entry in every for form in _forms(entry))
         facts = self._table.get(path, {"auto": True})
-        for form in (form for entry in entries for form in _forms(entry)):
+        for form in found:
             if name in form["params"]:
                 shape = self._classes["params"].get(name, {})
                 default = form["params"][name]
@@ -198,6 +205,7 @@ def _key(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
         removed=facts.get("removed"),
         since=facts.get("since"),
         effect=Effect(when=tuple(effect.get("when", ())), never=effect.get("never"), needs=effect.get("needs")),
+        refuses=facts.get("refuses", {}),
         elements=facts.get("elements", False),
         auto=facts.get("auto", False),
     )
@@ -205,9 +213,7 @@ def _key(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
 
 def _forms(entry: Any) -> list[Mapping[str, Any]]:
     """The signatures behind one type: an optimizer has several (GPU, offload), another package's class none."""
-    if isinstance(entry, Mapping):
-        return [entry]
-    return list(entry or ())
+    return [entry] if isinstance(entry, Mapping) else list(entry or ())
 
 
 def _types(default: Any) -> tuple[str, ...]:
@@ -227,17 +233,11 @@ def _parents(path: str) -> Iterator[str]:
         path = _parent(path)
 
 
-def _beside(last: str, section: str, names: Iterable[str]) -> Iterator[str]:
-    """The keys of one section whose own name is most like a name."""
-    own = {p.rpartition(".")[2]: p for p in names if _parent(p) == section}
-    return (own[name] for name in nearest(last, own))
-
-
+@functools.cache
 def known_versions() -> tuple[str, ...]:
     """The release lines whose surface is known, oldest first."""
-    folder = data_root() / "schema" / "deepspeed"
-    lines = (file.name.removesuffix(_SUFFIX) for file in folder.glob(f"*{_SUFFIX}"))
-    return tuple(sorted(lines, key=_numbers))
+    files = (data_root() / "schema" / "deepspeed").glob(f"*{_SUFFIX}")
+    return tuple(sorted((file.name.removesuffix(_SUFFIX) for file in files), key=_numbers))
 
 
 def load(version: str | None = None) -> Surface:
@@ -273,6 +273,7 @@ def _load(line: str, patch: str | None) -> Surface:
         table=table,
         classes={name: data[name] for name in ("params", *_CLASSES["optimizer"], *_CLASSES["scheduler"])},
         mistaken=data["mistaken"],
+        moved={p: f["replaced_by"] for p, f in table.items() if f.get("moved") and f["types"] == ["boolean"]},
     )
 
 

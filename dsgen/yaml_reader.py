@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import attrs
 
 from dsgen.errors import DsgenError, mistake
 from dsgen.layers import DEEPEST
+from dsgen.yaml_scalars import CORE, MUST, SCALARS, as_text
 
-__all__ = ["Entry", "entries", "read_text"]
+__all__ = ["Entry", "NotYamlError", "compose", "entries", "read_text"]
 
 MAX_BYTES = 1_000_000  # 1 MB: twenty times the largest hand-written profile; a data file named by mistake stops here
 MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
 
-_CORE = "tag:yaml.org,2002:"
 _OLDER = re.compile(r"%YAML\s+(?!1\.2\b)(\S+)")
 _COMMENT = re.compile(r"(?:^|\s)#\s?(.*)$")
 
@@ -35,6 +35,16 @@ class Entry:
     line: int
     column: int
     comment: str | None
+
+
+class NotYamlError(DsgenError):
+    """A text that is no YAML: `what` is the fault without its place, `offset` the place in characters if known."""
+
+    def __init__(self, message: str, what: str, offset: int | None, *, deep: bool = False) -> None:
+        super().__init__(message)
+        self.what = what
+        self.offset = offset
+        self.deep = deep
 
 
 def read_text(path: Path) -> str:
@@ -78,7 +88,8 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
         DsgenError: Broken syntax, several documents, a top level that is no map, a duplicate key, a key that is
             no text, a tag that would build an object, too deep or too many entries. Always with the line.
     """
-    root = _compose(text, source)
+    _refuse_older(text, source)
+    root = compose(text, source)
     if root is None or root.value == []:  # no node, or a map or list of nothing
         raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
     if root.id != "mapping":
@@ -91,10 +102,7 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
     return tuple(found.values())
 
 
-def _compose(text: str, source: str) -> Any:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
+def _refuse_older(text: str, source: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if older := _OLDER.match(line):
             raise mistake(
@@ -105,6 +113,21 @@ def _compose(text: str, source: str) -> Any:
             )
         if line.startswith("---"):
             break
+
+
+def compose(text: str, source: str) -> Any:
+    """The root node of one YAML document, with marks, tags and nothing constructed; None where there is no node.
+
+    Args:
+        text: The document.
+        source: What to call it in errors.
+
+    Raises:
+        NotYamlError: Broken syntax, several documents, or nested too deep for the parser.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     yaml = YAML(typ="safe", pure=True)
     try:
         with warnings.catch_warnings():
@@ -112,21 +135,27 @@ def _compose(text: str, source: str) -> Any:
             return yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         if "expected a single document" in (error.context or ""):
-            raise mistake("a second document starts here", must="one file holds one document", where=where) from None
+            raise _not_yaml("a second document starts here", source, mark, must="one file holds one document") from None
         tab = "'\\t'" in (error.problem or "")
-        raise mistake(
-            f"not YAML: {error.problem}{_opened(error)}",
-            where=where,
-            todo="YAML indents with spaces, not tabs." if tab else None,
-        ) from None
+        todo = "YAML indents with spaces, not tabs." if tab else None
+        raise _not_yaml(f"not YAML: {error.problem}{_opened(error)}", source, mark, todo=todo) from None
     except YAMLError as error:
-        raise mistake(f"not YAML: {str(error).splitlines()[0]}", where=source) from None
+        broken = _not_yaml(f"not YAML: {str(error).splitlines()[0]}", source)
+        broken.offset = getattr(error, "position", None)  # a character that YAML forbids
+        raise broken from None
     except RecursionError:
-        raise _too_deep(source) from None
-    except (ValueError, OverflowError) as error:  # e.g. \x00, a lone surrogate escape
-        raise mistake(f"not YAML: {error}", where=source) from None
+        raise NotYamlError(str(_too_deep(source)), "it nests too deep", None, deep=True) from None
+    except (AssertionError, ValueError, OverflowError) as error:  # %YAML 1.9; \x00, a lone surrogate escape
+        raise _not_yaml(f"not YAML: {error}", source) from None
+
+
+def _not_yaml(
+    what: str, source: str, mark: Any = None, *, must: str | None = None, todo: str | None = None
+) -> NotYamlError:
+    where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+    said = "; ".join(part for part in (what, must) if part)
+    return NotYamlError(str(mistake(what, must=must, where=where, todo=todo)), said, mark.index if mark else None)
 
 
 def _opened(error: Any) -> str:
@@ -187,9 +216,9 @@ class _Walk:
             )
 
     def _refuse_tag(self, node: Any, kind: str, where: str, path: str) -> None:
-        if node.tag != f"{_CORE}{kind}":
+        if node.tag != f"{CORE}{kind}":
             raise mistake(
-                f"{path} carries the tag {node.tag.replace(_CORE, '!!')}",
+                f"{path} carries the tag {node.tag.replace(CORE, '!!')}",
                 must="only plain values are read",
                 where=where,
                 todo="Remove the tag; a config never builds objects.",
@@ -210,19 +239,19 @@ class _Walk:
         if node.id == "sequence":
             self._refuse_tag(node, "seq", where, path)
             return [self._plain(item, where, path, depth + 1) for item in node.value]
-        kind = node.tag.removeprefix(_CORE)
-        read = _SCALARS.get(kind)
+        kind = node.tag.removeprefix(CORE)
+        read = SCALARS.get(kind)
         if read is None:
             self._refuse_tag(node, "str", where, path)
         try:
             return read(str(node.value)) if read else None
         except (ValueError, KeyError):
             shown = repr(str(node.value)[:60])
-            raise mistake(f"{path} is {shown}", must=f"it must be {_MUST[kind]}", where=where) from None
+            raise mistake(f"{path} is {shown}", must=f"it must be {MUST[kind]}", where=where) from None
 
 
 def _key(node: Any, where: str) -> str:
-    if node.id != "scalar" or node.tag != f"{_CORE}str" or not node.value or node.value.strip(".") != node.value:
+    if node.id != "scalar" or node.tag != f"{CORE}str" or not node.value or node.value.strip(".") != node.value:
         if node.id == "scalar" and node.value == "<<":
             raise mistake(
                 "<< merges another map",
@@ -233,46 +262,9 @@ def _key(node: Any, where: str) -> str:
         shown = repr(node.value) if node.id == "scalar" else f"that is {_kind(node)}"
         raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where)
     try:
-        return _text(node.value)
+        return as_text(node.value)
     except ValueError:
-        raise mistake(f"the key {node.value!r} is not a name", must=f"it must be {_MUST['str']}", where=where) from None
-
-
-def _text(text: str) -> str:
-    text.encode("utf-8")  # a lone surrogate (from an escape) raises UnicodeEncodeError, a ValueError
-    if "\0" in text:
-        raise ValueError("a null character ends a text in every C library below us")
-    return text
-
-
-def _bool(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
-def _int(text: str) -> int:
-    digits = text.replace("_", "")
-    return int(digits, 10) if re.fullmatch(r"[-+]?[0-9]+", digits) else int(digits, 0)
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
-
-
-_SCALARS: dict[str, Callable[[str], Any]] = {
-    "str": _text,
-    "null": lambda _: None,
-    "bool": _bool,
-    "int": _int,
-    "float": _float,
-    "timestamp": _text,
-}
-_MUST = {
-    "str": "text that UTF-8 can hold, without a null character",
-    "timestamp": "text",
-    "bool": "true or false",
-    "int": "a whole number of at most 4,300 digits",
-    "float": "a number",
-}
+        raise mistake(f"the key {node.value!r} is not a name", must=f"it must be {MUST['str']}", where=where) from None
 
 
 def _comment(lines: list[str], key_node: Any, value_node: Any) -> str | None:

@@ -105,6 +105,9 @@ def annotate(table: Table, dump: Mapping[str, Any], notes: Mapping[str, Any]) ->
         for path, default in defaults.items():
             if version_tuple(version)[:2] == now[:2]:
                 table[path]["was"] = [version, default]
+    for refusal in notes["refuses"]:
+        for path in matched(refusal["keys"], table):
+            table[path]["refuses"] = {phase: types for phase, types in refusal.items() if phase != "keys"}
     for path in matched(notes["elements"], table):
         table[path]["elements"] = True
     for path in matched(notes["auto"], table):

@@ -1,15 +1,21 @@
-"""What the tests share: jobs made from built-in profiles."""
+"""What the tests share: jobs of built-in profiles, a user who may not read everything, three rules for the linter."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from refusals import MAIN, run
+from three_rules import KINDS, rule
 
 import dsgen
+from dsgen import linter, rules
 
 # Examples are the same in CI every time, and no slow machine fails a test; at a desk hypothesis searches on.
 settings.register_profile("dsgen", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -27,3 +33,41 @@ def make_job() -> Callable[..., dsgen.Job]:
         return dsgen.job(layers | overrides)
 
     return make
+
+
+@pytest.fixture
+def nobody() -> Iterator[Path]:
+    """A folder of root, seen by a user who may not read everything."""
+    run("render", *MAIN, "--set", "training.lr=1")  # what is loaded late may be unreadable later
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if root:
+            os.seteuid(0)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def secret(nobody: Path) -> Path:
+    """A file that its reader may not read."""
+    if os.geteuid() == 65534:
+        os.seteuid(0)
+    file = nobody / "x.yaml"
+    file.write_text("training: {seq_len: 8}\n")
+    file.chmod(0)
+    if os.getuid() == 0:
+        os.seteuid(65534)
+    return file
+
+
+@pytest.fixture
+def three_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linter with three rules instead of its own."""
+    three = tuple(rule(name) for name in KINDS)
+    monkeypatch.setattr(rules, "RULES", three)
+    monkeypatch.setattr(linter, "RULES", three)

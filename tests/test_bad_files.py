@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from refusals import MAIN, refused, run
+from refusals import MAIN, refused
 
 
 @pytest.fixture
@@ -137,36 +135,6 @@ def test_a_path_that_leads_to_no_text(tmp_path: Path, target: str, make: Callabl
     arguments = [*MAIN, option, str(path)] if option else [str(path)]
 
     assert refused("render", *arguments, "-o", target).startswith(f"error: {path}: {what}")
-
-
-@pytest.fixture
-def nobody() -> Iterator[Path]:
-    """A folder of root, seen by a user who may not read everything."""
-    run("render", *MAIN, "--set", "training.lr=1")  # what is loaded late may be unreadable later
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield folder
-    finally:
-        if root:
-            os.seteuid(0)
-        shutil.rmtree(folder)
-
-
-@pytest.fixture
-def secret(nobody: Path) -> Path:
-    """A file that its reader may not read."""
-    if os.geteuid() == 65534:
-        os.seteuid(0)
-    file = nobody / "x.yaml"
-    file.write_text("training: {seq_len: 8}\n")
-    file.chmod(0)
-    if os.getuid() == 0:
-        os.seteuid(65534)
-    return file
 
 
 @pytest.mark.parametrize("option", ["-f", "--hw", "--training", ""])

@@ -166,3 +166,13 @@ def test_counts_of_elements_are_marked() -> None:
     counted = {path for path in known.paths if (key := known.key(path)) and key.elements}
     assert {"zero_optimization.reduce_bucket_size", "zero_optimization.offload_param.buffer_size"} <= counted
     assert not counted & {"aio.block_size", "checkpoint.writer.io_buffer_size", "compile.free_activation_threshold"}
+
+
+@pytest.mark.parametrize("count", [5e298, 10**101, -(10**200)])
+def test_a_count_that_no_machine_holds_is_refused(count: float) -> None:
+    known = surface.load("0.19")
+    key = known.key("zero_optimization.offload_optimizer.buffer_count")
+    assert key is not None
+
+    assert known.check_value(key, count) is not None
+    assert known.check_value(key, 5) is None

@@ -23,7 +23,13 @@ VERSION = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read
 DIST_INFO = f"dsgen-{VERSION}.dist-info"
 
 # Folder of the tree -> its place in the wheel.
-PACKED = {"dsgen": "dsgen", "profiles": "dsgen/_data/profiles", "schema/deepspeed": "dsgen/_data/schema/deepspeed"}
+PACKED = {
+    "dsgen": "dsgen",
+    "profiles": "dsgen/_data/profiles",
+    "schema/deepspeed": "dsgen/_data/schema/deepspeed",
+    "schema/profile": "dsgen/_data/schema/profile",
+}
+PACKED_FILES = {"schema/environment.json": "dsgen/_data/schema/environment.json"}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
 SDIST_FOLDERS = ("dsgen", "profiles", "schema", "golden", "tests", "docs", "benchmarks")
 SDIST_FILES = (
@@ -75,7 +81,7 @@ def test_the_compiled_index_is_that_of_the_profiles() -> None:
 
 def test_the_wheel_holds_exactly_the_package_and_its_data(wheel: Path) -> None:
     expected = [f"{place}/{name}" for folder, place in PACKED.items() for name in files(folder)]
-    expected += [f"{DIST_INFO}/{name}" for name in METADATA]
+    expected += [*PACKED_FILES.values(), *(f"{DIST_INFO}/{name}" for name in METADATA)]
 
     assert "dsgen/py.typed" in expected
     assert names(wheel) == sorted(expected)

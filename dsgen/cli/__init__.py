@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Any
@@ -22,6 +23,12 @@ COMMANDS = {
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
     "prove": "Start a real deepspeed.initialize with the config and check what it observed.",
+    "lint": "Say what is wrong with config files, why, and mend it.",
+    "rule": "Explain a rule of lint, or list them all.",
+    "migrate": "Change configs to what another DeepSpeed release reads.",
+    "survey": "Lint a tree of files and count what was found.",
+    "effective": "Show what the installed DeepSpeed makes of a config.",
+    "schema": "Print the JSON Schema of a release's config, for editors.",
     "profiles": "List, show and create profiles.",
 }
 
@@ -85,6 +92,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
+    _spell_out()
     try:
         code = cli.main(args=arguments, prog_name="dsgen", standalone_mode=False)
         if sys.stdout is not None:  # None when the shell closed it: >&-
@@ -102,6 +110,13 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code if isinstance(code, int) else OK)
+
+
+def _spell_out() -> None:
+    """Let no letter end the run that the terminal's encoding lacks: a comment in Chinese, a name that is no UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _unwritten(error: BaseException | None) -> int:

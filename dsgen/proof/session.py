@@ -29,7 +29,7 @@ _LAST_WORDS = 400  # characters of the child's log in an error
 # package `dsgen` that only knows where its modules lie.
 _BOOT = (
     "import sys, types; package = types.ModuleType('dsgen'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['dsgen'] = package; from dsgen.engine.proof_server import main; sys.exit(main(sys.argv[2:]))"
+    "sys.modules['dsgen'] = package; from dsgen.engine.{server} import main; sys.exit(main(sys.argv[2:]))"
 )
 _PACKAGES = ("torch", "deepspeed", "transformers")
 # What launchers leave in the environment; a proof is a world of its own.
@@ -75,7 +75,7 @@ class Session:
         """Send one JSON object and wait for the one that answers it.
 
         Raises:
-            SessionLostError: The child ended, or did not answer in time.
+            SessionLostError: The child ended, did not answer in time, or answered something else.
         """
         pipe: IO[bytes] | None = self._process.stdin
         assert pipe is not None
@@ -85,7 +85,10 @@ class Session:
         except BrokenPipeError:
             raise SessionLostError(self._last_words()) from None
         line = self._line(time.monotonic() + timeout_seconds)
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:  # another program than Python answers anything
+            raise SessionLostError(f"it answered {line[:60].decode(errors='replace').strip()!r}") from None
         return answer
 
     def prove(self, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,13 +158,14 @@ def _environment(python: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def start(python: str, device: str, ranks: int) -> Iterator[Session]:
+def start(python: str, device: str, ranks: int, server: str = "proof_server") -> Iterator[Session]:
     """Start the child process, and end it whatever happens.
 
     Args:
         python: Interpreter of the child.
         device: "auto", "cpu" or "cuda".
         ranks: The most ranks that a job will ask for; "auto" takes CUDA where there is a GPU for each.
+        server: The module of dsgen.engine that the child runs.
 
     Raises:
         DsgenError: The interpreter cannot be run or lacks a package.
@@ -169,7 +173,7 @@ def start(python: str, device: str, ranks: int) -> Iterator[Session]:
     """
     folder = Path(tempfile.mkdtemp(prefix="dsgen-prove-"))
     try:
-        session = Session(_open(python, folder), folder)
+        session = Session(_open(python, folder, server), folder)
         try:
             setup = {"device": device, "ranks": ranks, "folder": str(folder)}
             session.greeting = session.ask(setup, _GREETING_SECONDS)
@@ -180,8 +184,8 @@ def start(python: str, device: str, ranks: int) -> Iterator[Session]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open(python: str, folder: Path) -> subprocess.Popen[bytes]:
-    command = [python, "-c", _BOOT, str(Path(__file__).parent.parent)]
+def _open(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
+    command = [python, "-c", _BOOT.format(server=server), str(Path(__file__).parent.parent)]
     try:
         with (folder / "start.log").open("wb") as log:
             return subprocess.Popen(

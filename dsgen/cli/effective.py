@@ -1,0 +1,47 @@
+"""`dsgen effective`: the config through the installed DeepSpeed, and what survives of it."""
+
+from __future__ import annotations
+
+import click
+
+from dsgen.cli import FOUND, OK
+from dsgen.cli.lint_options import TARGETS
+
+__all__ = ["command"]
+
+
+@click.command("effective")
+@click.argument("file")
+@click.option(
+    "--world-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="GPUs in all (default: as the batch keys imply).",
+)
+@click.option(
+    "--target",
+    type=click.Choice(TARGETS),
+    default="deepspeed",
+    show_default=True,
+    help="The program that hands the config over; what it fills in is left open.",
+)
+@click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
+@click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(file: str, world_size: int | None, target: str, python: str | None, timeout: float, form: str) -> int:
+    """Load a config through the installed DeepSpeed and show what survives.
+
+    FILE is a DeepSpeed config. Every written key stands beside the value in force: kept, converted, dropped, moved or
+    not read; then the defaults that nobody wrote. No GPU and no second process is needed for any number of GPUs.
+    Needs `pip install "dsgen[proof]"`. Exit code 1 means that DeepSpeed refuses the config.
+    """
+    import json
+    import shutil
+
+    from dsgen import effective
+    from dsgen.report import effective as report
+
+    found = effective.load(file, world_size=world_size, target=target, python=python, timeout_seconds=timeout)
+    width = shutil.get_terminal_size().columns
+    click.echo(report.text(found, width) if form == "text" else json.dumps(found.to_dict(), indent=2))
+    return OK if found.refused is None else FOUND

@@ -1,0 +1,175 @@
+"""What `dsgen lint`, `migrate` and `survey` share: the options that say what to lint for, and the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dsgen.errors import DsgenError, mistake
+
+if TYPE_CHECKING:
+    from dsgen.lint_files import Linted
+    from dsgen.lint_settings import Settings
+    from dsgen.report.findings import Paint
+
+__all__ = [
+    "LEVELS",
+    "TARGETS",
+    "complain",
+    "facts_options",
+    "for_terminal",
+    "lint_all",
+    "lint_options",
+    "settings_from",
+    "spare",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # as lint_settings.CLIENT_OPTIMIZERS
+LEVELS = ("info", "warning", "error")
+TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning")  # as targets.TARGETS; the tests compare them
+_ACCELERATORS = "cuda|cpu|..."
+_RELEASE = click.option(
+    "--deepspeed", metavar="VERSION", help="DeepSpeed release that reads it (default: the newest known)."
+)
+_OPTIONS: tuple[Any, ...] = (
+    click.option("--target", type=click.Choice(TARGETS), help="Who loads the config (default: guessed from it)."),
+    click.option("--world-size", type=click.IntRange(1), metavar="N", help="GPUs in all."),
+    click.option(
+        "--hw", "hardware", metavar="NAME|FILE", help="Hardware profile: also say what is slow or does not fit."
+    ),
+    click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
+    click.option("--network", metavar="NAME|FILE", help="Network profile."),
+    click.option("--seq-len", type=click.IntRange(1), metavar="N", help="Tokens per sequence."),
+    click.option("--accelerator", metavar=_ACCELERATORS, help="DeepSpeed's name of the device (default: a GPU)."),
+    click.option(
+        "--client-optimizer",
+        type=click.Choice(CLIENT_OPTIMIZERS),
+        help="The optimizer that your program hands to deepspeed.initialize.",
+    ),
+    click.option(
+        "--missing", multiple=True, metavar="PACKAGE", help="A package the machine lacks (wandb, libaio); repeatable."
+    ),
+    click.option(
+        "--calls",
+        multiple=True,
+        metavar="NAME",
+        help="What your program calls besides: checkpointing.configure, engine.compile; repeatable.",
+    ),
+    click.option("--parameters", metavar="FILE", help="Names of the model's parameters, one a line or a JSON list."),
+    click.option(
+        "--select", multiple=True, metavar="RULES", help="Only these rules: names, codes or DSG3; commas; repeatable."
+    ),
+    click.option("--ignore", multiple=True, metavar="RULES", help="Not these rules; like --select."),
+)
+
+
+def lint_options(function: F) -> F:
+    """Add the options that say what to lint for, and with which rules."""
+    return _with(function, (_OPTIONS[0], _RELEASE, *_OPTIONS[1:]))
+
+
+def facts_options(function: F) -> F:
+    """Add the same options without the release."""
+    return _with(function, _OPTIONS)
+
+
+def _with(function: F, options: Sequence[Any]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def settings_from(options: dict[str, Any], severity: str | None = None) -> Settings:
+    """What the command line says, as settings; the options are taken out of the dictionary.
+
+    Raises:
+        DsgenError: No such rule, release or accelerator.
+    """
+    from dsgen import surface
+    from dsgen.errors import nearest
+    from dsgen.findings import Severity
+    from dsgen.lint_settings import ACCELERATORS, Settings, named
+
+    said = {name: options.pop(name) for name in _NAMES}
+    for name in ("select", "ignore"):
+        said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
+        for word in said[name]:
+            named(word, f"--{name}")
+    if said["deepspeed"] is not None:
+        surface.load(said["deepspeed"])
+    if said["accelerator"] is not None and said["accelerator"] not in ACCELERATORS:
+        close = nearest(said["accelerator"], ACCELERATORS)
+        raise mistake(
+            f"no accelerator {said['accelerator']!r}",
+            must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
+            where="--accelerator",
+            todo=f"did you mean {close[0]}?" if close else None,
+        )
+    return Settings(severity=Severity[severity.upper()] if severity else None, **said)
+
+
+def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None) -> tuple[list[Linted], bool]:
+    """Lint every file named; what cannot be linted is said on stderr, and the others go on.
+
+    Returns:
+        The files, and whether anything was wrong with what was named.
+    """
+    from dsgen.lint_files import Excluded, Linted, lint_files
+
+    found: list[Linted] = []
+    excluded: list[Excluded] = []
+    wrong: set[str] = set()  # one broken settings file is said once, however many files it speaks of
+    for item in lint_files(paths, said, stdin_name):
+        if isinstance(item, Linted):
+            found.append(item)
+        elif isinstance(item, Excluded):
+            excluded.append(item)
+        elif str(item) not in wrong:
+            wrong.add(str(item))
+            complain(item)
+    if excluded:
+        files = "1 file" if len(excluded) == 1 else f"{len(excluded)} files"
+        click.echo(f"note: {files} excluded by {excluded[0].by}", err=True)
+    if not (found or excluded or wrong):
+        click.echo(f"note: no config file in {', '.join(paths)}", err=True)
+    return found, bool(wrong)
+
+
+def spare(linted: Sequence[Linted], output: str) -> None:
+    """Refuse to write the report over a config.
+
+    Raises:
+        DsgenError: The file is one of those that are linted.
+    """
+    place = os.path.realpath(output)
+    if any(os.path.realpath(file.document.name) == place for file in linted if not file.piped):
+        raise mistake(f"-o {output} is one of the files that are linted", must="the report needs a file of its own")
+
+
+def complain(error: DsgenError) -> None:
+    """Say one mistake on stderr, as `main` does."""
+    from dsgen.report.excerpts import printable
+
+    click.echo("\n".join(printable(line) for line in f"error: {error}".split("\n")), err=True)
+
+
+def for_terminal() -> tuple[int, Paint]:
+    """Columns of the terminal, and the colours it takes: none in a pipe, with NO_COLOR, or on a dumb terminal."""
+    from dsgen.report.findings import painted, plain
+
+    there = sys.stdout is not None and sys.stdout.isatty()
+    colour = there and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return shutil.get_terminal_size().columns, painted if colour else plain
+
+
+_NAMES = (
+    *("target", "deepspeed", "world_size", "hardware", "model", "network", "seq_len", "accelerator"),
+    *("client_optimizer", "missing", "calls", "parameters", "select", "ignore"),
+)

@@ -1,0 +1,64 @@
+"""`dsgen rule`: what a rule means, or the table of all rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dsgen.rules import Rule
+
+__all__ = ["command"]
+
+
+@click.command("rule")
+@click.argument("name", required=False, metavar="[NAME|CODE]")
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+def command(name: str | None, form: str) -> None:
+    """Explain a rule of `dsgen lint`: what, why, an example, what to write instead, evidence, releases.
+
+    Without a name it lists every rule.
+    """
+    import json
+    import shutil
+
+    from dsgen.reference import rules as pages
+    from dsgen.report import rules as report
+    from dsgen.rules import RULES
+
+    width = shutil.get_terminal_size().columns
+    if name is None:
+        shown = {
+            "text": lambda: report.listing(RULES, width),
+            "json": lambda: f"{json.dumps([report.data(rule) for rule in RULES], indent=2)}\n",
+            "markdown": pages.index,
+        }
+    else:
+        rule = _named(name)
+        shown = {
+            "text": lambda: report.page(rule, width),
+            "json": lambda: f"{json.dumps(report.data(rule), indent=2)}\n",
+            "markdown": lambda: pages.page(rule),
+        }
+    click.echo(shown[form](), nl=False)
+
+
+def _named(name: str) -> Rule:
+    from dsgen.errors import mistake, nearest
+    from dsgen.lint_settings import BROKE
+    from dsgen.rules import RULES
+
+    for rule in RULES:
+        if name in (rule.name, rule.code) or name.upper() == rule.code:
+            return rule
+    if name.lower() in (BROKE[1], BROKE[0].lower()):
+        raise mistake(
+            f"{BROKE[1]} ({BROKE[0]}) has no page",
+            must="it says that a rule of the linter itself broke on a config; the others still spoke",
+            todo="Please report that config.",
+        )
+    close = nearest(name, [key for rule in RULES for key in (rule.name, rule.code)])
+    raise mistake(
+        f"no rule {name!r}", todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them."
+    )

@@ -1,0 +1,8 @@
+"""A config as the installed DeepSpeed takes it: what it refuses, and what survives of every key."""
+
+from __future__ import annotations
+
+from dsgen.effective.loading import load, load_many
+from dsgen.effective.records import Answers, Effective, Refusal, Row
+
+__all__ = ["Answers", "Effective", "Refusal", "Row", "load", "load_many"]

@@ -1,0 +1,215 @@
+"""Configs into the installed DeepSpeed and back: a child process reads them, and its reports become records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen import surface, targets
+from dsgen.effective.answers import answers
+from dsgen.effective.records import Effective, Refusal
+from dsgen.effective.refusals import sentence
+from dsgen.effective.rows import defaults, in_force, rows
+from dsgen.errors import DsgenError, mistake
+from dsgen.proof import session as child
+from dsgen.targets import Target
+
+__all__ = ["load", "load_many"]
+
+_INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
+_SERVER = "effective_load"
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
+_STAND_IN = {"train_micro_batch_size_per_gpu": 1}  # for a batch that the target fills in: any will do
+
+Source = str | Path | Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class _Job:
+    """One config on its way: the file that DeepSpeed opens itself, or the config that the target would hand over."""
+
+    name: str
+    file: str | None = None
+    config: Any = None
+    open: tuple[str, ...] = ()
+    stand_in: Mapping[str, int] = {}
+    refused: Refusal | None = None
+
+
+def load(
+    source: Source,
+    *,
+    world_size: int | None = None,
+    target: str = "deepspeed",
+    python: str | None = None,
+    timeout_seconds: float = 120,
+) -> Effective:
+    """Let the installed DeepSpeed load one config, in a child process, and say what survives.
+
+    Args:
+        source: A file, or a config of plain JSON types.
+        world_size: Number of ranks; by default what the three batch keys imply, else 1. No rank is started.
+        target: The program that hands the config to DeepSpeed; what it fills in is left open.
+        python: Interpreter that has torch and deepspeed; by default this one.
+        timeout_seconds: For one config; the imports do not count.
+
+    Raises:
+        DsgenError: No such file, a package is missing, an argument is wrong, or the child was lost.
+    """
+    options: dict[str, Any] = {"world_size": world_size, "target": target, "python": python}
+    return load_many([source], **options, timeout_seconds=timeout_seconds)[0]
+
+
+def load_many(
+    sources: Sequence[Source],
+    *,
+    world_size: int | None = None,
+    target: str = "deepspeed",
+    python: str | None = None,
+    timeout_seconds: float = 120,
+) -> tuple[Effective, ...]:
+    """Several configs, with one start of DeepSpeed; the arguments are those of `load`."""
+    program = targets.find(target)
+    if world_size is not None and (isinstance(world_size, bool) or world_size < 1):
+        raise mistake(f"world_size is {world_size!r}", must="it must be a whole number of at least 1")
+    if not timeout_seconds > 0:
+        raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
+    jobs = [_job(source, program) for source in sources]
+    interpreter = python or sys.executable
+    missing = None if python else next((name for name in ("torch", "deepspeed") if find_spec(name) is None), None)
+    if missing is not None:
+        raise _missing(missing, interpreter)
+    try:
+        with child.start(interpreter, "cpu", 1, _SERVER) as session:
+            if (absent := session.greeting.get("missing")) is not None:
+                raise _missing(str(absent), interpreter)
+            return tuple(_load(session, job, program, world_size, timeout_seconds) for job in jobs)
+    except child.SessionLostError as error:
+        raise mistake(
+            f"the process that loads DeepSpeed was lost: {error}", must="it must be able to import torch and deepspeed"
+        ) from None
+
+
+def _missing(package: str, python: str) -> DsgenError:
+    return mistake(f"this needs {package}, which {python} has not", must="the config is loaded by it", todo=_INSTALL)
+
+
+def _job(source: Source, program: Target) -> _Job:
+    if isinstance(source, Mapping):
+        return _handed_over("<config>", dict(source), program)
+    path = Path(source)
+    try:
+        if path.is_dir():
+            raise mistake("it is a folder", must="it must be a DeepSpeed config", where=source)
+        if not path.is_file():
+            raise mistake("no such file", must="it must be a DeepSpeed config", where=source)
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=source) from None
+    if not program.strict_json:
+        return _Job(name=str(source), file=str(path.resolve()))
+    try:
+        config = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        kind, message = type(error).__name__, str(error)
+        said = sentence({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
+        return _Job(name=str(source), refused=Refusal(phase="read", kind=kind, message=message, sentence=said))
+    return _handed_over(str(source), config, program)
+
+
+def _handed_over(name: str, config: Any, program: Target) -> _Job:
+    """The config as the target hands it over, but without what it fills in: that hangs on the model."""
+    if not isinstance(config, dict):
+        return _Job(name=name, config=config)
+    open_ = tuple(path for path, value in _leaves(config) if value == "auto" and program.fills(path))
+    batch = [key for key in _BATCH if config.get(key) is not None and key not in open_]
+    filled = program.brings_batch or any(key in open_ for key in _BATCH)
+    return _Job(name=name, config=config, open=open_, stand_in=_STAND_IN if filled and not batch else {})
+
+
+def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _load(session: child.Session, job: _Job, program: Target, ranks: int | None, timeout_seconds: float) -> Effective:
+    """One config through the child."""
+    version = str(session.greeting["versions"]["deepspeed"]).partition("+")[0].strip()
+    base = Effective(
+        name=job.name, deepspeed=version, target=program.name, world_size=ranks or 1, implied=False, refused=job.refused
+    )
+    if job.refused is not None:
+        return base
+    question = {
+        "file": job.file,
+        "config": job.config,
+        "world_size": ranks,
+        "open": list(job.open),
+        "stand_in": dict(job.stand_in),
+        "timeout_seconds": timeout_seconds,
+        "folder": str(session.job_folder()),
+    }
+    report = session.prove(question)
+    if (died := report.get("died")) is not None:
+        raise _lost(job.name, died, timeout_seconds)
+    return _effective(base, report, job, program)
+
+
+def _lost(name: str, died: Mapping[str, Any], timeout_seconds: float) -> DsgenError:
+    if died["timed_out"]:
+        return mistake(
+            f"DeepSpeed had not loaded it within {timeout_seconds:g} s",
+            where=name,
+            todo="Allow more with --timeout; most configs take a tenth of a second.",
+        )
+    words = " ".join(str(died["tail"]).split())
+    return mistake(f"the process that loaded it ended with code {died['code']}: {words}", where=name)
+
+
+def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: Target) -> Effective:
+    known = _surface(base.deepspeed)
+    written = report.get("written")
+    base = attrs.evolve(
+        base,
+        world_size=report["world_size"],
+        implied=bool(report.get("implied")),
+        warnings=tuple(report["warnings"]),
+    )
+    if (refused := report["refused"]) is not None:
+        base = attrs.evolve(
+            base,
+            refused=Refusal(
+                phase=refused["phase"],
+                kind=refused["kind"],
+                message=refused["message"],
+                sentence=sentence(refused, written, base.world_size, known),
+                site=refused["site"],
+            ),
+        )
+    if "held" not in report or not isinstance(written, dict):
+        return base
+    values = in_force(report, job.stand_in)
+    return attrs.evolve(
+        base,
+        values=values,
+        rows=rows(written, report, values, job.open, program, known),
+        defaults=defaults(written, report, values, job.open, known),
+        answers=answers(report, values, job.open, written),
+    )
+
+
+def _surface(version: str) -> surface.Surface:
+    """What is known of a release; of one that is not known, the newest."""
+    try:
+        return surface.load(version)
+    except DsgenError:
+        return surface.load()

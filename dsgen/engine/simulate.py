@@ -1,0 +1,79 @@
+"""Child process: the real DeepSpeed engine at true size on a virtual GPU; one JSON request in, one JSON result out.
+
+stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
+`simulate_request.DEFAULTS` names.
+stdout: `{"versions", "engine", "phases", "peak", "collectives", "timeline", "seconds", "rss_bytes"}`, or
+`{"versions", "error": {"type", "message", "site", "phase"}}`. What the libraries print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from importlib import metadata
+from typing import Any
+
+from dsgen.engine import simulate_request
+
+__all__ = ["answer", "main"]
+
+_PACKAGES = ("deepspeed", "torch", "transformers")
+_KIB = 1024  # bytes in a unit of ru_maxrss
+
+
+def main() -> None:
+    """Answer the request on stdin."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["DS_ACCELERATOR"] = "cpu"  # until the virtual one is set: no search for devices
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    json.dump(answer(json.load(sys.stdin)), answers)
+    answers.flush()
+    # Nothing is left to save; tearing a fake world down has no meaning and can hang on its threads.
+    os._exit(0)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """The result of one request; an error is a result too."""
+    began = time.monotonic()
+    versions = {name: metadata.version(name) for name in _PACKAGES}
+    progress = {"phase": "load"}
+    try:
+        asked = simulate_request.filled(request)
+        from dsgen.engine import simulate_result, simulate_run
+
+        ledger, recorder, engine = simulate_run.run(asked, versions, progress)
+        return {
+            "versions": versions,
+            "engine": simulate_run.facts(engine),
+            **simulate_result.describe(ledger, asked["gpu_memory_bytes"]),
+            "collectives": simulate_result.collectives(recorder.collectives),
+            "storages": len(ledger.sizes),
+            "seconds": round(time.monotonic() - began, 2),
+            "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
+        }
+    except BaseException as error:  # whatever ends the engine is told, SystemExit of a library included
+        return {"versions": versions, "error": {**_told(error), "phase": progress["phase"]}}
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    """The engine's own words, and the last place in its traceback, deepspeed's where it took part."""
+    traceback.print_exception(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if f"{os.sep}deepspeed{os.sep}" in frame.filename] or list(frames)
+    file = inside[-1].filename.rpartition(f"site-packages{os.sep}")[2]
+    return {
+        "type": type(error).__name__,
+        "message": str(error).strip() or "(no message)",
+        "site": f"{file}:{inside[-1].lineno} in {inside[-1].name}",
+    }
+
+
+if __name__ == "__main__":
+    main()

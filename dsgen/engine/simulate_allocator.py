@@ -1,0 +1,179 @@
+"""PyTorch's caching allocator for CUDA, as arithmetic: what `memory_allocated` and `memory_reserved` would have said.
+
+Source of every rule and constant: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13 (c10/core/AllocatorConfig.h for
+the sizes), with default settings: no max_split_size, no rounding to powers of two.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+
+__all__ = ["Allocator", "Reserved", "replay"]
+
+MIN_BLOCK = 512  # bytes; every request is rounded up to a multiple of it (kMinBlockSize)
+SMALL_REQUEST = 1 << 20  # bytes; up to here a request is served from 2 MiB segments (kSmallSize)
+SMALL_SEGMENT = 2 << 20  # bytes (kSmallBuffer)
+MEDIUM_REQUEST = 10 << 20  # bytes; below it a request opens a 20 MiB segment (kMinLargeAlloc)
+MEDIUM_SEGMENT = 20 << 20  # bytes (large_segment_size, its default)
+LARGE_ROUNDING = 2 << 20  # bytes; larger requests get a segment of their own, rounded up to this (kRoundLarge)
+
+
+class Reserved:
+    """What an allocator held at most: bytes given to tensors, bytes taken from the GPU, and whether it ran out."""
+
+    __slots__ = ("allocated_peak_bytes", "out_of_memory", "released_segments", "reserved_peak_bytes")
+
+    def __init__(self, allocated: int, reserved: int, released: int, out_of_memory: bool) -> None:
+        self.allocated_peak_bytes, self.reserved_peak_bytes = allocated, reserved
+        self.released_segments, self.out_of_memory = released, out_of_memory
+
+
+class _Block:
+    """A piece of a segment; neighbours of one segment are linked."""
+
+    __slots__ = ("address", "after", "before", "free", "pool", "size")
+
+    def __init__(self, pool: _Pool, address: int, size: int) -> None:
+        self.pool, self.address, self.size = pool, address, size
+        self.before: _Block | None = None
+        self.after: _Block | None = None
+        self.free = True
+
+
+class _Pool:
+    """Free blocks of one stream and one class of sizes, ordered by size and then address."""
+
+    __slots__ = ("blocks", "order", "small")
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self.order: list[tuple[int, int]] = []
+        self.blocks: dict[int, _Block] = {}  # by address
+
+    def put(self, block: _Block) -> None:
+        bisect.insort(self.order, (block.size, block.address))
+        self.blocks[block.address] = block
+
+    def remove(self, block: _Block) -> None:
+        del self.order[bisect.bisect_left(self.order, (block.size, block.address))]
+        del self.blocks[block.address]
+
+    def best_fit(self, size: int) -> _Block | None:
+        place = bisect.bisect_left(self.order, (size, 0))
+        if place == len(self.order):
+            return None
+        block = self.blocks[self.order[place][1]]
+        self.remove(block)
+        return block
+
+
+class Allocator:
+    """One GPU's allocator.
+
+    Args:
+        capacity_bytes: What the GPU can give; None for as much as is asked.
+    """
+
+    def __init__(self, capacity_bytes: int | None = None) -> None:
+        self.capacity = capacity_bytes
+        self.allocated = self.reserved = self.allocated_peak = self.reserved_peak = self.released = 0
+        self.out_of_memory = False
+        self._pools: dict[tuple[int, bool], _Pool] = {}
+        self._used: dict[int, _Block] = {}
+        self._next_address = 0
+
+    def allocate(self, handle: int, size: int, stream: int = 0) -> None:
+        """Serve a request of `size` bytes; nothing is taken for an empty tensor."""
+        if size == 0:
+            return
+        rounded = -(-size // MIN_BLOCK) * MIN_BLOCK
+        small = rounded <= SMALL_REQUEST
+        pool = self._pools.setdefault((stream, small), _Pool(small))
+        block = pool.best_fit(rounded) or self._open(pool, rounded)
+        self._split(pool, block, rounded)
+        block.free = False
+        self._used[handle] = block
+        self.allocated += block.size  # an unsplit rest counts as allocated
+        self.allocated_peak = max(self.allocated_peak, self.allocated)
+
+    def free(self, handle: int) -> None:
+        """Take a request back; free neighbours become one block."""
+        block = self._used.pop(handle, None)
+        if block is None:
+            return
+        self.allocated -= block.size
+        block.free = True
+        for other in (block.before, block.after):
+            if other is not None and other.free:
+                block.pool.remove(other)
+                _join(block, other)
+        block.pool.put(block)
+
+    def empty_cache(self) -> None:
+        """Give every wholly free segment back to the GPU."""
+        for pool in self._pools.values():
+            for block in [one for one in pool.blocks.values() if one.before is None and one.after is None]:
+                pool.remove(block)
+                self.reserved -= block.size
+                self.released += 1
+
+    def _open(self, pool: _Pool, rounded: int) -> _Block:
+        if pool.small:
+            size = SMALL_SEGMENT
+        elif rounded < MEDIUM_REQUEST:
+            size = MEDIUM_SEGMENT
+        else:
+            size = -(-rounded // LARGE_ROUNDING) * LARGE_ROUNDING
+        if self.capacity is not None and self.reserved + size > self.capacity:
+            self.empty_cache()  # what PyTorch does before it gives up
+            self.out_of_memory = self.out_of_memory or self.reserved + size > self.capacity
+        self.reserved += size
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
+        block = _Block(pool, self._next_address, size)
+        self._next_address += size
+        return block
+
+    def _split(self, pool: _Pool, block: _Block, rounded: int) -> None:
+        rest = block.size - rounded
+        if rest < MIN_BLOCK if pool.small else rest <= SMALL_REQUEST:
+            return
+        other = _Block(pool, block.address + rounded, rest)
+        other.before, other.after = block, block.after
+        if block.after is not None:
+            block.after.before = other
+        block.after, block.size = other, rounded
+        pool.put(other)
+
+
+def _join(block: _Block, other: _Block) -> None:
+    """Make one block of two neighbours; `block` stays."""
+    if other is block.before:
+        block.address = other.address
+        block.before = other.before
+        if other.before is not None:
+            other.before.after = block
+    else:
+        block.after = other.after
+        if other.after is not None:
+            other.after.before = block
+    block.size += other.size
+
+
+def replay(events: Iterable[tuple[int, int, int]], capacity_bytes: int | None = None) -> Reserved:
+    """Run a whole history through an allocator.
+
+    Args:
+        events: (handle, bytes, stream) with a handle above 0 for a request, (-handle, ...) when it is freed,
+            (0, ...) when the cache is emptied.
+        capacity_bytes: What the GPU can give; None for as much as is asked.
+    """
+    allocator = Allocator(capacity_bytes)
+    for handle, size, stream in events:
+        if handle > 0:
+            allocator.allocate(handle, size, stream)
+        elif handle < 0:
+            allocator.free(-handle)
+        else:
+            allocator.empty_cache()
+    return Reserved(allocator.allocated_peak, allocator.reserved_peak, allocator.released, allocator.out_of_memory)

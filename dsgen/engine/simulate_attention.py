@@ -1,0 +1,68 @@
+"""Attention that keeps what the GPU's kernels keep, and computes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["FLASH", "implementation", "register"]
+
+FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
+
+
+class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
+    """FlashAttention 2: forward keeps query, key, value, output and the log-sum-exp; backward makes three gradients.
+
+    Source: flash_attn/flash_attn_interface.py, FlashAttnFunc: save_for_backward(q, k, v, out_padded, softmax_lse,
+    rng_state); csrc/flash_attn/flash_api.cpp: softmax_lse is fp32 (batch, heads, tokens); backward allocates
+    softmax_d fp32 (batch, heads, tokens rounded to 128) and dq_accum fp32 (batch, tokens rounded to 128, heads, head
+    size rounded to 32), and for grouped queries expanded dk and dv that it sums afterwards.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
+        out = torch.empty_like(query)
+        batch, tokens, heads, _ = query.shape
+        lse = query.new_empty((batch, heads, tokens), dtype=torch.float32)
+        ctx.save_for_backward(query, key, value, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        query, key, value, _, _ = ctx.saved_tensors
+        batch, tokens, heads, size = query.shape
+        padded = -(-tokens // 128) * 128
+        products = [query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)]
+        work = [
+            query.new_empty((batch, heads, padded), dtype=torch.float32),
+            query.new_empty((batch, padded, heads, -(-size // 32) * 32), dtype=torch.float32),
+        ]
+        if key.shape[2] != heads:
+            work += [key.new_empty((batch, key.shape[1], heads, size)) for _ in range(2)]
+        del work
+        return tuple(products)
+
+
+def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **_: Any) -> tuple[Any, None]:
+    """The layout of transformers' flash_attention_forward: (batch, tokens, heads, head size), keys not repeated."""
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    wanted = next((m for m in module.modules() if isinstance(m, torch.nn.Linear)), None)
+    if query.dtype == torch.float32 and wanted is not None and wanted.weight.dtype != torch.float32:
+        query, key, value = (tensor.to(wanted.weight.dtype) for tensor in (query, key, value))
+    # The kernel asks for a contiguous last dimension only, so a transposed view is taken as it is.
+    return _FlashAttention.apply(query, key, value), None
+
+
+def register() -> None:
+    """Tell transformers of the function; it asks for no mask, as flash attention does without padding."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface
+
+    AttentionInterface.register(FLASH, _flash)
+    AttentionMaskInterface.register(FLASH, lambda *_, **__: None)
+
+
+def implementation(name: str) -> str:
+    """transformers' name for "flash", "sdpa" (its CUDA kernels), "math" (sdpa without a fused kernel) or "eager"."""
+    return {"flash": FLASH, "sdpa": FLASH, "math": "sdpa", "eager": "eager"}[name]

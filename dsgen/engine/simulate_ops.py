@@ -1,0 +1,118 @@
+"""Stand-ins for DeepSpeed's compiled operators: they take what the real ones take and change no memory.
+
+The real kernels update tensors in place (csrc/adam, csrc/lion, csrc/adagrad, csrc/lamb) or move bytes between a host
+buffer and a file (csrc/aio); neither allocates a tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Builder"]
+
+# Builders whose operators only update in place, or move bytes to files. Any other operator is refused by name.
+_IN_PLACE = frozenset(
+    {"FusedAdamBuilder", "CPUAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "FusedLionBuilder", "UtilsBuilder"}
+)
+_FILES = frozenset({"AsyncIOBuilder"})
+
+
+class Builder:
+    """What `get_accelerator().create_op_builder` returns: knows whether an operator can be stood in for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def is_compatible(self, verbose: bool = False) -> bool:
+        """Whether there is a stand-in."""
+        return self.name in _IN_PLACE or self.name in _FILES
+
+    def load(self, verbose: bool = True) -> Any:
+        """The stand-in.
+
+        Raises:
+            NotImplementedError: There is none, so what the operator allocates is not known.
+        """
+        if self.name in _IN_PLACE:
+            return _InPlace()
+        if self.name in _FILES:
+            return _Files()
+        raise NotImplementedError(f"the simulation has no stand-in for the operator {self.name}")
+
+
+class _InPlace:
+    """A compiled module whose functions change tensors in place and return nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _nothing
+
+
+class _Files:
+    """The module of csrc/aio: handles whose reads and writes succeed at once."""
+
+    def aio_handle(self, *args: Any, **kwargs: Any) -> Any:
+        """A handle of libaio."""
+        return _Handle(*args)
+
+
+class _Handle:
+    """An aio_handle: it counts what is in flight, as the engine asserts on that."""
+
+    def __init__(self, block_size: int = 1 << 20, queue_depth: int = 8, *rest: Any) -> None:
+        self._block_size, self._queue_depth = block_size, queue_depth
+        self._threads = int(rest[2]) if len(rest) > 2 else 1
+        self._waiting = 0
+
+    def get_block_size(self) -> int:
+        """Bytes of one request."""
+        return int(self._block_size)
+
+    def get_queue_depth(self) -> int:
+        """Requests in flight at most."""
+        return int(self._queue_depth)
+
+    def get_intra_op_parallelism(self) -> int:
+        """Threads that share one request; buffers are aligned to their number."""
+        return self._threads
+
+    def get_alignment(self) -> int:
+        """Bytes a buffer is aligned to."""
+        return 512 * self._threads
+
+    def new_cpu_locked_tensor(self, elements: int, example: Any) -> Any:
+        """A page-locked host buffer of the example's type."""
+        from deepspeed.accelerator import get_accelerator
+
+        return get_accelerator().pin_empty(int(elements), dtype=example.dtype)
+
+    def is_pinned(self, tensor: Any) -> bool:
+        """Whether a host buffer is page-locked."""
+        from deepspeed.accelerator import get_accelerator
+
+        return bool(get_accelerator().is_pinned(tensor))
+
+    def free_cpu_locked_tensor(self, tensor: Any) -> bool:
+        """The buffer goes when its last reference does."""
+        return True
+
+    def _ask(self, *_: Any) -> int:
+        self._waiting += 1
+        return 0
+
+    async_pread = async_pwrite = pread = pwrite = _ask
+
+    def _now(self, *_: Any) -> int:
+        return 1
+
+    sync_pread = sync_pwrite = read = write = _now
+
+    def wait(self) -> int:
+        """Requests that are done since the last call."""
+        done, self._waiting = self._waiting, 0
+        return done
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None

@@ -1,0 +1,57 @@
+"""The request of a simulation with every default filled in, checked where DeepSpeed itself does not check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "filled"]
+
+DEFAULTS: dict[str, Any] = {
+    "rank": 0,
+    "gpus_per_node": 8,
+    "gpu_memory_bytes": 80 * 2**30,  # DeepSpeed flattens on the host where less than the weights is free
+    "seq_len": 2048,
+    "steps": 2,  # the first makes the optimizer states, the second is like all later ones
+    "dtype": "bfloat16",  # of the parameters before initialize
+    "attention": "flash",
+    "checkpointing": False,  # Hugging Face's
+    "force": False,  # run with versions that were not tested
+}
+ATTENTION = ("flash", "sdpa", "math", "eager")
+DTYPES = ("bfloat16", "float16", "float32")
+_NEEDED = {"config": dict, "model": dict, "world_size": int}
+_COUNTS = ("world_size", "gpus_per_node", "gpu_memory_bytes", "seq_len", "steps")
+
+
+def filled(request: dict[str, Any]) -> dict[str, Any]:
+    """The request with its defaults.
+
+    Raises:
+        ValueError: A value cannot be; DeepSpeed would go on with it or fail with words about something else.
+    """
+    for name, kind in _NEEDED.items():
+        if not isinstance(request.get(name), kind):
+            raise ValueError(f"the request has no {name}, or it is no {kind.__name__}")
+    if unknown := sorted(set(request) - set(DEFAULTS) - set(_NEEDED)):
+        raise ValueError(f"the request has unknown keys: {', '.join(unknown)}")
+    asked = {**DEFAULTS, **request}
+    for name in _COUNTS:
+        if isinstance(asked[name], bool) or not isinstance(asked[name], int) or asked[name] < 1:
+            raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
+    if not 0 <= asked["rank"] < asked["world_size"]:
+        raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
+    for name, allowed in (("attention", ATTENTION), ("dtype", DTYPES)):
+        if asked[name] not in allowed:
+            raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")
+    if not isinstance(asked["model"].get("model_type"), str):
+        raise ValueError("the model has no model_type: it is not a config.json of transformers")
+    _divisible(asked)
+    return asked
+
+
+def _divisible(asked: dict[str, Any]) -> None:
+    """DeepSpeed 0.19 does not check that the tensor-parallel degree divides the world."""
+    section = asked["config"].get("tensor_parallel")
+    degree = section.get("autotp_size", 0) if isinstance(section, dict) else 0
+    if isinstance(degree, int) and degree > 1 and asked["world_size"] % degree:
+        raise ValueError(f"tensor_parallel.autotp_size is {degree}, which does not divide {asked['world_size']} ranks")

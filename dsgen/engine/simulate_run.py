@@ -1,0 +1,154 @@
+"""One simulated run: load, initialize, forward, backward and step of the real engine in a world of one process."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import os
+from typing import Any
+
+import torch
+
+from dsgen.engine import (
+    simulate_attention,
+    simulate_device,
+    simulate_holders,
+    simulate_model,
+    simulate_patches,
+    simulate_versions,
+)
+from dsgen.engine.simulate_ledger import Ledger
+from dsgen.engine.simulate_recorder import Recorder
+
+__all__ = ["facts", "run"]
+
+
+def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, str]) -> tuple[Ledger, Recorder, Any]:
+    """Run a request.
+
+    Args:
+        request: As in `dsgen.engine.simulate`, with every default filled in.
+        versions: Of deepspeed, torch and transformers.
+        progress: Gets the phase that is running, for whoever reports an error.
+
+    Returns:
+        The ledger, the recorder and the engine.
+
+    Raises:
+        RuntimeError: The versions were not tested together, and the request does not force it.
+        Exception: What DeepSpeed, torch or transformers raise.
+    """
+    simulate_versions.check(versions, request["force"])
+    ledger = Ledger()
+    recorder = Recorder(ledger, progress)
+    _world(request, recorder)
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    config = copy.deepcopy(request["config"])
+    gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
+    with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        engine = _initialize(request, config, recorder)
+        for step in range(1, request["steps"] + 1):
+            _train(request, engine, recorder, step)
+    return ledger, recorder, engine
+
+
+def facts(engine: Any) -> dict[str, Any]:
+    """What the engine is: classes, stage, degrees, batch, and the number of the model's elements."""
+    parameters = list(engine.module.parameters())
+    return {
+        "model": type(engine.module).__name__,
+        "wrapper": type(engine.optimizer).__name__,
+        "optimizer": type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else None,
+        "stage": int(engine.zero_optimization_stage()),
+        "data_parallel": int(engine.dp_world_size),
+        "micro_batch": int(engine.train_micro_batch_size_per_gpu()),
+        "accumulation": int(engine.gradient_accumulation_steps()),
+        "train_batch": int(engine.train_batch_size()),
+        "parameters": sum(int(getattr(parameter, "ds_numel", parameter.numel())) for parameter in parameters),
+    }
+
+
+def _world(request: dict[str, Any], recorder: Recorder) -> None:
+    """The fake process group, the device, the accelerator and the patches."""
+    # Whatever the rank, its GPU is the one of this process.
+    os.environ.update(RANK=str(request["rank"]), WORLD_SIZE=str(request["world_size"]), LOCAL_RANK="0")
+    simulate_patches.patch_torch(recorder.pin, recorder.is_pinned)
+    simulate_device.register()
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group(
+        "fake", store=FakeStore(), rank=request["rank"], world_size=request["world_size"]
+    )
+    from deepspeed.accelerator import set_accelerator
+
+    from dsgen.engine import simulate_accelerator
+
+    accelerator = simulate_accelerator.VirtualAccelerator(
+        memory_bytes=request["gpu_memory_bytes"],
+        devices=request["gpus_per_node"],
+        allocated=lambda: recorder.live[0],
+        emptied=recorder.ledger.emptied,
+        pin=recorder.pin,
+        is_pinned=recorder.is_pinned,
+    )
+    set_accelerator(accelerator)
+    import deepspeed
+
+    simulate_patches.patch_deepspeed()
+    deepspeed.init_distributed(dist_backend="fake", verbose=False)
+    simulate_attention.register()
+
+
+def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recorder) -> Any:
+    """The engine of the request's model."""
+    import deepspeed
+
+    model = simulate_model.build(request, config)
+    recorder.vocabularies, recorder.head_shape = simulate_model.head(model)
+    _end(recorder, model, None)
+    recorder.enter("init")
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config)
+    simulate_patches.no_input_check(engine)
+    for parameter in _trainable(engine.module):
+        parameter.register_hook(functools.partial(_gradient, recorder))
+    _end(recorder, engine.module, engine)
+    return engine
+
+
+def _trainable(model: Any) -> list[Any]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _gradient(recorder: Recorder, gradient: Any) -> None:
+    """A weight's gradient is told from other results of backward when it reaches the weight."""
+    recorder.claim(gradient, "gradients")
+
+
+def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) -> None:
+    """One optimizer step: every micro-batch's forward and backward."""
+    recorder.step = step
+    samples = engine.train_micro_batch_size_per_gpu()
+    for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
+        recorder.enter("input")
+        tokens = torch.zeros(samples, request["seq_len"], dtype=torch.long, device=simulate_device.NAME)
+        recorder.enter("forward")
+        out = engine(input_ids=tokens, labels=tokens)
+        loss = out.loss
+        del out  # a training loop keeps the loss alone
+        _end(recorder, engine.module, engine, micro_batch)
+        recorder.enter("backward")
+        engine.backward(loss)
+        _end(recorder, engine.module, engine, micro_batch)
+        del loss, tokens
+        recorder.enter("step")
+        engine.step()
+    _end(recorder, engine.module, engine)
+
+
+def _end(recorder: Recorder, module: Any, engine: Any, micro_batch: int = 0) -> None:
+    """Close the phase: ask who holds what by now."""
+    for tensor, kind in simulate_holders.held(module, engine):
+        recorder.claim(tensor, kind)
+    recorder.ledger.mark(recorder.phase, recorder.step, micro_batch)

@@ -1,0 +1,65 @@
+"""With which releases the simulation was tested, and what the functions it patches looked like in them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+from typing import Any
+
+__all__ = ["PATCHED", "TESTED", "check", "fingerprint"]
+
+# (deepspeed, torch, transformers) with which the simulation was compared with real runs.
+TESTED = (("0.19.8", "2.13.0", "5.23.0"),)
+
+# Patched function -> first 12 digits of the sha256 of its source in the tested release.
+PATCHED: dict[str, str] = {
+    "deepspeed.ops.op_builder.builder:OpBuilder.load": "c5ef6bf49931",
+    "deepspeed.runtime.comm.coalesced_collectives:reduce_scatter_coalesced": "d49fb6b733d0",
+    "deepspeed.runtime.engine:DeepSpeedEngine._configure_tensor_parallel_states": "991bba3e2a06",
+    "deepspeed.runtime.zero.partition_parameters:AllGatherCoalescedHandle.wait": "898453ec1a22",
+    "deepspeed.runtime.zero.partition_parameters:Init._convert_to_deepspeed_param": "1c639977bd9a",
+    "deepspeed.runtime.zero.utils:assert_ints_same_as_other_ranks": "2bdacaf64d04",
+    "torch.distributed.device_mesh:init_device_mesh": "a8e1d76795ef",
+    "torch.nn.modules.module:Module._apply": "4e7315ad6635",
+    "torch.utils:swap_tensors": "7b5778803d61",
+    "torch.utils.backend_registration:_setup_privateuseone_for_python_backend": "3ce2d9fa70b6",
+}
+
+
+def fingerprint(name: str) -> str:
+    """The first 12 digits of the sha256 of a function's source, decorators and nested functions included.
+
+    Args:
+        name: "package.module:Class.function".
+
+    Raises:
+        LookupError: The module has no such function.
+    """
+    module, _, path = name.partition(":")
+    source = inspect.getsource(importlib.import_module(module))
+    found: Any = ast.parse(source)
+    for part in path.split("."):
+        named = [node for node in ast.walk(found) if getattr(node, "name", None) == part]
+        if not named:
+            raise LookupError(f"{module} has no {path}")
+        found = named[0]
+    first = min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
+    text = "\n".join(source.splitlines()[first - 1 : found.end_lineno])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def check(versions: dict[str, str], force: bool) -> None:
+    """Refuse versions that were not tested together.
+
+    Raises:
+        RuntimeError: They were not, and `force` is not set.
+    """
+    found = tuple(versions[name].partition("+")[0] for name in ("deepspeed", "torch", "transformers"))
+    if found not in TESTED and not force:
+        tested = "; ".join("deepspeed {}, torch {}, transformers {}".format(*one) for one in TESTED)
+        raise RuntimeError(
+            "the simulation was not tested with deepspeed {}, torch {}, transformers {}; tested: ".format(*found)
+            + tested
+        )

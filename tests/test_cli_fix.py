@@ -1,0 +1,111 @@
+"""`dsgen lint --fix` and `--diff`: what is written, what is shown, and what stays."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lint_samples import GOOD, MENDED, TYPO, dsgen, put
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line; gives the exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        return dsgen(capsys, *arguments)
+
+    return call
+
+
+def test_fix_writes_what_can_be_mended_safely(run: Run) -> None:
+    file = put("ds.json", TYPO.replace("1,", '1, "our_own_key": 1,'))
+
+    code, out, _ = run("lint", "ds.json", "--fix")
+
+    assert code == 1
+    assert "overlap_comm" in file.read_text()
+    assert "our_own_key" in file.read_text()
+    assert "fixed 1 finding, 1 left (1 fixable with --unsafe-fixes)" in out
+    assert run("lint", "ds.json", "--fix", "--unsafe-fixes")[0] == 0
+    assert "our_own_key" not in file.read_text()
+    assert run("lint", "ds.json")[0] == 0
+
+
+def test_fix_keeps_mark_line_ends_mode_and_link(run: Run) -> None:
+    real = put("real.json", "\ufeff" + TYPO.replace("\n", "\r\n"))
+    real.chmod(0o640)
+    Path("link.json").symlink_to("real.json")
+
+    run("lint", "link.json", "--fix")
+
+    assert real.read_bytes() == ("\ufeff" + MENDED.replace("\n", "\r\n")).encode()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert Path("link.json").is_symlink()
+    assert sorted(path.name for path in Path().iterdir()) == ["link.json", "real.json"]
+
+
+def test_fix_of_a_good_file_does_not_touch_it(run: Run) -> None:
+    file = put("ds.json", GOOD)
+    os.utime(file, (0, 0))
+
+    assert run("lint", "ds.json", "--fix")[0] == 0
+    assert file.stat().st_mtime == 0
+
+
+def test_fix_that_cannot_be_written_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put("ds.json", TYPO)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, err = run("lint", "ds.json", "--fix")
+
+    assert code == 2
+    assert "ds.json: it cannot be written (No space left on device)" in err
+    assert file.read_text() == TYPO
+
+
+def test_diff_shows_and_writes_nothing(run: Run) -> None:
+    file = put("ds.json", TYPO)
+
+    code, out, err = run("lint", "ds.json", "--diff")
+
+    assert code == 1
+    assert out.splitlines()[:2] == ["--- ds.json", "+++ ds.json"]
+    assert '-  "zero_optimization": {"overlap_com": false' in out
+    assert '+  "zero_optimization": {"overlap_comm": false' in out
+    assert "would fix 1 finding, none left" in err
+    assert file.read_text() == TYPO
+
+
+def test_the_diff_can_be_applied(run: Run) -> None:
+    put("ds.json", TYPO)
+    diff = run("lint", "ds.json", "--diff")[1]
+
+    subprocess.run(["git", "apply", "-p0"], input=diff, text=True, check=True)
+
+    assert Path("ds.json").read_text() == MENDED
+
+
+def test_fix_of_the_standard_input_prints_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TYPO.encode())))
+
+    code, out, err = run("lint", "-", "--fix")
+
+    assert (code, out) == (0, MENDED)
+    assert "fixed 1 finding" in err

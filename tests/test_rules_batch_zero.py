@@ -1,0 +1,453 @@
+"""The rules about batch sizes, ZeRO and parallelism: what DeepSpeed 0.19.8 did with each config, and what they say.
+
+Most cases are probes run on two CPU ranks (the facts say so); the others ran in one process with a fake process group.
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsgen.findings import Assign, Finding, Move, Remove, Severity
+from dsgen.linter import lint_config
+from dsgen.rules import batch, parallel, zero
+from dsgen.rules.batch_sizes import Sizes, adds_up
+from dsgen.rules.tensor_parallelism import PRESETS, matches
+from dsgen.subjects import Facts
+
+TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+ADAM: dict[str, Any] = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
+BASE: dict[str, Any] = {MICRO: 2, **ADAM}
+BF16: dict[str, Any] = {"bf16": {"enabled": True}}
+CPU: dict[str, Any] = {"device": "cpu"}
+ZENFLOW: dict[str, Any] = {"select_strategy": "step", "select_interval": 4, "update_interval": 2}
+SPLIT: dict[str, Any] = {
+    "partition_config": {
+        "layer_specs": [
+            {"patterns": [r".*up_proj\.weight$"], "partition_type": "column"},
+            {"patterns": [r".*down_proj\.weight$"], "partition_type": "row"},
+        ]
+    }
+}
+NAMES = ("layers.0.up_proj.weight", "layers.0.down_proj.weight")
+LLAMA = ("model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.down_proj.weight")
+NAMED = {rule.name for family in (batch, zero, parallel) for rule in family.RULES}
+
+
+def z(stage: int | None, **keys: Any) -> dict[str, Any]:
+    return {"zero_optimization": keys if stage is None else {"stage": stage, **keys}}
+
+
+def tp(size: Any, **keys: Any) -> dict[str, Any]:
+    return {"tensor_parallel": {"autotp_size": size, **SPLIT, **keys}}
+
+
+def found(
+    config: dict[str, Any], *, target: str = "deepspeed", deepspeed: str | None = None, **facts: Any
+) -> list[Finding]:
+    """The findings of these three families, without those that are only worth knowing."""
+    seen = lint_config(config, target=target, deepspeed=deepspeed, facts=Facts(**facts))
+    assert not [item.message for item in seen if item.rule == "rule-broke" and set(item.message.split()) & NAMED]
+    return [item for item in seen if item.rule in NAMED and item.severity is not Severity.INFO]
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("batch-size-missing", {}, {}),
+    ("batch-size-missing", {**ADAM, STEPS: 2}, {}),
+    ("batch-size-missing", {**ADAM, TRAIN: None, MICRO: None}, {}),
+    ("batch-not-positive", {**BASE, STEPS: 0}, {}),
+    ("batch-not-positive", {**ADAM, MICRO: -2, STEPS: 1}, {}),
+    ("batch-not-positive", {**ADAM, TRAIN: 0}, {}),
+    ("batch-never-adds-up", {**BASE, TRAIN: 5, STEPS: 1}, {}),
+    ("batch-never-adds-up", {**ADAM, TRAIN: 9, STEPS: 2}, {"world_size": 4}),
+    ("batch-mismatches-gpus", {**ADAM, MICRO: 1, TRAIN: 3, STEPS: 1}, {"world_size": 2}),
+    ("batch-mismatches-gpus", {**ADAM, TRAIN: 5}, {"world_size": 2}),
+    ("batch-mismatches-gpus", {**ADAM, TRAIN: 1}, {"world_size": 2}),
+    ("batch-mismatches-gpus", {**BASE, TRAIN: 6}, {"world_size": 2}),
+    ("batch-mismatches-gpus", {**ADAM, TRAIN: 6, STEPS: 2}, {"world_size": 2}),
+    ("nvme-path-missing", {**BASE, **z(3, offload_optimizer={"device": "nvme"})}, {}),
+    ("nvme-path-missing", {**BASE, **z(3, offload_param={"device": "nvme", "nvme_path": None})}, {}),
+    (
+        "nvme-needs-libaio",
+        {**BASE, **z(3, offload_param={"device": "nvme", "nvme_path": "/d"})},
+        {"missing": frozenset(("libaio",))},
+    ),
+    ("offload-ratio-below-stage-3", {**BASE, **z(2, offload_optimizer={"ratio": 0.5})}, {}),
+    (
+        "offload-ratio-needs-cpu-adam",
+        {MICRO: 1, "optimizer": {"type": "Lion"}, **z(3, offload_optimizer={"device": "cpu", "ratio": 0.5})},
+        {},
+    ),
+    (
+        "super-offload-needs-cuda",
+        {**BASE, **z(3, offload_optimizer={"device": "cpu", "super_offload": True})},
+        {"accelerator": "cpu"},
+    ),
+    ("offload-optimizer-at-stage-0", {**BASE, **z(0, offload_optimizer=CPU)}, {}),
+    ("hpz-does-not-divide-gpus", {**BASE, **z(3, zero_hpz_partition_size=2)}, {"world_size": 3}),
+    ("quantizers-need-a-gpu", {**BASE, **z(3, zero_quantized_weights=True)}, {"accelerator": "cpu"}),
+    ("quantizers-need-a-gpu", {**BASE, **z(3, zero_quantized_gradients=True)}, {"accelerator": "cpu"}),
+    ("quantized-gradients-refused", {**BASE, **z(3, zero_quantized_gradients=True, reduce_scatter=False)}, {}),
+    (
+        "quantized-gradients-refused",
+        {MICRO: 1, "optimizer": {"type": "Muon"}, **z(3, zero_quantized_gradients=True, reduce_scatter=False)},
+        {},
+    ),
+    ("prescale-with-reduce-scatter", {**BASE, **z(2), "prescale_gradients": True}, {}),
+    ("prescale-with-reduce-scatter", {**BASE, **z(3), "gradient_predivide_factor": 2.0}, {}),
+    ("allgather-bucket-odd", {**BASE, **z(1, allgather_bucket_size=7)}, {}),
+    ("gradient-sum-refused", {**BASE, **z(3), "gradient_allreduce_op": "sum"}, {}),
+    ("gradient-sum-refused", {**BASE, **z(2), "gradient_allreduce_op": "sum", "compile": {"deepcompile": True}}, {}),
+    ("grad-norm-switched-off", {**BASE, **z(2, compute_grad_norm=False)}, {}),
+    ("grad-norm-switched-off", {**BASE, **z(3, compute_grad_norm=False), "gradient_clipping": 0}, {}),
+    (
+        "grad-norm-switched-off",
+        {**BASE, **z(2, compute_grad_norm=False, offload_optimizer=CPU), "gradient_clipping": 0},
+        {},
+    ),
+    (
+        "grad-norm-switched-off",
+        {
+            **BASE,
+            **BF16,
+            **z(1, compute_grad_norm=False),
+            "gradient_clipping": 0,
+            "data_types": {"grad_accum_dtype": "fp32"},
+        },
+        {},
+    ),
+    ("legacy-stage-1", {**BASE, **z(3, legacy_stage1=True)}, {}),
+    (
+        "unmanaged-accumulation-refused",
+        {**BASE, **z(0, overlap_comm=True), "managed_gradient_accumulation": False},
+        {},
+    ),
+    (
+        "unmanaged-accumulation-refused",
+        {**BASE, **z(2), "managed_gradient_accumulation": False, "compile": {"deepcompile": True}},
+        {},
+    ),
+    ("zenflow-without-offload", {**BASE, STEPS: 2, **z(2, zenflow=ZENFLOW)}, {}),
+    ("zenflow-without-offload", {**BASE, **z(0, zenflow=ZENFLOW)}, {}),
+    (
+        "zenflow-without-offload",
+        {**BASE, STEPS: 2, **z(3, zenflow=ZENFLOW, offload_optimizer=CPU)},
+        {"accelerator": "cpu"},
+    ),
+    (
+        "zenflow-select-interval",
+        {**BASE, STEPS: 2, **z(2, zenflow={"select_interval": 4, "update_interval": 2}, offload_optimizer=CPU)},
+        {},
+    ),
+    (
+        "zenflow-select-interval",
+        {**BASE, STEPS: 2, **z(2, zenflow={**ZENFLOW, "select_interval": 1}, offload_optimizer=CPU)},
+        {},
+    ),
+    (
+        "zenflow-select-interval",
+        {**BASE, STEPS: 2, **z(2, zenflow={**ZENFLOW, "select_interval": "auto"}, offload_optimizer=CPU)},
+        {},
+    ),
+    (
+        "zenflow-offload-without-overlap",
+        {**BASE, STEPS: 2, **z(2, zenflow={**ZENFLOW, "offload": True}, offload_optimizer=CPU)},
+        {},
+    ),
+    (
+        "zenflow-optimizer-argument",
+        {
+            MICRO: 2,
+            STEPS: 2,
+            "optimizer": {"type": "AdamW", "params": {"torch_adam": False}},
+            **z(2, zenflow=ZENFLOW, offload_optimizer=CPU),
+        },
+        {},
+    ),
+    ("tensor-parallel-key", {**BASE, "tensor_parallel": {"tp_size": 2}}, {}),
+    ("tensor-parallel-key", {**BASE, "tensor_parallel": {"enabled": True, "autotp_size": 2}}, {}),
+    ("tensor-parallel-sizes-differ", {**BASE, **z(1), **tp(2, tp={"tp_size": 4})}, {}),
+    ("tensor-parallel-size-as-text", {**BASE, **z(1), **tp("2")}, {}),
+    ("tensor-parallel-does-not-fit-gpus", {**BASE, **z(1), **tp(2)}, {"world_size": 3}),
+    ("tensor-parallel-does-not-fit-gpus", {**BASE, **z(1), **tp(4)}, {"world_size": 2}),
+    ("tensor-parallel-batch", {**BASE, **z(1), **tp(2), TRAIN: 4, STEPS: 1}, {"world_size": 4}),
+    ("tensor-parallel-batch", {**BASE, **z(3), **tp(2), TRAIN: 2}, {"world_size": 2}),
+    ("tensor-parallel-zero-3-batch", {**BASE, **z(3), **tp(2), TRAIN: 4, STEPS: 1}, {"world_size": 2}),
+    ("tensor-parallel-zero-3-batch", {**BASE, **z(3), **tp(2), TRAIN: 2, STEPS: 1}, {"world_size": 2}),
+    ("tensor-parallel-without-plan", {**BASE, **z(1), "tensor_parallel": {"autotp_size": 2}}, {"parameters": NAMES}),
+    (
+        "tensor-parallel-preset-unknown",
+        {**BASE, **z(1), "tensor_parallel": {"autotp_size": 2, "preset_model": "foo"}},
+        {"parameters": NAMES},
+    ),
+    (
+        "partition-type-unknown",
+        {**BASE, **z(1), **tp(2, partition_config={"layer_specs": [{"patterns": [".*"], "partition_type": "col"}]})},
+        {},
+    ),
+    ("tensor-parallel-dtype", {**BASE, **z(1), **tp(2, dtype="bf16")}, {}),
+    (
+        "sequence-parallel-does-not-fit-gpus",
+        {**BASE, "sequence_parallel_size": 2, "data_parallel_size": 2},
+        {"world_size": 2},
+    ),
+    (
+        "sequence-parallel-does-not-fit-gpus",
+        {**BASE, "sequence_parallel_size": 2, "data_parallel_size": 1},
+        {"world_size": 4},
+    ),
+    ("sequence-parallel-size-refused", {**BASE, "sequence_parallel_size": "2"}, {}),
+    ("sequence-parallel-size-refused", {**BASE, "sequence_parallel_size": 0}, {}),
+    ("sequence-parallel-size-refused", {**BASE, "sequence_parallel_size": None}, {}),
+    ("sequence-parallel-size-refused", {**BASE, "sequence_parallel_size": 2, "data_parallel_size": None}, {}),
+    (
+        "batch-mismatches-gpus",
+        {**BASE, TRAIN: 8, STEPS: 1, "sequence_parallel_size": 2, "data_parallel_size": 2},
+        {"world_size": 4},
+    ),
+    ("expert-parallel-refused", {**BASE, "expert_parallel": {"enabled": True, "autoep_size": 3}}, {"world_size": 2}),
+    (
+        "expert-parallel-refused",
+        {**BASE, "expert_parallel": {"enabled": True, "autoep_size": 2, "expert_tensor_parallel_size": 2}},
+        {"world_size": 4},
+    ),
+    (
+        "expert-parallel-refused",
+        {**BASE, "expert_parallel": {"enabled": True, "autoep_size": 2, "preset_model": "foo"}},
+        {},
+    ),
+]
+
+OTHERWISE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("batch-fixes-gpu-count", {**BASE, TRAIN: 64, STEPS: 4}, {}),
+    ("stage-missing", {**BASE, **z(None, overlap_comm=True)}, {}),
+    ("stage-missing", {**BASE, **z(None)}, {}),
+    ("zero-as-boolean", {**BASE, "zero_optimization": True}, {}),
+    ("zero-as-boolean", {**BASE, "zero_optimization": False}, {}),
+    ("offload-without-device", {**BASE, **z(2, offload_optimizer={"pin_memory": True})}, {}),
+    ("offload-without-device", {**BASE, **z(3, offload_param={})}, {}),
+    ("stage-missing", {**BASE, **z(None, offload_param=CPU)}, {}),
+    ("offload-param-below-stage-3", {**BASE, **z(0, offload_param=CPU)}, {}),
+    ("offload-param-below-stage-3", {**BASE, **z(2, cpu_offload_param=True)}, {}),
+    ("offload-optimizer-at-stage-0", {**BASE, **z(0, offload_optimizer=CPU)}, {"accelerator": "cpu"}),
+    ("nvme-below-stage-3", {**BASE, **z(2, offload_optimizer={"device": "nvme"})}, {}),
+    ("hpz-does-not-divide-gpus", {**BASE, **z(3, zero_hpz_partition_size=8)}, {"world_size": 2}),
+    ("zenflow-accumulation", {**BASE, **z(2, zenflow={}, offload_optimizer=CPU)}, {}),
+    ("zenflow-accumulation", {**BASE, STEPS: 3, **z(2, zenflow=ZENFLOW, offload_optimizer=CPU)}, {}),
+    ("elastic-checkpoint-at-stage-3", {**BASE, **z(3, elastic_checkpoint=True)}, {}),
+    ("tensor-parallel-size-elsewhere", {**BASE, "tensor_parallel": {"tp": {"tp_size": 2}}}, {}),
+    ("tensor-parallel-size-elsewhere", {**BASE, "tensor_parallel": {"tensor_parallel": {"tp_size": 2}}}, {}),
+    ("tensor-parallel-stage-0-norm", {**BASE, **BF16, **z(0), **tp(2)}, {}),
+    (
+        "tensor-parallel-matches-nothing",
+        {**BASE, **z(1), "tensor_parallel": {"autotp_size": 2, "preset_model": "llama"}},
+        {"parameters": NAMES},
+    ),
+    ("tensor-parallel-matches-nothing", {**BASE, **z(1), **tp(2)}, {"parameters": ("h.0.c_attn.weight",)}),
+    ("sequence-parallel-alone", {**BASE, "sequence_parallel_size": 2}, {}),
+    ("sequence-parallel-alone", {**BASE, "data_parallel_size": 3}, {}),
+    ("expert-parallel-on-dense-model", {**BASE, "expert_parallel": {"enabled": True}}, {"parameters": NAMES}),
+    ("pipeline-unread", {**BASE, "pipeline": {"stages": 2}}, {}),
+]
+
+RIGHT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({**BASE, TRAIN: 8}, {"world_size": 2}),
+    ({**ADAM, TRAIN: 8, STEPS: 2}, {"world_size": 2}),
+    ({**BASE, TRAIN: 64, STEPS: 4}, {"world_size": 8}),
+    ({**BASE, TRAIN: 4, STEPS: 1, "sequence_parallel_size": 2, "data_parallel_size": 2}, {"world_size": 4}),
+    ({**BASE, "sequence_parallel_size": 2, "data_parallel_size": 1}, {"world_size": 2}),
+    ({**BASE, **z(1), "prescale_gradients": True}, {}),
+    ({**BASE, **z(3, reduce_scatter=False), "gradient_predivide_factor": 2.0}, {}),
+    ({**BASE, **z(2), "prescale_gradients": True, "gradient_allreduce_op": "sum"}, {}),
+    ({**BASE, **z(3, allgather_bucket_size=7)}, {}),
+    ({**BASE, **BF16, **z(1, allgather_bucket_size=7), "data_types": {"grad_accum_dtype": "fp32"}}, {}),
+    ({**BASE, **z(2, compute_grad_norm=False), "gradient_clipping": 0}, {}),
+    ({**BASE, **z(0, legacy_stage1=True)}, {}),
+    ({**BASE, **z(3), "managed_gradient_accumulation": False}, {}),
+    ({**BASE, **z(1), "managed_gradient_accumulation": False}, {}),
+    ({**BASE, **z(3, zero_hpz_partition_size=2)}, {"world_size": 2}),
+    ({**BASE, **z(3, zero_hpz_partition_size=0)}, {"world_size": 2}),
+    ({**BASE, **z(3, zero_quantized_weights=True, zero_quantized_gradients=True)}, {"accelerator": "cuda"}),
+    ({**BASE, **z(3, offload_optimizer={"device": "cpu", "ratio": 0.5})}, {}),
+    ({**BASE, **z(3, offload_optimizer={"device": "nvme", "nvme_path": "/d"})}, {}),
+    ({MICRO: 2, **z(2, offload_optimizer=CPU), "zero_force_ds_cpu_optimizer": False}, {"client_optimizer": "torch"}),
+    ({**BASE, STEPS: 2, **z(2, zenflow=ZENFLOW, offload_optimizer=CPU)}, {}),
+    ({**BASE, **BF16, **z(1), **tp(2)}, {"world_size": 4, "parameters": NAMES}),
+    ({**BASE, **z(3), **tp(2)}, {"world_size": 2, "parameters": NAMES}),
+    ({**BASE, **z(3), **tp(2), TRAIN: 8}, {"world_size": 4}),
+    ({**ADAM, **z(3), **tp(2), TRAIN: 8, STEPS: 1}, {"world_size": 4}),
+    ({**BASE, **z(1), **tp(2), TRAIN: 8, STEPS: 1}, {"world_size": 4}),
+    ({**BASE, **z(1), "tensor_parallel": {"autotp_size": 2}}, {"parameters": LLAMA}),
+    ({**BASE, **z(1), **tp(1, tp={"tp_size": 1})}, {"world_size": 3}),
+    ({**BASE, "expert_parallel": {"enabled": True, "autoep_size": 2}}, {"world_size": 2}),
+    ({**BASE, "expert_parallel": {"enabled": False, "autoep_size": 3}}, {"world_size": 2, "parameters": NAMES}),
+    ({**BASE, "pipeline": {"activation_checkpoint_interval": 1}}, {}),
+    ({**BASE, **z(4, offload_param=CPU, compute_grad_norm=False, zenflow={})}, {}),  # the stage is refused
+]
+
+
+@pytest.mark.parametrize(("rule", "config", "facts"), REFUSED)
+def test_what_deepspeed_refuses_is_one_error(rule: str, config: dict[str, Any], facts: dict[str, Any]) -> None:
+    errors = [item.rule for item in found(config, **facts) if item.severity is Severity.ERROR]
+
+    assert errors == [rule]
+
+
+@pytest.mark.parametrize(("rule", "config", "facts"), OTHERWISE)
+def test_what_runs_otherwise_than_written_is_one_warning(
+    rule: str, config: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    assert [(item.rule, item.severity) for item in found(config, **facts)] == [(rule, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(("config", "facts"), RIGHT)
+def test_what_does_as_it_says_has_no_finding(config: dict[str, Any], facts: dict[str, Any]) -> None:
+    assert found(config, **facts) == []
+
+
+def test_hugging_face_fills_in_what_is_auto_and_nothing_else() -> None:
+    auto = {MICRO: "auto", STEPS: "auto", TRAIN: "auto", **z(2)}
+
+    assert found(auto, target="hf-trainer", world_size=3) == []
+    missing = found(z(2), target="hf-trainer")
+    assert [item.rule for item in missing] == ["batch-size-missing"]
+    assert missing[0].fix is not None and missing[0].fix.edits == (Assign(MICRO, "auto"),) and missing[0].fix.safe
+
+
+def test_accelerate_writes_an_accumulation_of_1() -> None:
+    config = {TRAIN: 16, MICRO: 2, **z(2)}
+
+    assert found(config, world_size=4) == []
+    assert [item.rule for item in found(config, target="accelerate", world_size=4)] == ["batch-mismatches-gpus"]
+    split = {MICRO: "auto", TRAIN: "auto", **z(3), **tp(2)}
+    rules = [item.rule for item in found(split, target="accelerate") if item.severity is Severity.ERROR]
+    assert rules == ["tensor-parallel-zero-3-batch"]
+
+
+def test_weights_that_nobody_gathers_matter_to_who_saves_them() -> None:
+    config = {**BASE, **z(3)}
+
+    assert found(config) == []
+    for target in ("hf-trainer", "accelerate"):
+        assert [item.rule for item in found(config, target=target)] == ["weights-not-gathered-on-save"]
+    for key in ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save"):
+        assert found({**BASE, **z(3, **{key: True})}, target="hf-trainer") == []
+
+
+def test_what_a_release_takes_depends_on_the_release() -> None:
+    both = {**BASE, **z(3), **tp(2)}
+    assert [item.rule for item in found(both, deepspeed="0.19.3")] == ["tensor-parallel-with-zero-3"]
+    assert found(both, deepspeed="0.19.4") == []
+    norm = {**BASE, **z(2, compute_grad_norm=False)}
+    assert found(norm, deepspeed="0.19.6") == []  # the key is not known there, which another family says
+
+
+def test_a_renamed_size_is_moved_and_the_rest_removed() -> None:
+    config = {**BASE, "tensor_parallel": {"enabled": True, "tp_size": 4, "tp_group_size": 4}}
+
+    edits = {item.path: item.fix.edits for item in found(config) if item.fix is not None}
+
+    path = "tensor_parallel"
+    assert edits == {
+        f"{path}.tp_size": (Move(f"{path}.tp_size", f"{path}.autotp_size"),),
+        f"{path}.tp_group_size": (Remove(f"{path}.tp_group_size"),),
+        f"{path}.enabled": (Remove(f"{path}.enabled"),),
+    }
+
+
+def test_messages_name_the_number_of_gpus_that_fits() -> None:
+    (fixed,) = found({**BASE, TRAIN: 64, STEPS: 4})
+    assert "exactly 8 GPUs" in fixed.message
+    (wrong,) = found({**BASE, TRAIN: 64, STEPS: 4}, world_size=4)
+    assert "= 32; as it stands it needs 8 GPUs" in wrong.message
+    (alone,) = found({**ADAM, TRAIN: 6, STEPS: 2}, world_size=2)
+    assert alone.fix is not None and alone.fix.edits == (Assign(TRAIN, 4),)
+
+
+KEYS = (
+    *(
+        f"zero_optimization.{name}"
+        for name in ("stage", "offload_optimizer", "offload_param", "zenflow", "overlap_comm")
+    ),
+    *(f"zero_optimization.{name}" for name in ("zero_hpz_partition_size", "allgather_bucket_size", "reduce_scatter")),
+    *(f"zero_optimization.offload_optimizer.{name}" for name in ("device", "ratio", "nvme_path", "super_offload")),
+    *(f"zero_optimization.zenflow.{name}" for name in ("select_strategy", "select_interval", "update_interval")),
+    *(f"tensor_parallel.{name}" for name in ("autotp_size", "tp", "tp_size", "partition_config", "preset_model")),
+    *("tensor_parallel.partition_config.layer_specs", "tensor_parallel.tp.tp_size", "expert_parallel.autoep_size"),
+    *("expert_parallel.enabled", "expert_parallel.preset_model", "sequence_parallel_size", "data_parallel_size"),
+    *(TRAIN, MICRO, STEPS, "optimizer", "optimizer.type", "gradient_clipping", "pipeline", "gradient_predivide_factor"),
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([0, 1, 2, 3, 4, -1, 10**400, 1.5, float("nan"), float("inf")])
+    | st.sampled_from(["auto", "", "2", "cpu", "nvme", "none", "step", "adam", "("]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["patterns", "stage", "tp"]), inner),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8), st.sampled_from([None, 1, 2, 6]))
+def test_no_value_at_any_place_breaks_a_rule(written: dict[str, Any], world: int | None) -> None:
+    config: dict[str, Any] = {}
+    for path in sorted(written):
+        here = config
+        *parents, name = path.split(".")
+        for parent in parents:
+            if not isinstance(here.get(parent), dict):
+                here[parent] = {}
+            here = here[parent]
+        here[name] = written[path]
+
+    for target in ("deepspeed", "accelerate"):
+        found(config, target=target, world_size=world, accelerator="cpu", parameters=NAMES)
+
+
+@pytest.mark.proof
+def test_the_batch_arithmetic_is_deepspeeds() -> None:
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    sizes = (None, 1, 2, 3, 4, 6, 8)
+    for train, micro, steps, world in itertools.product(sizes, sizes, sizes, (1, 2, 3, 4, 1.5)):
+        if train is None and micro is None:
+            continue
+        real = object.__new__(DeepSpeedConfig)
+        real.train_batch_size, real.train_micro_batch_size_per_gpu = train, micro
+        real.gradient_accumulation_steps, real.world_size = steps, world
+        try:
+            real._configure_train_batch_size()
+            taken = True
+        except AssertionError:
+            taken = False
+        assert adds_up(Sizes(train, micro, steps), Fraction(world)) is taken, (train, micro, steps, world)
+
+
+@pytest.mark.proof
+def test_the_presets_are_deepspeeds() -> None:
+    from deepspeed.module_inject.auto_ep_config import PRESET_MODELS
+    from deepspeed.module_inject.autotp_config import AutoTPPresets, PartitionType
+
+    from dsgen.rules.parallel.expert_parallel_refused import EXPERT_PRESETS
+
+    layers = (
+        *("self_attn.{}_proj", "self_attn.{}", "self_attention.{}", "mlp.{}", "mlp.{}_proj"),
+        *("block_sparse_moe.experts.0.{}", "mlp.experts.3.{}_proj", "mlp.shared_experts.{}_proj"),
+    )
+    parts = (
+        *("o", "q", "k", "v", "qkv", "up", "gate", "down", "gate_up", "w1", "w2", "w3", "dense", "query_key_value"),
+        *("dense_4h_to_h", "dense_h_to_4h", "q_b_proj", "kv_b_proj", "q_a_proj", "o_proj"),
+    )
+    names = [f"model.layers.0.{layer.format(part)}.weight" for layer in layers for part in parts]
+    for preset, rules in PRESETS.items():
+        real = AutoTPPresets.get_preset(preset)
+        for name in names:
+            spec = real.find_matching_spec(name)
+            split = spec is not None and spec.partition_type is not PartitionType.SKIP
+            assert any(matches(rule, (name,)) for rule in rules) is split, (preset, name)
+    assert AutoTPPresets.get_preset("gpt2") is None
+    assert set(EXPERT_PRESETS) == set(PRESET_MODELS)

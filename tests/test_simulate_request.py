@@ -1,0 +1,39 @@
+"""What a simulation is asked for: defaults, and what is refused before torch is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from dsgen.engine.simulate_request import DEFAULTS, filled
+
+LEAST = {"config": {}, "model": {"model_type": "llama"}, "world_size": 8}
+
+
+def test_defaults_fill_what_is_not_asked():
+    assert filled({**LEAST, "rank": 7}) == {**DEFAULTS, **LEAST, "rank": 7}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": None}, "the request has no model"),
+        ({"world_size": "8"}, "the request has no world_size"),
+        ({"sequence": 5}, "unknown keys: sequence"),
+        ({"seq_len": 0}, "seq_len is 0; it must be a whole number"),
+        ({"steps": True}, "steps is True"),
+        ({"rank": 8}, "rank is 8; it must be from 0 to 7"),
+        ({"rank": -1}, "rank is -1"),
+        ({"attention": "flash2"}, "attention is 'flash2'; it must be one of flash, sdpa, math, eager"),
+        ({"dtype": "int8"}, "dtype is 'int8'"),
+        ({"model": {"hidden_size": 8}}, "no model_type"),
+        ({"config": {"tensor_parallel": {"autotp_size": 3}}}, "autotp_size is 3, which does not divide 8 ranks"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        filled({**LEAST, **changes})
+
+
+@pytest.mark.parametrize("section", [None, [], {"autotp_size": "auto"}, {"autotp_size": 1}])
+def test_a_section_that_says_nothing_is_left_to_deepspeed(section):
+    assert filled({**LEAST, "config": {"tensor_parallel": section}})
