@@ -99,8 +99,8 @@ def _answer(job: dict[str, Any], children: list[Child], parent: int) -> dict[str
     in_time = wait(children, time.monotonic() + job["timeout_seconds"], 0.0, lambda: os.getppid() == parent)
     code = end(children)[0]
     children.clear()
-    if report.exists():
+    if in_time and report.exists():
         found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         return found
     tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
-    return {"died": {"timed_out": code < 0 and not in_time, "code": code, "tail": tail}}
+    return {"died": {"timed_out": not in_time, "code": code, "tail": tail}}
