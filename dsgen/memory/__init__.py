@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from dsgen.memory.estimates import MemoryEstimate, Place, Verdict, estimate, gpu_high, gpu_peak, host_place, verdict
+from dsgen.memory.estimates import (
+    MemoryEstimate,
+    PhaseMemory,
+    Place,
+    Verdict,
+    estimate,
+    gpu_high,
+    gpu_peak,
+    host_place,
+    verdict,
+)
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.parts import Parts, parts
 
 __all__ = [
     "MemoryEstimate",
     "Parts",
+    "PhaseMemory",
     "Place",
     "Verdict",
     "estimate",

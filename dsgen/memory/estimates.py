@@ -12,7 +12,7 @@ from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.parts import Parts, parts
 from dsgen.strategies import Strategy
 
-__all__ = ["MemoryEstimate", "Place", "Verdict", "estimate", "gpu_high", "gpu_peak", "verdict"]
+__all__ = ["MemoryEstimate", "PhaseMemory", "Place", "Verdict", "estimate", "gpu_high", "gpu_peak", "verdict"]
 
 # The interval around the GPU's peak. Low: the caching allocator never needs less than the tensors; the parts agree
 # within 4 % with the real engine's tensors (tests/test_memory.py). High: the allocator rounds to 2 MiB blocks, and
@@ -36,12 +36,14 @@ class Place:
     """One place's memory: the peak, its interval, the limit, and the parts of the peak phase.
 
     Attributes:
-        peak_bytes: Sum of the parts.
-        low_bytes: Least that is plausible.
-        high_bytes: Most that is plausible.
+        peak_bytes: Bytes of all tensors at the highest moment; on a GPU, torch's `max_memory_allocated` less rounding.
+        low_bytes: Least that the tensors can take.
+        high_bytes: Most that the process can take, everything outside the tensors included.
         limit_bytes: What is there.
         parts: Part -> bytes; they add up to the peak.
         phase: When the peak is.
+        reserved_bytes: On a GPU, what torch's allocator takes for them, its `max_memory_reserved`.
+        overhead: What no tensor holds and torch does not see -> bytes.
     """
 
     peak_bytes: int
@@ -50,20 +52,57 @@ class Place:
     limit_bytes: int
     parts: Mapping[str, int]
     phase: str
+    reserved_bytes: int = 0
+    overhead: Mapping[str, int] = attrs.Factory(dict)
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Sum of the overhead."""
+        return sum(self.overhead.values())
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it fits here."""
-        return verdict(self.low_bytes, self.high_bytes, self.limit_bytes)
+        """Whether it fits here: with everything that is certain, and with everything that is plausible."""
+        return verdict(self.low_bytes + self.overhead_bytes, self.high_bytes, self.limit_bytes)
+
+
+@attrs.frozen(kw_only=True)
+class PhaseMemory:
+    """The highest moment of one phase.
+
+    Attributes:
+        phase: load, init, forward, backward or step.
+        step: Optimizer step from 1; 0 before the first.
+        micro_batch: Forward pass of the step from 1; 0 where the phase has none.
+        gpu: Part -> bytes on one GPU.
+        host: Part -> bytes in one node's RAM.
+    """
+
+    phase: str
+    step: int
+    micro_batch: int
+    gpu: Mapping[str, int]
+    host: Mapping[str, int]
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Bytes of all tensors on one GPU."""
+        return sum(self.gpu.values())
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes in one node's RAM."""
+        return sum(self.host.values())
 
 
 @attrs.frozen(kw_only=True)
 class MemoryEstimate:
-    """What a strategy takes on one GPU, in one node's RAM, and on one node's drives."""
+    """What a strategy takes on one GPU, in one node's RAM, and on one node's drives; and the phases it passes."""
 
     gpu: Place
     host: Place
     nvme: Place
+    phases: tuple[PhaseMemory, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
