@@ -1,0 +1,169 @@
+"""Memory by place and phase, estimated or simulated: the JSON shape of both, bars of the parts, and the phase table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place
+from dsgen.report.bars import bar, place_line
+from dsgen.units import gib
+
+__all__ = ["data", "phase_lines", "place_lines"]
+
+_NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
+_FEWEST_CELLS = 4  # of a bar of parts that is still one
+_MOST_CELLS = 40
+_LEAST_SHARE = 0.0005  # of the peak; smaller parts are told together, as JSON has them all
+_COLUMN = 9  # of a number in the phase table
+
+
+def data(
+    estimate: MemoryEstimate,
+    *,
+    ends: Sequence[PhaseMemory] = (),
+    ranks_per_node: int = 1,
+    allocated_bytes: int | None = None,
+    limits: bool = True,
+) -> dict[str, Any]:
+    """An estimate as plain JSON types: verdict, gpu, host, nvme, phases; every size in whole bytes.
+
+    Args:
+        estimate: The memory of one GPU, one node's RAM and its drives.
+        ends: What is alive at the end of each phase, in the order of `estimate.phases`; none where it is not known.
+        ranks_per_node: Ranks that share a node's RAM and drives, all alike.
+        allocated_bytes: The GPU's peak with the allocator's rounding, torch's `max_memory_allocated`.
+        limits: Whether the limits are known; else they and the verdicts are null.
+    """
+    gpu = _place(estimate.gpu, limits)
+    gpu["allocated_bytes"] = allocated_bytes
+    shared = [_place(place, limits) for place in (estimate.host, estimate.nvme)]
+    for place in shared:
+        place["ranks"] = ranks_per_node
+        place["per_rank_bytes"] = place["peak_bytes"] // ranks_per_node
+    return {
+        "verdict": estimate.verdict.value if limits else None,
+        "gpu": gpu,
+        "host": shared[0],
+        "nvme": shared[1],
+        "phases": [
+            {
+                "phase": phase.phase,
+                "step": phase.step,
+                "micro_batch": phase.micro_batch,
+                "gpu": _moments(phase.gpu, end.gpu if end else None),
+                "host": _moments(phase.host, end.host if end else None),
+            }
+            for phase, end in itertools.zip_longest(estimate.phases, ends)
+        ],
+    }
+
+
+def _place(place: Place, limits: bool) -> dict[str, Any]:
+    return {
+        "verdict": place.verdict.value if limits else None,
+        "peak_bytes": int(place.peak_bytes),
+        "reserved_bytes": int(place.reserved_bytes) or None,
+        "overhead_bytes": int(place.overhead_bytes),
+        "low_bytes": int(place.low_bytes),
+        "high_bytes": int(place.high_bytes),
+        "limit_bytes": int(place.limit_bytes) if limits else None,
+        "phase": place.phase,
+        "parts": _whole(place.parts),
+        "overhead": _whole(place.overhead),
+    }
+
+
+def _moments(peak: Mapping[str, int], end: Mapping[str, int] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"peak_bytes": int(sum(peak.values())), "parts": _whole(peak)}
+    if end is not None:
+        found |= {"end_bytes": int(sum(end.values())), "end_parts": _whole(end)}
+    return found
+
+
+def _whole(parts: Mapping[str, int]) -> dict[str, int]:
+    return {name: int(size) for name, size in parts.items()}
+
+
+def place_lines(label: str, place: Place, width: int, limits: bool = True) -> list[str]:
+    """One place: the line with its bar and verdict, then a bar for every part at its peak and of its overhead.
+
+    Args:
+        label: "GPU", "host" or "NVMe".
+        place: The place.
+        width: Columns of the terminal.
+        limits: Whether its limit is known; else bars are shares of the most that it can take.
+    """
+    whole = place.limit_bytes if limits else max(place.high_bytes, place.peak_bytes)
+    cells = max(_FEWEST_CELLS, min(_MOST_CELLS, width - _NAME - 21))
+    if limits:
+        head = f"{place_line(label, place)}{f'; peak in {place.phase}' if place.phase else ''}"
+    else:
+        more = f" (up to {gib(place.high_bytes)})" if gib(place.high_bytes) != gib(place.peak_bytes) else ""
+        head = f"{label:<5} {gib(place.peak_bytes)} GiB{more}{f'; peak in {place.phase}' if place.phase else ''}"
+    lines = _folded(head, width)
+    found = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
+    small = [item for item in found if item[1] < _LEAST_SHARE * place.peak_bytes]
+    if len(small) > 1:
+        found = [item for item in found if item not in small]
+        found.append((f"{len(small)} small kinds", sum(size for _, size in small)))
+    rows = [*found, *((name, size) for name, size in place.overhead.items() if size)]
+    return lines + [
+        f"      {_cut(name):<{_NAME}} {gib(size):>6} GiB  {bar(size / whole if whole else 0, cells)}".rstrip()
+        for name, size in rows
+    ]
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A line in two where it is too long: the peak's phase goes below."""
+    head, semicolon, tail = line.rpartition("; ")
+    if len(line) <= width or not semicolon:
+        return [line]
+    return [head, f"      {tail}"]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+
+
+def phase_lines(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (), indent: int = 0) -> list[str]:
+    """The phases as a table: GiB at the peak, and at the end where that is known, on one GPU and in a node's RAM.
+
+    Micro-batches of a step that differ in no shown number are one row.
+    """
+    heads = ["GPU peak", "end", "host peak", "end"] if ends else ["GPU peak", "host peak"]
+    rows = list(_rows(phases, ends))
+    column = max([len(name) for name, _ in rows] + [len("phase")])
+    lines = [f"{'GiB in phase':<{max(column, 12)}} {' '.join(f'{head:>{_COLUMN}}' for head in heads)}"]
+    column = max(column, 12)
+    lines += [f"{name:<{column}} {' '.join(f'{number:>{_COLUMN}}' for number in numbers)}" for name, numbers in rows]
+    return [" " * indent + line.rstrip() for line in lines]
+
+
+def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Name and numbers of every row; runs of alike micro-batches are joined at the place of their first."""
+    rows: list[tuple[PhaseMemory, int, tuple[str, ...]]] = []  # first phase, last micro-batch, numbers
+    for phase, end in itertools.zip_longest(phases, ends):
+        numbers: tuple[str, ...] = (gib(phase.gpu_bytes), gib(phase.host_bytes))
+        if end is not None:
+            numbers = (gib(phase.gpu_bytes), gib(end.gpu_bytes), gib(phase.host_bytes), gib(end.host_bytes))
+        for place, (first, last, told) in enumerate(rows):
+            same = (first.phase, first.step, told) == (phase.phase, phase.step, numbers)
+            if same and last + 1 == phase.micro_batch and phase.micro_batch > 1:
+                rows[place] = (first, phase.micro_batch, told)
+                break
+        else:
+            rows.append((phase, phase.micro_batch, numbers))
+    several = any(phase.micro_batch > 1 for phase in phases)
+    for first, last, told in rows:
+        yield _named(first, last, several), told
+
+
+def _named(phase: PhaseMemory, last: int, several: bool) -> str:
+    step = f"step {phase.step}: " if phase.step else ""
+    name = "optimizer step" if step and phase.phase == "step" else phase.phase
+    if not several or not phase.micro_batch:
+        return f"{step}{name}"
+    count = f"{phase.micro_batch}" if last == phase.micro_batch else f"{phase.micro_batch} to {last}"
+    return f"{step}{name} {count}"
