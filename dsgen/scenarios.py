@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dsgen import catalog
+from dsgen import catalog, units
 from dsgen.errors import mistake, nearest
 from dsgen.layers import Layer, Origin, Override, Rank, contradiction, same, show
 
@@ -28,9 +29,20 @@ FIELDS = {
     "tp": "training.tp",
     "checkpointing": "training.checkpointing",
     "objective": "training.objective",
+    "accumulation": "training.accumulation",
+    "method": "training.method",
+    "lora_rank": "training.lora_rank",
+    "lora_targets": "training.lora_targets",
+    "optimizer": "training.optimizer",
+    "attention": "training.attention",
+    "chunked_loss": "training.chunked_loss",
+    "gpu_memory": "hardware.gpu_memory",
+    "host_memory": "hardware.host_memory",
 }
+USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
 _OTHER = ("deepspeed", "file", "set")
+_SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
 @attrs.frozen
@@ -85,7 +97,49 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
         for kind in catalog.KINDS
         for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]
-    return (*found, *_overrides(scenario))
+    said = _gpu_memory(scenario)
+    if said is not None and not scenario.profiles.get("hardware"):
+        found.append(_stated_shape(said).layer)
+    written = [*found, *_overrides(scenario)]
+    if said is not None:
+        written += _usable(said, written)
+    return tuple(written)
+
+
+def _gpu_memory(scenario: Scenario) -> Setting | None:
+    """The field gpu_memory in force: that of the command line, else that of the file."""
+    if "gpu_memory" in scenario.fields:
+        return scenario.fields["gpu_memory"]
+    return _gpu_memory(scenario.below) if scenario.below is not None else None
+
+
+def _stated_shape(said: Setting) -> catalog.Profile:
+    """The built-in profile without a card's name whose memory is nearest: it lends a nameless card its other facts."""
+    shapes = {int(found[1]): found[0] for found in map(_SHAPE.fullmatch, catalog.names("hardware")) if found}
+    wanted = max(1.0, _bytes(said.value) / 2**30)
+    return catalog.find("hardware", shapes[min(shapes, key=lambda size: max(size / wanted, wanted / size))])
+
+
+def _usable(said: Setting, written: list[Layer]) -> Iterator[Layer]:
+    """How much of a memory that was said is usable: the share that the hardware's profile has; unless that was said."""
+    values = {item.path: item for layer in written for item in layer.overrides if layer.rank <= Rank.HARDWARE}
+    by_hand = any(item.path == USABLE for layer in written for item in layer.overrides if layer.rank > Rank.HARDWARE)
+    sold, usable = values.get(FIELDS["gpu_memory"]), values.get(USABLE)
+    wanted = _bytes(said.value)
+    if by_hand or sold is None or usable is None or not wanted:
+        return
+    share = _bytes(usable.value) / _bytes(sold.value)
+    reason = f"{share:.1%} of the memory sold, as on {sold.origin.source}"
+    override = Override(USABLE, f"{int(wanted * share)} B", said.origin, Rank.USER, reason)
+    yield Layer("usable memory", Rank.USER, (override,))
+
+
+def _bytes(value: Any) -> float:
+    """A quantity in bytes; 0 where it is none, which the assembly says better."""
+    try:
+        return units.parse(value, units.BYTES)
+    except ValueError:
+        return 0.0
 
 
 def _overrides(scenario: Scenario) -> Iterator[Layer]:

@@ -26,7 +26,7 @@ FLOORS = {
         "documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment launch_files targets "
         "accelerate_files wrapped_configs"
     ),
-    "3 arithmetic": "memory cost subjects",
+    "3 arithmetic": "memory cost subjects meanings",
     "4 choice": "candidates remedies planner rules",
     "5 products": (
         "renderer questions comparisons proof prover linter fixes sources lint_facts lint_settings suppressions "

@@ -172,7 +172,7 @@ KNOWN = ", ".join(["hw", "model", "network", "training", *FIELDS, "deepspeed", "
     ("line", "message"),
     [
         ("foo: 3", f"{{file}}:3: unknown field foo; a scenario has {KNOWN}\n  Other paths go under set:."),
-        ("gpu: 3", f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n  did you mean gpus?"),
+        ("gpu: 3", f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n  did you mean gpus or gpu_memory?"),
         (
             "training: {seq_len: 3}",
             f"{{file}}:3: unknown field training.seq_len; a scenario has {KNOWN}\n  did you mean training or seq_len?",
@@ -250,3 +250,46 @@ def test_an_option_and_a_set_that_differ_are_both_named() -> None:
 @pytest.mark.parametrize("name", ["scenario.json", "config.yaml.txt"])
 def test_only_yaml_is_a_scenario(tmp_path: Path, name: str) -> None:
     assert not scenarios.is_scenario(write(tmp_path / name, "hw: a100-40g\n"))
+
+
+def test_a_card_without_a_profile_is_named_by_its_memory() -> None:
+    """The nearest stated shape lends the other facts, the share that is usable among them."""
+    named = job(said(model="7b", gpu_memory="20 GiB", host_memory="100 GiB"))
+
+    assert named.names["hardware"] == "generic-24g"
+    assert named.hardware.gpu_memory_bytes == 20 * 2**30
+    assert named.hardware.usable_memory_bytes == int(20 * 2**30 * (22.03 / 24))
+    assert named.hardware.host_memory_bytes == 100 * 2**30
+
+
+def test_another_memory_of_a_named_card_keeps_its_usable_share() -> None:
+    found = job(said(hardware="a100-40g", model="7b", gpu_memory="80 GiB"))
+
+    assert found.names["hardware"] == "a100-40g"
+    assert found.hardware.usable_memory_bytes == int(80 * 2**30 * (39.39 / 40))
+    assert not found.warnings
+
+
+def test_a_usable_memory_that_was_said_stays() -> None:
+    scenario = said(hardware="a100-40g", model="7b", gpu_memory="80 GiB")
+    by_hand = Scenario(
+        profiles=scenario.profiles,
+        fields=scenario.fields,
+        sets=(parse_set("hardware.usable_memory=70 GiB"),),
+    )
+
+    assert job(by_hand).hardware.usable_memory_bytes == 70 * 2**30
+
+
+@pytest.mark.parametrize("memory", ["lots", "24", 24, "-3 GiB", "0 GiB", None])
+def test_a_memory_that_is_none_is_a_mistake_with_its_option(memory: object) -> None:
+    with pytest.raises(DsgenError, match=r"--gpu-memory: hardware.gpu_memory is"):
+        job(said(model="7b", gpu_memory=memory))
+
+
+def said(hardware: str | None = None, model: str | None = None, **fields: object) -> Scenario:
+    """A scenario as the command line says it."""
+    return Scenario(
+        profiles={"hardware": (hardware,) if hardware else (), "model": (model,) if model else ()},
+        fields={name: Setting(value, Origin(f"--{name.replace('_', '-')}")) for name, value in fields.items()},
+    )

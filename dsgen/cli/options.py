@@ -27,7 +27,13 @@ _CHOICES = {
     "offload": ("auto", "none", "cpu", "optimizer", "all", "nvme"),
     "checkpointing": ("auto", "none", "full"),
     "objective": ("balanced", "throughput", "memory"),
+    "method": ("full", "lora", "qlora"),
+    "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon"),
+    "attention": ("flash", "sdpa", "eager"),
 }
+_METAVARS = {"lora_targets": "NAME,...", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+_SWITCHES = ("chunked_loss",)
+_LISTS = ("lora_targets",)
 _FIELD_HELP = {
     "gpus": "GPUs in all (default: every GPU of the nodes).",
     "nodes": "Nodes (default: as many as the GPUs need).",
@@ -40,21 +46,32 @@ _FIELD_HELP = {
     "tp": "GPUs that share each layer, AutoTP (default: planned).",
     "checkpointing": "Recompute activations in backward (default: planned).",
     "objective": "What to prefer among strategies that fit.",
+    "accumulation": "Forward passes per optimizer step (default: planned).",
+    "method": "What is trained (default: full).",
+    "lora_rank": "Rank of the adapters (default: 16).",
+    "lora_targets": "Matrices that get adapters, with commas (default: all-linear).",
+    "optimizer": "Optimizer (default: AdamW).",
+    "attention": "Attention kernel (default: flash).",
+    "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
+    "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
+    "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",
 }
+
+
+def _option(field: str) -> Any:
+    name = field.replace("_", "-")
+    if field in _SWITCHES:
+        return click.option(f"--{name}/--no-{name}", field, default=None, help=_FIELD_HELP[field])
+    metavar = _METAVARS.get(field) or "|".join(_CHOICES.get(field, ("N",)))
+    return click.option(f"--{name}", field, help=_FIELD_HELP[field], metavar=metavar)
+
+
 _OPTIONS: tuple[Any, ...] = (
     click.option("--hw", "hardware", metavar="NAME|FILE", help="Hardware profile: one node of it."),
     click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
     click.option("--network", metavar="NAME|FILE", help="Network profile: what joins the nodes."),
     click.option("--training", metavar="NAME|FILE", multiple=True, help="Training profile; repeatable."),
-    *(
-        click.option(
-            f"--{field.replace('_', '-')}",
-            field,
-            help=_FIELD_HELP[field],
-            metavar="|".join(_CHOICES[field]) if field in _CHOICES else "N",
-        )
-        for field in FIELDS
-    ),
+    *(_option(field) for field in FIELDS),
     click.option(
         "--deepspeed", metavar="VERSION", help="DeepSpeed release the config is for (default: the newest known)."
     ),
@@ -78,7 +95,7 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     for field in FIELDS:
         written = options.pop(field)
         if written is not None:
-            fields[field] = Setting(_number(written), Origin(f"--{field.replace('_', '-')}"))
+            fields[field] = Setting(_value(field, written), Origin(f"--{field.replace('_', '-')}"))
     said = Scenario(
         profiles={
             "hardware": _named(options.pop("hardware")),
@@ -144,6 +161,15 @@ def write_atomically(path: str, text: str) -> None:
 
 def _named(name: str | None) -> tuple[str, ...]:
     return (name,) if name is not None else ()
+
+
+def _value(field: str, written: Any) -> Any:
+    """What an option says: a switch as it is, a list of names, or a number or text."""
+    if field in _SWITCHES:
+        return written
+    if field in _LISTS:
+        return [name.strip() for name in written.split(",")]
+    return _number(written)
 
 
 def _number(text: str) -> Any:
