@@ -11,7 +11,7 @@ import attrs
 from dsgen.errors import mistake, nearest
 from dsgen.layers import Rank, show
 
-__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "natural", "read_sheet"]
+__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_sheet"]
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
 
@@ -133,13 +133,18 @@ def hugging_face_sheet(path: Path, text: str) -> Sheet:
     """
     from dsgen.hf_config import model_from_hf
 
-    facts = model_from_hf(_json_map(text, str(path)), str(path))
+    facts = model_from_hf(json_map(text, str(path)), str(path))
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     overrides = tuple((f"model.{fact}", value, None, None) for fact, value in facts.items())
     return Sheet(name, "model", name, (), None, {"default": str(path)}, str(path), overrides)
 
 
-def _json_map(text: str, where: str) -> dict[str, Any]:
+def json_map(text: str, where: str) -> dict[str, Any]:
+    """A Hugging Face config.json as a map.
+
+    Raises:
+        DsgenError: No JSON, a key twice, or no map.
+    """
     if not text.strip():
         raise mistake("it is empty", must="it must hold a model's config", where=where)
     try:

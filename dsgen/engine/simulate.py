@@ -3,7 +3,8 @@
 stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
 `simulate_request.DEFAULTS` names.
 stdout: `{"versions", "engine", "phases", "peak", "collectives", "timeline", "seconds", "rss_bytes"}`, or
-`{"versions", "error": {"type", "message", "site", "phase"}}`. What the libraries print goes to stderr.
+`{"versions", "error": {"type", "message", "site", "phase"}}`, or `{"missing": package}`. What the libraries print goes
+to stderr.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -25,7 +27,7 @@ _PACKAGES = ("deepspeed", "torch", "transformers")
 _KIB = 1024  # bytes in a unit of ru_maxrss
 
 
-def main() -> None:
+def main(_: Sequence[str] = ()) -> None:
     """Answer the request on stdin."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -42,7 +44,10 @@ def main() -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The result of one request; an error is a result too."""
     began = time.monotonic()
-    versions = {name: metadata.version(name) for name in _PACKAGES}
+    try:
+        versions = {name: metadata.version(name) for name in _PACKAGES}
+    except metadata.PackageNotFoundError as error:
+        return {"missing": error.name}
     progress = {"phase": "load"}
     try:
         asked = simulate_request.filled(request)

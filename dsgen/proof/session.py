@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from dsgen.errors import mistake
 
-__all__ = ["Session", "SessionLostError", "missing_package", "start"]
+__all__ = ["Session", "SessionLostError", "launch", "missing_package", "start"]
 
 _GREETING_SECONDS = 300.0  # imports of torch and DeepSpeed from a cold network disk
 _MARGIN_SECONDS = 30.0  # beyond a job's own timeout, which the child watches itself
@@ -173,7 +173,7 @@ def start(python: str, device: str, ranks: int, server: str = "proof_server") ->
     """
     folder = Path(tempfile.mkdtemp(prefix="dsgen-prove-"))
     try:
-        session = Session(_open(python, folder, server), folder)
+        session = Session(launch(python, folder, server), folder)
         try:
             setup = {"device": device, "ranks": ranks, "folder": str(folder)}
             session.greeting = session.ask(setup, _GREETING_SECONDS)
@@ -184,7 +184,17 @@ def start(python: str, device: str, ranks: int, server: str = "proof_server") ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
+def launch(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
+    """A module of dsgen.engine as a child process with pipes, in a group of its own; its log is start.log.
+
+    Args:
+        python: Interpreter of the child.
+        folder: Where it works, and where its log goes.
+        server: The module.
+
+    Raises:
+        DsgenError: The interpreter cannot be run.
+    """
     command = [python, "-c", _BOOT.format(server=server), str(Path(__file__).parent.parent)]
     try:
         with (folder / "start.log").open("wb") as log:
