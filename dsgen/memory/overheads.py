@@ -1,0 +1,234 @@
+"""What no tensor of the training holds on a GPU, as a stated allowance: context, NCCL's buffers, cuBLAS's workspaces.
+
+The context and NCCL's buffers lie outside torch's allocator; the workspaces are taken from it, so they are part of
+`torch.cuda.max_memory_allocated` and `max_memory_reserved`. `Hardware.usable_memory_bytes` is what the driver reports
+as the total before any context is created, so the context is not taken off it yet.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from dsgen.profiles import Hardware
+
+__all__ = ["Architecture", "Overhead", "architecture", "multiprocessors", "overhead"]
+
+MIB = 2**20
+
+# --- The context -----------------------------------------------------------------------------------------------------
+# A context keeps local memory for every thread that can be resident, so it grows with the multiprocessors and with
+# the threads of one. nvidia-smi readings of a process that has made a context and nothing else, bytes a thread:
+#   RTX 3090     82 SM x 1536   256 MiB   2131   torch 2.7.1 cu128    github.com/invoke-ai/InvokeAI/issues/9413
+#   RTX 6000 Ada 142 SM x 1536  426 MiB   2048   torch 2.10.0 cu130   github.com/unslothai/unsloth-zoo/pull/1053
+#   RTX PRO 6000 188 SM x 1536  555 MiB   2015   CUDA's primary one   github.com/ggml-org/llama.cpp/pull/23604
+#   B200         148 SM x 2048  612 MiB   2117   torch                github.com/unslothai/unsloth/pull/8669
+CONTEXT_BYTES_PER_THREAD = 2131  # the largest of these four, on which it was fitted
+# Kernels of cuBLAS, cuDNN, attention and torch that lazy loading brings in with the first steps: what a process on an
+# H100 held outside torch beyond its context, 0.16 GiB (github.com/vllm-project/vllm/pull/12126).
+LOADED_KERNELS_BYTES = 164 * MIB
+# No reading of a HIP context is published. What XLA hides of an MI200 or MI300 for "late allocations by internal ROCm
+# libraries" (openxla/xla, stream_executor/rocm, RESERVED_GFX9_X).
+HIP_CONTEXT_BYTES = 1024 * MIB
+UNKNOWN_CONTEXT_BYTES = 612 * MIB  # where nothing is published: the largest reading above
+
+# --- cuBLAS ----------------------------------------------------------------------------------------------------------
+# PyTorch 2.13, aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 32 MiB for compute capability 9, 10
+# and 12, else :4096:2:16:8. cuBLASLt shares it there (TORCH_CUBLASLT_UNIFIED_WORKSPACE, on by default).
+CUBLAS_WORKSPACE_BYTES = 2 * 4096 * 1024 + 8 * 16 * 1024  # 8,519,680; seen in github.com/pytorch/pytorch/issues/95668
+CUBLAS_WORKSPACE_WIDE_BYTES = 32 * MIB
+# The same file, for ROCm: hipBLAS on gfx942 and gfx950, and on older ones; hipBLASLt's is its own.
+HIPBLAS_WORKSPACE_WIDE_BYTES = 128 * MIB
+HIPBLAS_WORKSPACE_BYTES = 32 * MIB
+HIPBLASLT_WORKSPACE_BYTES = 76 * MIB
+# One for each handle and stream, and a handle for each thread: the program's own, and autograd's for backward
+# (the same file, setWorkspaceForHandle and the thread_local pool window).
+WORKSPACE_THREADS = 2
+
+# --- NCCL ------------------------------------------------------------------------------------------------------------
+# NCCL 2.30, src/init.cc: FIFOs of a connection by protocol, DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE and
+# DEFAULT_BUFFSIZE (NCCL_BUFFSIZE): 0.5 + 4.6875 + 4 MiB, in pages of 2 MiB (src/transport/p2p.cc, CUDA_IPC_MIN).
+RECEIVER_BYTES = 10 * MIB  # 10,485,760 in github.com/NVIDIA/nccl/issues/1685
+SENDER_BYTES = 2 * MIB  # 2,097,152 there; where the receiver reads from the sender (A100) it is 6 and 6 MiB
+# A communicator of two of four A100 took 544 MiB and one of all four 688 MiB on rank 0, the end of its tree
+# (github.com/NVIDIA/nccl/issues/964): 24 channels x 12 MiB and x 18 MiB, and 256 MiB in both cases.
+COMMUNICATOR_BYTES = 256 * MIB
+# Channels of a node's rings: src/graph/search.cc picks the speed (20 to 90 GB/s) and doubles, connect.cc doubles again.
+# Logs: "12 coll channels" V100, "Channel 23/24" A100 (nccl-tests issue 100), "16 coll channels" H800 (nccl issue 892).
+NVLINK_CHANNELS = {"sm70": 12, "sm80": 24, "sm90": 24, "sm100": 32}
+NVLINK_CHANNELS_OTHER = 16
+NVLINK_NARROW_BYTES_PER_SECOND = 200e9  # A800 and H800: eight links, and 16 channels
+PCIE_CHANNELS = 4  # 2 in logs of PCIe 3 and 4 (nccl-tests issue 133); search.cc doubles from 25 GB/s on, as PCIe 5 has
+# NVLink SHARP, src/transport/nvls.cc: channels x 2 x NVLS_CHUNKSIZE (128 KiB) x NCCL_STEPS (8) for each rank of a node.
+NVLS_CHANNELS = {"sm90": 16, "sm100": 24}
+NVLS_CHANNEL_BYTES = 2 * 128 * 1024 * 8
+# A channel of a GPU that leaves the node: ring 1 + 1, tree to a parent and two children 3 + 3; with GPUDirect RDMA
+# both sides are in GPU memory (src/transport/net.cc), a receiver's size each.
+NETWORK_CONNECTIONS = 8
+NETWORK_CHANNELS = 2  # of one GPU: "Channel 00/16" between nodes of eight H100 (github.com/NVIDIA/nccl/issues/1453)
+# RCCL on MI250X: 1 GiB with the first communicator and 0.65 GiB with each further one, whatever the number of ranks
+# (github.com/Lumi-supercomputer/LUMI-AI-Guide/issues/111).
+RCCL_FIRST_BYTES = 1024 * MIB
+RCCL_FURTHER_BYTES = 666 * MIB
+
+
+@attrs.frozen
+class Architecture:
+    """A family of GPUs.
+
+    Attributes:
+        name: The compute capability as NVIDIA's compiler writes it ("sm90"), "gfx90a", "gfx94", "cpu" or "other".
+        threads: Threads that can be resident on one multiprocessor (CUDA C++ Programming Guide, compute capabilities).
+        lanes: fp32 operations of one multiprocessor a cycle, a fused multiply-add counted once (the same table).
+        clock_hertz: Boost clock with which the datasheets' fp32 peaks are computed.
+    """
+
+    name: str
+    threads: int = 0
+    lanes: int = 0
+    clock_hertz: float = 0.0
+
+
+# Clocks: boost clocks of V100, T4, A100, A10, L40S and RTX 4090, H100 SXM, B200 and RTX PRO 6000 in their datasheets.
+_VOLTA = Architecture("sm70", 2048, 64, 1.53e9)
+_TURING = Architecture("sm75", 1024, 64, 1.59e9)
+_AMPERE = Architecture("sm80", 2048, 64, 1.41e9)
+_AMPERE_GRAPHICS = Architecture("sm86", 1536, 128, 1.70e9)
+_ADA = Architecture("sm89", 1536, 128, 2.52e9)
+_HOPPER = Architecture("sm90", 2048, 128, 1.98e9)
+_BLACKWELL = Architecture("sm100", 2048, 128, 1.98e9)
+_BLACKWELL_GRAPHICS = Architecture("sm120", 1536, 128, 2.45e9)
+_WIDE = ("sm90", "sm100", "sm120")
+
+# What tells the families apart in a profile's facts; each bound lies between the cards on its two sides.
+_HBM = 600e9  # bytes/s: V100 has 900, T4 has 320
+_TENSOR_RATIO = 4  # TF32 by fp32: 8 for A100 and A30, 1 or 2 for the GPUs with graphics
+_HOPPER_FROM = 1.9e12  # bytes/s: the slowest Hopper has 2.0, the fastest GPU with GDDR7 1.8
+_BLACKWELL_FROM = 7e12  # bytes/s: B200 has 8, H200 4.8
+_GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0
+
+
+@attrs.frozen
+class Overhead:
+    """Bytes of one GPU that no tensor of the training holds.
+
+    Attributes:
+        context_bytes: The CUDA or HIP context with the kernels that are loaded into it.
+        nccl_bytes: NCCL's or RCCL's buffers.
+        workspace_bytes: cuBLAS's workspaces, which torch takes from its own allocator.
+    """
+
+    context_bytes: int
+    nccl_bytes: int
+    workspace_bytes: int
+
+    @property
+    def outside_bytes(self) -> int:
+        """What torch does not see: the context and NCCL's buffers."""
+        return self.context_bytes + self.nccl_bytes
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.outside_bytes + self.workspace_bytes
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Name -> bytes; they add up to `total`."""
+        return {
+            "CUDA context": self.context_bytes,
+            "NCCL buffers": self.nccl_bytes,
+            "cuBLAS workspace": self.workspace_bytes,
+        }
+
+
+def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
+    """The allowance for one GPU.
+
+    Args:
+        hardware: One kind of node.
+        world: Ranks of the training, one a GPU.
+        groups: Communicators that a rank takes part in; each has buffers of its own.
+    """
+    family = architecture(hardware)
+    if family.name == "cpu":
+        return Overhead(0, 0, 0)
+    return Overhead(_context(hardware, family), _nccl(hardware, family, world, groups), _workspace(family))
+
+
+def architecture(hardware: Hardware) -> Architecture:
+    """The family of a profile's GPUs, told by its rates: a profile does not name it."""
+    if hardware.vendor == "cpu":
+        return Architecture("cpu")
+    fp8, bf16 = hardware.fp8_flops_per_second > 0, hardware.bf16_flops_per_second > 0
+    if hardware.vendor == "amd":
+        return Architecture("gfx94" if fp8 else "gfx90a")
+    if hardware.vendor == "intel":
+        return Architecture("other")
+    speed = hardware.memory_bandwidth_bytes_per_second
+    if fp8:
+        if speed >= _HOPPER_FROM:
+            return _BLACKWELL if speed >= _BLACKWELL_FROM else _HOPPER
+        return _BLACKWELL_GRAPHICS if speed >= _GDDR7_FROM else _ADA
+    if bf16:
+        return _AMPERE if _tensor_ratio(hardware) >= _TENSOR_RATIO else _AMPERE_GRAPHICS
+    return _VOLTA if speed >= _HBM else _TURING
+
+
+def multiprocessors(hardware: Hardware) -> int:
+    """Streaming multiprocessors of one GPU, from its fp32 peak: within 25 % of the true number; 0 if not NVIDIA's."""
+    family = architecture(hardware)
+    if not family.threads:
+        return 0
+    return round(hardware.fp32_flops_per_second / (2 * family.lanes * family.clock_hertz))
+
+
+def _tensor_ratio(hardware: Hardware) -> float:
+    return hardware.tf32_flops_per_second / hardware.fp32_flops_per_second
+
+
+def _context(hardware: Hardware, family: Architecture) -> int:
+    if hardware.vendor == "amd":
+        return HIP_CONTEXT_BYTES
+    if not family.threads:
+        return UNKNOWN_CONTEXT_BYTES
+    return multiprocessors(hardware) * family.threads * CONTEXT_BYTES_PER_THREAD + LOADED_KERNELS_BYTES
+
+
+def _workspace(family: Architecture) -> int:
+    if family.name.startswith("gfx"):
+        own = HIPBLAS_WORKSPACE_WIDE_BYTES if family.name == "gfx94" else HIPBLAS_WORKSPACE_BYTES
+        return WORKSPACE_THREADS * (own + HIPBLASLT_WORKSPACE_BYTES)
+    if not family.threads:
+        return 0
+    return WORKSPACE_THREADS * (CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES)
+
+
+def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int) -> int:
+    """Buffers of every communicator; a rank that is alone has no connections."""
+    if world == 1 or groups == 0:
+        return 0
+    if hardware.vendor == "amd":
+        return RCCL_FIRST_BYTES + (groups - 1) * RCCL_FURTHER_BYTES
+    local = min(world, hardware.gpus_per_node)
+    channels = _channels(hardware, family)
+    pair = RECEIVER_BYTES + SENDER_BYTES
+    ring = channels * pair if local > 1 else 0
+    # An all-reduce goes over a tree, which uses the ring's neighbours in the other direction too, or over NVLink SHARP.
+    tree = channels * pair if local > 2 else 0
+    sharp = NVLS_CHANNELS.get(family.name, 0) * NVLS_CHANNEL_BYTES * local if _switched(hardware, local) else 0
+    network = NETWORK_CHANNELS * NETWORK_CONNECTIONS * RECEIVER_BYTES if world > local else 0
+    return groups * (COMMUNICATOR_BYTES + ring + max(tree, sharp) + network)
+
+
+def _switched(hardware: Hardware, local: int) -> bool:
+    """Whether the GPUs meet in an NVSwitch, as more than two joined by NVLink do since Hopper."""
+    return hardware.intra_node_link == "nvlink" and local > 2
+
+
+def _channels(hardware: Hardware, family: Architecture) -> int:
+    if hardware.intra_node_link != "nvlink":
+        return PCIE_CHANNELS
+    channels = NVLINK_CHANNELS.get(family.name, NVLINK_CHANNELS_OTHER)
+    if hardware.intra_node_bandwidth_bytes_per_second <= NVLINK_NARROW_BYTES_PER_SECOND:
+        return min(channels, NVLINK_CHANNELS_OTHER)
+    return channels

@@ -1,0 +1,152 @@
+"""What no tensor holds on a GPU: published readings, families of GPUs, parts that add up."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+import dsgen
+from dsgen import catalog
+from dsgen.memory.overheads import (
+    CUBLAS_WORKSPACE_BYTES,
+    LOADED_KERNELS_BYTES,
+    RECEIVER_BYTES,
+    SENDER_BYTES,
+    architecture,
+    multiprocessors,
+    overhead,
+)
+from dsgen.profiles import Hardware
+
+MIB = 2**20
+NAMES = catalog.names("hardware")
+
+# Profile -> its family and its streaming multiprocessors, as the makers' white papers have them.
+FAMILIES = {
+    "v100-16g": ("sm70", 80),
+    "t4-16g": ("sm75", 40),
+    "a100-40g": ("sm80", 108),
+    "a100-80g-pcie": ("sm80", 108),
+    "a30-24g": ("sm80", 56),
+    "a10-24g": ("sm86", 72),
+    "a40-48g": ("sm86", 84),
+    "rtx3090-24g": ("sm86", 82),
+    "l4-24g": ("sm89", 58),
+    "l40s-48g": ("sm89", 142),
+    "rtx4090-24g": ("sm89", 128),
+    "rtx6000ada-48g": ("sm89", 142),
+    "h100-80g": ("sm90", 132),
+    "h100-80g-pcie": ("sm90", 114),
+    "h200-141g": ("sm90", 132),
+    "h20-96g": ("sm90", 78),
+    "b200-180g": ("sm100", 148),
+    "rtx5090-32g": ("sm120", 170),
+    "rtxpro6000-96g": ("sm120", 188),
+}
+
+# Profile -> MiB that nvidia-smi showed of a process with a context alone; the sources stand in the module.
+READINGS = {"rtx3090-24g": 256, "rtx6000ada-48g": 426, "rtxpro6000-96g": 555, "b200-180g": 612}
+
+
+def hardware(name: str) -> Hardware:
+    return dsgen.job(dsgen.profile(name) | dsgen.profile("opt-125m")).hardware
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_rates_of_a_profile_tell_the_family_and_the_multiprocessors(name):
+    family, count = FAMILIES[name]
+
+    assert architecture(hardware(name)).name == family
+    assert multiprocessors(hardware(name)) == pytest.approx(count, rel=0.20)
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_a_context_is_the_published_reading_and_the_kernels_loaded_later(name):
+    context = overhead(hardware(name), world=1).context_bytes - LOADED_KERNELS_BYTES
+
+    assert context == pytest.approx(READINGS[name] * MIB, rel=0.08)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parts_add_up_for_every_profile(name):
+    for world in (1, 2, 8, 64):
+        found = overhead(hardware(name), world)
+
+        assert list(found.parts) == ["CUDA context", "NCCL buffers", "cuBLAS workspace"]
+        assert sum(found.parts.values()) == found.total
+        assert found.outside_bytes == found.context_bytes + found.nccl_bytes
+        assert found.total < hardware(name).usable_memory_bytes / 5
+
+
+def test_a_cpu_has_none_of_it():
+    found = overhead(hardware("cpu"), world=2, groups=3)
+
+    assert found.parts == {"CUDA context": 0, "NCCL buffers": 0, "cuBLAS workspace": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"), [("a100-80g", 8.125), ("t4-16g", 8.125), ("h100-80g", 32), ("b200-180g", 32), ("rtx5090-32g", 32)]
+)
+def test_forward_and_backward_have_a_workspace_each(name, mib):
+    """8,519,680 bytes on Ampere, as torch showed after one matrix product; 32 MiB since Hopper."""
+    assert CUBLAS_WORKSPACE_BYTES == 8_519_680
+    assert overhead(hardware(name), world=1).workspace_bytes == 2 * mib * MIB
+
+
+def test_an_instinct_gpu_has_the_workspaces_of_two_libraries():
+    older, newer = (overhead(hardware(name), world=1).workspace_bytes for name in ("mi250x-128g", "mi300x-192g"))
+
+    assert older == 2 * (32 + 76) * MIB
+    assert newer == 2 * (128 + 76) * MIB
+
+
+def test_a_connection_is_the_three_fifos_in_pages():
+    """LL 8 lines x 512 threads x 8 steps x 16 bytes, LL128 120 x 640 x 8 x 8, Simple 4 MiB; rounded up together."""
+    fifos = 8 * 512 * 8 * 16 + 120 * 640 * 8 * 8 + 4 * MIB
+
+    assert RECEIVER_BYTES == -(-fifos // (2 * MIB)) * 2 * MIB == 10_485_760
+    assert SENDER_BYTES == 2_097_152
+
+
+def test_communicators_of_four_a100_are_as_they_were_read():
+    """544 MiB for two of them; for all four 688 MiB at the tree's end; inside it there is one neighbour more."""
+    four = attrs.evolve(hardware("a100-40g"), gpus_per_node=4)
+    channels, direction = 24, 6 * MIB
+
+    assert overhead(four, world=2).nccl_bytes == 544 * MIB
+    assert overhead(four, world=4).nccl_bytes == 688 * MIB + channels * direction
+
+
+def test_a_rank_that_is_alone_has_no_buffers():
+    assert overhead(hardware("h100-80g"), world=1, groups=4).nccl_bytes == 0
+    assert overhead(hardware("h100-80g"), world=2).nccl_bytes > 0
+
+
+def test_a_second_node_adds_the_network_and_a_hundredth_nothing():
+    one, two, hundred = (overhead(hardware("a100-80g"), world).nccl_bytes for world in (8, 16, 800))
+
+    assert two == one + 160 * MIB
+    assert hundred == two
+
+
+def test_every_communicator_has_buffers_of_its_own():
+    for name in ("a100-80g", "l40s-48g"):
+        one, three = (overhead(hardware(name), 16, groups).nccl_bytes for groups in (1, 3))
+
+        assert three == 3 * one
+    one, three = (overhead(hardware("mi300x-192g"), 16, groups).nccl_bytes for groups in (1, 3))
+    assert three == one + 2 * 666 * MIB
+
+
+def test_fewer_links_mean_fewer_channels():
+    a100, a800, pcie = (overhead(hardware(name), 8).nccl_bytes for name in ("a100-80g", "a800-80g", "l40s-48g"))
+
+    assert a100 > a800 > pcie
+
+
+def test_nvlink_sharp_counts_where_it_is_larger_than_the_tree():
+    h100 = attrs.evolve(hardware("h100-80g"), gpus_per_node=8)
+    b200 = attrs.evolve(hardware("b200-180g"), gpus_per_node=16)  # an NVLink domain of sixteen
+
+    assert overhead(h100, 8).nccl_bytes == (256 + 24 * 12 + 24 * 12) * MIB
+    assert overhead(b200, 16).nccl_bytes == (256 + 32 * 12 + 24 * 2 * 16) * MIB
