@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dsgen.parameters.counts import (
     ALL_LINEAR,
-    Parameter,
     active_parameter_count,
+    adapted,
     lora_parameters,
     model_types,
     parameter_count,
     parameters,
     routed_parameter_count,
 )
+from dsgen.parameters.tensors import Parameter, Stretch, stretches
 
 __all__ = [
     "ALL_LINEAR",
     "Parameter",
+    "Stretch",
     "active_parameter_count",
+    "adapted",
     "lora_parameters",
     "model_types",
     "parameter_count",
     "parameters",
     "routed_parameter_count",
+    "stretches",
 ]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 
 import attrs
 
-from dsgen.errors import DsgenError, mistake, nearest
+from dsgen.errors import mistake
 from dsgen.parameters.layouts import LAYOUTS
-from dsgen.parameters.rows import Layout, Tensor
+from dsgen.parameters.tensors import CACHED_MODELS, Parameter, stretches
 from dsgen.profiles import Model
 
 __all__ = [
     "ALL_LINEAR",
-    "Parameter",
     "active_parameter_count",
+    "adapted",
     "lora_parameters",
     "model_types",
     "parameter_count",
@@ -25,41 +24,6 @@ __all__ = [
 ]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
-_OPT_POSITION_OFFSET = 2  # OPT's position table has two rows more than positions (OPTLearnedPositionalEmbedding)
-_CACHED_MODELS = 4096  # models kept; a plan asks for one model thousands of times, a matrix run for about a hundred
-
-
-@attrs.frozen
-class Parameter:
-    """One tensor of a model, or the same tensor of several blocks.
-
-    Attributes:
-        name: Its name in Hugging Face's state dict, the layer index folded to `*`.
-        shape: Its shape, in elements.
-        repeats: How many such tensors the model has (1, or the number of blocks that have it).
-        kind: embedding, position, head, attention, mlp, expert, router, norm or bias. A bias is `bias` in a linear
-            layer, and what its module is in a norm, an expert or a router.
-        layer: Whether it is inside a transformer block.
-        matrix: Whether it is the weight of a linear layer, which LoRA may adapt. Experts are not: transformers 5 keeps
-            those of a layer in one 3-D tensor, which peft's adapters of linear layers do not reach.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    repeats: int
-    kind: str
-    layer: bool
-    matrix: bool
-
-    @property
-    def numel(self) -> int:
-        """Elements of one such tensor."""
-        return math.prod(self.shape)
-
-    @property
-    def total(self) -> int:
-        """Elements of all of them."""
-        return self.numel * self.repeats
 
 
 def model_types() -> tuple[str, ...]:
@@ -67,7 +31,7 @@ def model_types() -> tuple[str, ...]:
     return tuple(LAYOUTS)
 
 
-@functools.lru_cache(maxsize=_CACHED_MODELS)
+@functools.lru_cache(maxsize=CACHED_MODELS)
 def parameters(model: Model) -> tuple[Parameter, ...]:
     """Every tensor of the model, in the order in which Hugging Face's class first names it.
 
@@ -77,39 +41,21 @@ def parameters(model: Model) -> tuple[Parameter, ...]:
     Raises:
         DsgenError: The architecture is unknown, or the facts contradict it (a GPT-2 with fewer key heads than heads).
     """
-    layout = _layout(model)
-    _check(model, layout)
-    sizes, facts = _sizes(model), _facts(model)
-    dense = model.dense_layers if model.experts else model.layers
-
     found: dict[tuple[str, tuple[int, ...]], Parameter] = {}
-
-    def add(tensors: tuple[Tensor, ...], repeats: int, block: str) -> None:
-        for tensor in tensors:
-            if repeats and (not tensor.when or facts[tensor.when]):
-                name = f"{block}.{tensor.name}" if block else tensor.name
-                shape = tuple(sizes[symbol] for symbol in tensor.shape)
-                earlier = found[name, shape].repeats if (name, shape) in found else 0
-                found[name, shape] = Parameter(name, shape, earlier + repeats, tensor.kind, bool(block), tensor.matrix)
-
-    add(layout.before, 1, "")
-    add(layout.dense, dense, layout.block)
-    add(layout.sparse, model.layers - dense, layout.block)
-    add(layout.after, 1, "")
-    if not model.tied_embeddings:
-        add((Tensor("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),), 1, "")
-    if layout.head_bias:
-        add((Tensor("lm_head.bias", ("vocab",), "bias"),), 1, "")
+    for stretch in stretches(model):
+        for item in stretch.parameters:
+            earlier = found[item.name, item.shape].repeats if (item.name, item.shape) in found else 0
+            found[item.name, item.shape] = attrs.evolve(item, repeats=earlier + stretch.repeats)
     return tuple(found.values())
 
 
-@functools.lru_cache(maxsize=_CACHED_MODELS)
+@functools.lru_cache(maxsize=CACHED_MODELS)
 def parameter_count(model: Model) -> int:
     """All parameters of the model, shared tensors once."""
     return sum(parameter.total for parameter in parameters(model))
 
 
-@functools.lru_cache(maxsize=_CACHED_MODELS)
+@functools.lru_cache(maxsize=CACHED_MODELS)
 def active_parameter_count(model: Model) -> int:
     """Parameters that one token passes: all of a dense model; of a mixture, the routed experts' share and the rest."""
     return sum(
@@ -118,7 +64,7 @@ def active_parameter_count(model: Model) -> int:
     )
 
 
-@functools.lru_cache(maxsize=_CACHED_MODELS)
+@functools.lru_cache(maxsize=CACHED_MODELS)
 def routed_parameter_count(model: Model) -> int:
     """Parameters of the experts that one token is routed to; 0 for a dense model."""
     return sum(
@@ -140,27 +86,33 @@ def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
     Raises:
         DsgenError: No target, or one that names no matrix of the model.
     """
-    return _lora_parameters(model, rank, tuple(targets))
-
-
-@functools.lru_cache(maxsize=_CACHED_MODELS)
-def _lora_parameters(model: Model, rank: int, targets: tuple[str, ...]) -> int:
     if rank < 1:
         raise mistake(f"lora_rank is {rank}", must="it must be at least 1")
+    names = adapted(model, tuple(targets))
+    return sum(rank * sum(item.shape) * item.repeats for item in parameters(model) if item.name in names)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def adapted(model: Model, targets: tuple[str, ...]) -> frozenset[str]:
+    """Names of the matrices that get adapters, the layer index folded to `*`.
+
+    Raises:
+        DsgenError: As for `lora_parameters`.
+    """
     matrices = [parameter for parameter in parameters(model) if parameter.matrix]
     if not targets:
         raise mistake("lora_targets is empty", must="it must name at least one matrix", todo=_valid_targets(matrices))
-    adapted: dict[str, Parameter] = {}
+    names: set[str] = set()
     for target in targets:
-        matches = [parameter for parameter in matrices if _matches(parameter, target)]
+        matches = [parameter.name for parameter in matrices if _matches(parameter, target)]
         if not matches:
             raise mistake(
                 f"lora_targets names {target!r}",
                 must=f"it must name a matrix of {model.architecture}",
                 todo=_valid_targets(matrices),
             )
-        adapted.update((parameter.name, parameter) for parameter in matches)
-    return sum(rank * sum(parameter.shape) * parameter.repeats for parameter in adapted.values())
+        names.update(matches)
+    return frozenset(names)
 
 
 def _module(parameter: Parameter) -> str:
@@ -176,105 +128,3 @@ def _matches(parameter: Parameter, target: str) -> bool:
 def _valid_targets(matrices: list[Parameter]) -> str:
     names = dict.fromkeys(_module(matrix).rpartition(".")[2] for matrix in matrices)
     return f"Valid: {ALL_LINEAR}, {', '.join(names)}."
-
-
-def _layout(model: Model) -> Layout:
-    layout = LAYOUTS.get(model.architecture)
-    if layout is None:
-        near = nearest(model.architecture, LAYOUTS)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise mistake(
-            f"model.architecture is {model.architecture!r}",
-            must="it must be a supported model_type of Hugging Face",
-            todo=f"{hint}Supported: {', '.join(LAYOUTS)}.",
-        )
-    return layout
-
-
-def _check(model: Model, layout: Layout) -> None:
-    """Refuse facts that the architecture's class cannot have."""
-    a = model.architecture
-    if model.gated_ffn != layout.gated:
-        raise _impossible(model, "gated_ffn", f"{a} has {'a' if layout.gated else 'no'} gate")
-    if model.attention_heads % model.kv_heads:
-        raise _impossible(model, "kv_heads", f"it must divide attention_heads ({model.attention_heads})")
-    if layout.same_heads and model.kv_heads != model.attention_heads:
-        raise _impossible(model, "kv_heads", f"{a} has as many as attention_heads ({model.attention_heads})")
-    if layout.split_heads and model.head_size * model.attention_heads != model.hidden_size:
-        raise _impossible(model, "head_size", f"{a} splits hidden_size ({model.hidden_size}) among its heads")
-    if layout.ffn_factor and model.ffn_size != layout.ffn_factor * model.hidden_size:
-        raise _impossible(model, "ffn_size", f"{a} has {layout.ffn_factor} x hidden_size")
-    if model.attention_bias and not layout.biases:
-        raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
-    if model.mlp_bias and not layout.mlp_biases:
-        raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
-    if a != "opt" and (model.embedding_size or model.post_norm):
-        raise _impossible(model, "embedding_size" if model.embedding_size else "post_norm", "only opt has this")
-    _check_experts(model, layout)
-
-
-def _check_experts(model: Model, layout: Layout) -> None:
-    a = model.architecture
-    if model.experts and not layout.sparse:
-        raise _impossible(model, "experts", f"{a} has none")
-    if not model.experts and layout.sparse:
-        raise _impossible(model, "experts", f"{a} is a mixture of experts, and needs at least 1")
-    if model.experts and not 1 <= model.experts_per_token <= model.experts:
-        raise _impossible(model, "experts_per_token", f"it must be between 1 and experts ({model.experts})")
-    if model.experts and not model.expert_ffn_size:
-        raise _impossible(model, "expert_ffn_size", "a mixture of experts needs it")
-    if model.dense_layers > (model.layers if layout.dense and model.experts else 0):
-        raise _impossible(model, "dense_layers", "only a mixture of experts with dense first blocks has them")
-    if bool(model.shared_experts) != layout.shared:
-        raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
-    if bool(model.kv_lora_rank) != (a == "deepseek_v3"):
-        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if a == 'deepseek_v3' else 'no MLA'}")
-
-
-def _impossible(model: Model, field: str, must: str) -> DsgenError:
-    value = getattr(model, field)
-    return mistake(f"model.{field} is {str(value).lower()}", must=must)
-
-
-def _sizes(model: Model) -> dict[str, int]:
-    """The number behind every symbol of a layout."""
-    heads, kv_heads, head = model.attention_heads, model.kv_heads, model.head_size
-    v_head = model.v_head_size or head
-    return {
-        "hidden": model.hidden_size,
-        "vocab": model.vocab_size,
-        "embedding": model.embedding_size or model.hidden_size,
-        "positions": model.max_positions,
-        "positions_and_2": model.max_positions + _OPT_POSITION_OFFSET,
-        "heads": heads,
-        "head": head,
-        "q": heads * head,
-        "kv": kv_heads * head,
-        "qkv": (heads + 2 * kv_heads) * head,
-        "v": heads * v_head,
-        "ffn": model.ffn_size,
-        "ffn_pair": 2 * model.ffn_size,
-        "experts": model.experts,
-        "expert_ffn": model.expert_ffn_size,
-        "expert_ffn_pair": 2 * model.expert_ffn_size,
-        "shared_ffn": model.shared_experts * model.expert_ffn_size,
-        "q_rank": model.q_lora_rank,
-        "kv_rank": model.kv_lora_rank,
-        "kv_rank_rope": model.kv_lora_rank + model.qk_rope_head_size,
-        "kv_expanded": heads * (head - model.qk_rope_head_size + v_head),
-    }
-
-
-def _facts(model: Model) -> dict[str, bool]:
-    """The truth of every condition of a layout."""
-    return {
-        "attention_bias": model.attention_bias,
-        "mlp_bias": model.mlp_bias,
-        "plain_query": not model.q_lora_rank,
-        "query_rank": bool(model.q_lora_rank),
-        "query_rank_bias": bool(model.q_lora_rank) and model.attention_bias,
-        "projected": model.embedding_size not in (0, model.hidden_size),
-        "final_norm": not model.post_norm,
-        "one_kv_head": model.kv_heads == 1,
-        "many_kv_heads": model.kv_heads > 1,
-    }
