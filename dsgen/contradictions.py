@@ -9,10 +9,10 @@ from dsgen.layers import Provenance
 from dsgen.profiles import Hardware, Model, Training
 from dsgen.units import gib
 
-__all__ = ["contradictions"]
+__all__ = ["LEARNED_POSITIONS", "contradictions"]
 
 # Architectures with a table of learned positions: a longer sequence indexes past its end.
-_LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
+LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
 
 
 def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:
@@ -35,7 +35,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
     length = training.seq_len or 0
     if length > model.max_positions:
-        if model.architecture in _LEARNED_POSITIONS:
+        if model.architecture in LEARNED_POSITIONS:
             raise mistake(
                 f"training.seq_len is {length}",
                 must=f"{model.architecture} has learned positions for {model.max_positions} tokens and no more",

@@ -43,9 +43,15 @@ def degree(subject: Subject) -> int:
     return _whole(subject, "tensor_parallel.autotp_size") or 1
 
 
-def batch(subject: Subject, world: int) -> tuple[int | None, int | None]:
-    """Micro-batch and accumulation steps as DeepSpeed derives them for some GPUs; None where the program says them."""
-    micro = _whole(subject, "train_micro_batch_size_per_gpu")
+def batch(subject: Subject, world: int, micro: int | None = None) -> tuple[int | None, int | None]:
+    """Micro-batch and accumulation steps as DeepSpeed derives them for some GPUs; None where the program says them.
+
+    Args:
+        subject: The config.
+        world: GPUs in all.
+        micro: The micro-batch instead of the one that the config says.
+    """
+    micro = micro or _whole(subject, "train_micro_batch_size_per_gpu")
     steps = _whole(subject, "gradient_accumulation_steps")
     total = _whole(subject, "train_batch_size")
     if micro and not steps:

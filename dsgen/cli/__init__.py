@@ -20,6 +20,7 @@ OK, FOUND, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "render": "Print the DeepSpeed config for a scenario.",
     "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
+    "memory": "Say how much memory training takes, in every phase and place, and whether it fits.",
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
     "prove": "Start a real deepspeed.initialize with the config and check what it observed.",
@@ -28,6 +29,7 @@ COMMANDS = {
     "migrate": "Change configs to what another DeepSpeed release reads.",
     "survey": "Lint a tree of files and count what was found.",
     "effective": "Show what the installed DeepSpeed makes of a config.",
+    "simulate": "Run the real DeepSpeed at full size without a GPU and show the memory of every phase.",
     "schema": "Print the JSON Schema of a release's config, for editors.",
     "profiles": "List, show and create profiles.",
 }

@@ -8,7 +8,8 @@ from dsgen.units import gib
 __all__ = ["FULL", "bar", "count", "place_line"]
 
 FULL, EMPTY = "█", "░"
-WIDTH = 30  # cells of a memory bar: fits 80 columns beside its numbers
+WIDTH = 30  # cells of a memory bar, fewer beside long numbers
+NARROW = 80  # columns that a line keeps to
 
 
 def bar(share: float, width: int = WIDTH) -> str:
@@ -24,7 +25,9 @@ def place_line(label: str, place: Place) -> str:
     interval = ""
     if gib(place.low_bytes) != gib(place.high_bytes):
         interval = f" ({gib(place.low_bytes)} to {gib(place.high_bytes)})"
-    return f"{label:<5} {numbers:<20} {bar(share)} {place.verdict.value}{interval}"
+    said = f"{place.verdict.value}{interval}"
+    cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said}"))
+    return f"{label:<5} {numbers:<20} {bar(share, cells)} {said}"
 
 
 def count(value: float) -> str:

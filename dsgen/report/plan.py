@@ -14,7 +14,7 @@ from dsgen.report.bars import bar, count, place_line
 from dsgen.strategies import Rejection, describe
 from dsgen.units import gib
 
-__all__ = ["data", "text"]
+__all__ = ["data", "layout_data", "text"]
 
 MOST_REJECTIONS = 8  # shown without --all; the nearest misses first
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
@@ -101,7 +101,7 @@ def data(plan: Plan) -> dict[str, Any]:
         "rejections": [
             {
                 "strategy": describe(item.layout),
-                **_layout(item.layout),
+                **layout_data(item.layout),
                 "why": item.why,
                 "missing_bytes": item.missing_bytes,
                 "place": item.place or None,
@@ -154,7 +154,7 @@ def _candidate(item: Candidate) -> dict[str, Any]:
     chosen, cost = item.strategy, item.cost
     return {
         "strategy": describe(chosen),
-        **_layout(chosen),
+        **layout_data(chosen),
         "micro_batch": chosen.micro_batch,
         "accumulation": chosen.accumulation,
         "global_batch": chosen.global_batch,
@@ -176,7 +176,8 @@ def _candidate(item: Candidate) -> dict[str, Any]:
     }
 
 
-def _layout(item: Any) -> dict[str, Any]:
+def layout_data(item: Any) -> dict[str, Any]:
+    """What a layout is, as plain JSON types."""
     return {
         name: getattr(item, name)
         for name in ("stage", "offload_optimizer", "offload_param", "tp", "checkpointing", "precision")

@@ -1,0 +1,71 @@
+"""`dsgen memory`: what a strategy or a config takes, in every phase and place, whether it fits, and what would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli import FOUND, OK
+from dsgen.cli.options import scenario_from, scenario_options
+
+__all__ = ["command"]
+
+
+@click.command("memory")
+@click.argument("scenario", required=False)
+@click.option("--config", metavar="FILE", help="A DeepSpeed config (JSON, HJSON, Accelerate's YAML), taken as it is.")
+@scenario_options
+@click.option("--world-size", metavar="N", help="The same as --gpus.")
+@click.option("--all", "every", is_flag=True, help="Every stage and offload with and without checkpointing.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    scenario: str | None, config: str | None, world_size: str | None, every: bool, form: str, **options: Any
+) -> int:
+    """Say how much memory training takes: GPU, host RAM and NVMe, in every phase, and whether it fits.
+
+    What the options, the SCENARIO or the config say is taken exactly, whether it fits or not; what nobody says is
+    chosen as dsgen plan would, and named. A config needs --hw (or --gpu-memory) and --model beside it; options win
+    over it. Exit code 0 means that it surely fits, 1 that it does not or may not.
+    """
+    import json
+    import shutil
+
+    from dsgen.memory import Verdict
+    from dsgen.memory_questions import answer
+    from dsgen.report import memory as report
+
+    found = answer(_question(scenario, config, _gpus(world_size, options)), every)
+    if form == "json":
+        click.echo(json.dumps(report.data(found), indent=2))
+    else:
+        click.echo(report.text(found, shutil.get_terminal_size().columns), nl=False)
+    return OK if found.verdict is Verdict.FITS else FOUND
+
+
+def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    from dsgen.errors import mistake
+
+    if world_size is None:
+        return options
+    if options["gpus"] not in (None, world_size):
+        raise mistake(f"--gpus {options['gpus']} and --world-size {world_size} mean the same", todo="Drop one of them.")
+    return {**options, "gpus": world_size}
+
+
+def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:
+    import attrs
+
+    from dsgen.assembly import assemble
+    from dsgen.layers import Origin
+    from dsgen.memory_questions import ask, ask_config, read
+    from dsgen.scenarios import Setting, layers
+
+    said = scenario_from(scenario, options)
+    if config is None:
+        return ask(assemble(layers(said), said.deepspeed))
+    source = read(config)
+    if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
+        ranks = Setting(source.world_size, Origin(source.of or source.document.name))
+        said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
+    return ask_config(assemble(layers(said), said.deepspeed), source)

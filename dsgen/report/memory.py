@@ -1,0 +1,260 @@
+"""The answers of `dsgen memory` as text and JSON: verdict, parts, phases, every stage and offload, what would do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.memory import MemoryEstimate, Place, Verdict
+from dsgen.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
+from dsgen.report import footprints
+from dsgen.report.plan import layout_data
+from dsgen.strategies import Strategy, describe
+from dsgen.units import gib
+
+__all__ = ["data", "text"]
+
+NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
+_FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
+_BESIDE = 57  # columns of a row of the table beside its bar
+_LABEL = 26  # columns before the answer of a counterfactual
+_OVER = ">"  # at the end of a bar that is longer than the GPU
+_FREE = "·"
+# Letter of a stacked bar -> what it stands for, and words one of which the names of its parts have; the first that fits
+_KINDS = {
+    "b": ("buffers and all else", ("bucket", "buffer", "gathered", "fp32 gradient", "temporar", "staging")),
+    "o": ("optimizer", ("optimizer", "master", "moment")),
+    "g": ("gradients", ("gradient",)),
+    "a": ("activations and loss", ("activation", "logits", "loss", "checkpointed", "recomput")),
+    "w": ("weights", ("weight", "parameter", "adapter")),
+}
+_ORDER = "wgoab"
+_NAMES = {"none": "GPU", "cpu": "CPU", "nvme": "NVMe"}
+
+
+def text(found: Footprint, width: int = 80) -> str:
+    """The answers for a person, with a final newline.
+
+    Args:
+        found: The question and its answers.
+        width: Columns of the terminal.
+    """
+    width = max(width, NARROWEST)
+    memory = found.memory
+    lines = [*_wrapped(_headline(found.question), width), *_wrapped(_verdict(memory), width)]
+    for word in (CHOSEN, DEFAULT):
+        lines += _wrapped(_by(found.question, word), width)
+    lines += [line for note in found.question.notes for line in _wrapped(f"note: {note}", width)]
+    lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
+    lines += footprints.place_lines("host", memory.host, width)
+    if memory.nvme.peak_bytes:
+        lines += footprints.place_lines("NVMe", memory.nvme, width)
+    if memory.phases:
+        lines += ["", *footprints.phase_lines(memory.phases)]
+    lines += ["", *_table(found, width), "", *_edges(found, width)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(question: Question) -> str:
+    job, chosen = question.job, question.strategy
+    gpus = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
+    shared = f" / {chosen.tp}" if chosen.tp > 1 else ""
+    return (
+        f"{job.names.get('model', 'model')} on {gpus} {job.names.get('hardware', 'GPUs')}: {describe(chosen)}, "
+        f"micro-batch {chosen.micro_batch} x {job.world}{shared} GPUs x {chosen.accumulation} = "
+        f"{chosen.global_batch}, {job.seq_len} tokens, {chosen.precision}"
+    )
+
+
+def _verdict(memory: MemoryEstimate) -> str:
+    said = [f"GPU {_interval(memory.gpu)}", f"host {_interval(memory.host)} a node"]
+    if memory.nvme.peak_bytes:
+        said.append(f"NVMe {_interval(memory.nvme)} a node")
+    return f"{memory.verdict.value.upper()}: {', '.join(said)}"
+
+
+def _interval(place: Place) -> str:
+    low, high = gib(place.low_bytes + place.overhead_bytes), gib(place.high_bytes)
+    return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
+
+
+def _by(question: Question, word: str) -> str:
+    """What was chosen, or is a default: `chosen: stage 2, micro-batch 4`."""
+    found = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
+    return f"{word}: {', '.join(found)}" if found else ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _table(found: Footprint, width: int) -> Iterator[str]:
+    """Every stage and offload, one row each, with the GPU as a bar of what takes it."""
+    question = found.question
+    cells = max(_FEWEST_CELLS, min(_MOST_CELLS, width - _BESIDE))
+    limit = gib(found.memory.gpu.limit_bytes)
+    yield from _wrapped(
+        f"every stage and offload at micro-batch {question.strategy.micro_batch}; all else equal", width
+    )
+    scale = f"0{limit + ' GiB':>{cells - 1}}"
+    yield f"  stage optim params GPU GiB {scale} {'host':>6} {'NVMe':>6} verdict"
+    both = len({item.strategy.checkpointing for item in found.alternatives}) > 1
+    before: bool | None = None
+    for item in found.alternatives:
+        if both and item.strategy.checkpointing != before:
+            before = item.strategy.checkpointing
+            yield f"  {'with' if before else 'without'} activation checkpointing"
+        yield _row(item, cells)
+    legend = ", ".join(f"{letter} {_KINDS[letter][0]}" for letter in _ORDER)
+    yield from _wrapped(f"  > as asked; {legend}", width)
+
+
+def _row(item: Alternative, cells: int) -> str:
+    chosen, memory = item.strategy, item.memory
+    gpu = memory.gpu
+    nvme = gib(memory.nvme.peak_bytes) if memory.nvme.peak_bytes else "-"
+    return (
+        f"{'>' if item.asked else ' '} {chosen.stage:<5} {_NAMES[chosen.offload_optimizer]:<5} "
+        f"{_NAMES[chosen.offload_param]:<6} {gib(gpu.peak_bytes + gpu.overhead_bytes):>7} {_stacked(gpu, cells)} "
+        f"{gib(memory.host.peak_bytes):>6} {nvme:>6} {memory.verdict.value}"
+    )
+
+
+def _stacked(place: Place, cells: int) -> str:
+    """A bar of letters, one for each kind of part; it is full at the limit, and ends in > beyond it."""
+    sizes = dict.fromkeys(_ORDER, 0)
+    for name, size in (*place.parts.items(), *((name, size) for name, size in place.overhead.items())):
+        sizes[_kind(name)] += size
+    drawn, total = "", 0
+    for letter, size in sizes.items():
+        total += size
+        drawn += letter * (round(cells * total / max(1, place.limit_bytes)) - len(drawn))
+    if len(drawn) > cells or total > place.limit_bytes:
+        return f"{drawn[: cells - 1]:{letter}<{cells - 1}}{_OVER}"
+    return f"{drawn:{_FREE}<{cells}}"
+
+
+def _kind(name: str) -> str:
+    return next((letter for letter, (_, words) in _KINDS.items() if any(word in name for word in words)), "b")
+
+
+def _edges(found: Footprint, width: int) -> Iterator[str]:
+    """The counterfactuals, one line each."""
+    known, memory = found.counterfactuals, found.memory
+    answers = []
+    if memory.verdict is not Verdict.FITS:
+        ways = [_way(change, memory) for change in known.changes]
+        answers.append(("smallest change that fits", ways[0] if ways else "none of strategy, length or method"))
+        answers += [("or", way) for way in ways[1:]]
+    positions = found.question.job.model.max_positions
+    beyond = f" (the model has {positions:,} positions)" if (known.seq_len or 0) > positions else ""
+    bound = " (all its positions)" if known.seq_len_bound else ""
+    nodes = f" in {known.nodes} nodes" if known.nodes > 1 else ""
+    answers += [
+        ("largest micro-batch", f"{known.micro_batch:,}" if known.micro_batch else "none: not even 1 fits"),
+        ("longest sequence", f"{known.seq_len:,} tokens{beyond}{bound}" if known.seq_len else "none fits"),
+        ("fewest GPUs", f"{known.gpus:,}{nodes}" if known.gpus else "no number of them is enough"),
+        ("host RAM needed", f"{known.host_bytes // 2**30:,} GiB a node" if known.host_bytes else "more than there is"),
+    ]
+    for label, words in answers:
+        lead = f"{label:>{_LABEL}}  "
+        yield from textwrap.wrap(words, width, initial_indent=lead, subsequent_indent=" " * len(lead))
+
+
+def _way(change: Change, memory: MemoryEstimate) -> str:
+    said = " ".join(_options(change.options))
+    tight = next((name for name in ("gpu", "host", "nvme") if getattr(memory, name).verdict is not Verdict.FITS), "gpu")
+    place: Place = getattr(change.memory, tight)
+    name = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}[tight]
+    return f"{said} ({change.words}; {name} {_interval(place)})"
+
+
+def _options(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, bool):
+            yield f"--{name.replace('_', '-')}"
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            yield f"--{name.replace('_', '-')} {one}"
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def data(found: Footprint) -> dict[str, Any]:
+    """The answers as plain JSON types; bytes throughout."""
+    job = found.question.job
+    return {
+        **footprints.data(found.memory, ranks_per_node=job.gpus_per_node),
+        "question": _question(found.question),
+        "alternatives": [
+            {
+                **_strategy(item.strategy),
+                "asked": item.asked,
+                "verdict": item.memory.verdict.value,
+                **_places(item.memory),
+            }
+            for item in found.alternatives
+        ],
+        "counterfactuals": _counterfactuals(found.counterfactuals),
+    }
+
+
+def _question(question: Question) -> dict[str, Any]:
+    job = question.job
+    return {
+        "names": dict(job.names),
+        "config": question.subject.document.name if question.subject is not None else None,
+        "nodes": job.nodes,
+        "gpus_per_node": job.gpus_per_node,
+        "gpus": job.world,
+        "seq_len": job.seq_len,
+        "method": job.training.method,
+        "optimizer": job.training.optimizer,
+        "attention": job.training.attention,
+        "chunked_loss": job.training.chunked_loss,
+        "deepspeed": job.version,
+        **_strategy(question.strategy),
+        "global_batch": question.strategy.global_batch,
+        "buffers": attrs.asdict(question.strategy.buffers),
+        "said": {
+            name: {"value": list(item.value) if isinstance(item.value, tuple) else item.value, "by": item.by}
+            for name, item in question.said.items()
+        },
+        "notes": list(question.notes),
+    }
+
+
+def _strategy(chosen: Strategy) -> dict[str, Any]:
+    return {
+        "strategy": describe(chosen),
+        **layout_data(chosen),
+        "micro_batch": chosen.micro_batch,
+        "accumulation": chosen.accumulation,
+    }
+
+
+def _places(memory: MemoryEstimate) -> dict[str, Any]:
+    whole = footprints.data(memory)
+    kept = ("verdict", "peak_bytes", "low_bytes", "high_bytes", "limit_bytes", "overhead_bytes", "parts")
+    return {place: {name: whole[place][name] for name in kept} for place in ("gpu", "host", "nvme")}
+
+
+def _counterfactuals(known: Counterfactuals) -> dict[str, Any]:
+    return {
+        "changes": [
+            {"options": dict(change.options), "words": change.words, **_places(change.memory)}
+            for change in known.changes
+        ],
+        "micro_batch": known.micro_batch,
+        "seq_len": known.seq_len,
+        "gpus": known.gpus,
+        "nodes": known.nodes or None,
+        "host_bytes": known.host_bytes,
+    }
