@@ -1,4 +1,4 @@
-"""What a forward pass keeps for backward, in bytes per token, tensor by tensor as Hugging Face's code saves them.
+"""What a forward pass keeps, in bytes per token: the first form, until its last reader has moved to `activations`.
 
 Checked against the real classes under DeepSpeed with every storage counted: Llama, 8 blocks, hidden 4096, 2048 tokens,
 bf16: 3.276 GiB kept after forward, 3.25 here.
@@ -12,7 +12,7 @@ import attrs
 
 from dsgen.profiles import Model
 
-__all__ = ["Activations", "per_token"]
+__all__ = ["Shares", "per_token"]
 
 FP32 = 4  # bytes
 INDEX = 8  # bytes of an int64 token id, label or routing index
@@ -25,7 +25,7 @@ CHUNK_SHARE = 16  # a chunked loss holds about 1/16 of the logits at once (Liger
 
 
 @attrs.frozen
-class Activations:
+class Shares:
     """Bytes per token on one GPU.
 
     Attributes:
@@ -46,7 +46,7 @@ class Activations:
 @functools.lru_cache(maxsize=4096)
 def per_token(
     model: Model, precision: str, attention: str, tp: int, chunked_loss: bool, lora: bool, seq_len: int
-) -> Activations:
+) -> Shares:
     """Bytes per token that a model keeps.
 
     Args:
@@ -71,7 +71,7 @@ def per_token(
         block += 2 * hidden  # dropout-free LoRA keeps the adapter's input where the frozen matrix kept the same tensor
     widest = max(model.ffn_size // tp, model.expert_ffn_size * max(model.experts_per_token, 1), model.hidden_size)
     logits = model.vocab_size * (size + FP32 * LOGIT_COPIES_FP32)
-    return Activations(
+    return Shares(
         block=block,
         boundary=hidden,
         ends=_norm(model, size) + 2 * hidden + 3 * INDEX,

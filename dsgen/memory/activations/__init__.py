@@ -1,0 +1,9 @@
+"""Activations: what forward and backward hold on one GPU beside weights, states and buffers, moment by moment."""
+
+from __future__ import annotations
+
+from dsgen.memory.activations.shares import per_token
+from dsgen.memory.activations.tape import Moment, Size
+from dsgen.memory.activations.whole import Activations, BlockRun, activations
+
+__all__ = ["Activations", "BlockRun", "Moment", "Size", "activations", "per_token"]

@@ -1,0 +1,74 @@
+"""A part of a model on a tape of its own: what it keeps, and its highest moments forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from dsgen.memory.activations.tape import ACTIVATIONS, LOGITS, TEMPORARIES, Moment, Node, Size, Tape, Tensor, front
+
+__all__ = ["Stretch"]
+
+
+@attrs.frozen
+class Stretch:
+    """One block, or what comes after the blocks.
+
+    Attributes:
+        kept: Activations alive from the end of its forward to its backward, its input among them if it is kept.
+        kept_logits: The same of what has the vocabulary's width.
+        keeps_input: Whether its input is.
+        gradients: Bytes of the weight gradients that its backward makes.
+        forward: Moments that can be the highest of its forward.
+        backward: The same of its backward; under checkpointing from the second forward on.
+    """
+
+    kept: Size
+    kept_logits: Size
+    keeps_input: bool
+    gradients: int
+    forward: tuple[Moment, ...]
+    backward: tuple[Moment, ...]
+
+    @classmethod
+    def run(cls, body: Callable[[Tape, Tensor], Tensor], shape: Tensor, *, again: bool, vocabulary: int = 0) -> Stretch:
+        """Run a body forward and backward.
+
+        Args:
+            body: The part of the model's forward.
+            shape: What goes in: its size, and whether it asks for a gradient.
+            again: The body keeps its input only and runs forward once more before its backward
+                (torch.utils.checkpoint, use_reentrant=False).
+            vocabulary: The width that marks logits.
+        """
+        tape = Tape(vocabulary)
+        hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
+        if shape.edge is not None:
+            hidden.edge = (Node(0, (), None, lambda *_: []), 0)
+        tape.forget = again
+        out = body(tape, hidden)
+        forward = front(tape.moments)
+        tape.moments.clear()
+        if again:
+            tape.forget = False
+            like = Tensor(out.rows, out.width, out.item, None)
+            del out
+            kept, kept_logits, keeps_input = tape.alive(), tape.alive(LOGITS), True
+            gradients: list[Tensor | None] = [tape.born(like.rows, like.width, like.item, TEMPORARIES)]
+            # The second forward ends when the last tensor that backward wants is there.
+            tape.stop_after, tape.saves = tape.saves, 0
+            root = body(tape, hidden).edge[0]
+            tape.stop_after, tape.kind = None, TEMPORARIES
+        else:
+            with_input = tape.alive()
+            del hidden
+            keeps_input = tape.alive() == with_input
+            out.storage = None
+            kept, kept_logits = tape.alive(), tape.alive(LOGITS)
+            tape.kind = TEMPORARIES
+            gradients = [tape.born(out.rows, out.width, out.item)]
+            root = out.edge[0]
+            del out
+        tape.backward(root, gradients)
+        return cls(kept, kept_logits, keeps_input, tape.handed, forward, front(tape.moments))

@@ -1,0 +1,273 @@
+"""PyTorch's autograd without numbers: which bytes are alive while operators run forward, and then backward.
+
+A model's forward is written down as in Hugging Face's class, with the same local variables; here it makes storages of a
+size instead of tensors. What a node saves for backward, in which order gradients are made and when each is dropped are
+PyTorch's rules, so what lives at any moment follows and nothing is fitted. Source: torch/csrc/autograd/engine.cpp and
+tools/autograd/derivatives.yaml of PyTorch 2.13.
+
+Every size has two numbers: bytes that are there whatever the micro-batch is, and bytes per sequence of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+__all__ = [
+    "ACTIVATIONS",
+    "GRADIENTS",
+    "LOGITS",
+    "TEMPORARIES",
+    "Leaf",
+    "Moment",
+    "Node",
+    "Size",
+    "Summed",
+    "Tape",
+    "Tensor",
+    "front",
+]
+
+Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
+
+_STAYING = (0, 1, 2)  # bytes that stay for a byte of weight gradient handed over
+_MICRO_BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)  # sequences for which it is exact
+
+ACTIVATIONS, LOGITS, TEMPORARIES, GRADIENTS = range(4)
+
+
+class Moment(NamedTuple):
+    """What is alive at one moment on one GPU, beside weights, states and buffers.
+
+    Attributes:
+        activations: What forward made: kept for backward, still in use, or made again under checkpointing.
+        logits: What has the width of the vocabulary: logits, their copies, the loss's work, and their gradients.
+        temporaries: Gradients of activations, and what backward's operators make on their way.
+        gradients: Bytes of weight gradients handed over to DeepSpeed by now in this backward pass, in the type of the
+            weights. Whether they are still there depends on the ZeRO stage.
+        fresh: Bytes of weight gradients that autograd still holds itself: there at every stage.
+        where: What runs: "embedding", "block" or "loss".
+        blocks: Blocks that this pass has finished before.
+    """
+
+    activations: Size
+    logits: Size
+    temporaries: Size
+    gradients: int
+    fresh: int
+    where: str = ""
+    blocks: int = 0
+
+    def total(self, micro_batch: int) -> int:
+        """Bytes of activations, logits, temporaries and fresh gradients."""
+        fixed = self.activations[0] + self.logits[0] + self.temporaries[0] + self.fresh
+        return fixed + micro_batch * (self.activations[1] + self.logits[1] + self.temporaries[1])
+
+
+class Storage:
+    """Bytes that live as long as anything refers to this object, as in PyTorch."""
+
+    __slots__ = ("each", "fixed", "kind", "tape")
+
+    def __init__(self, tape: Tape, kind: int, fixed: int, each: int) -> None:
+        self.tape, self.kind, self.fixed, self.each = tape, kind, fixed, each
+        tape.fixed[kind] += fixed
+        tape.each[kind] += each
+
+    def __del__(self) -> None:
+        self.tape.fixed[self.kind] -= self.fixed
+        self.tape.each[self.kind] -= self.each
+
+
+class Leaf:
+    """A trained weight: where a gradient ends. `late` is set where it waits for another one (tied embeddings)."""
+
+    __slots__ = ("elements", "item")
+
+    def __init__(self, elements: int, item: int) -> None:
+        self.elements, self.item = elements, item
+
+
+class Summed(NamedTuple):
+    """A gradient of something that was broadcast: PyTorch makes it whole, and sums it when the node is done."""
+
+    whole: Any
+    rows: Size
+    width: int
+
+
+class Node:
+    """One operator of the graph: what it saved, where its gradients go, and how it makes them.
+
+    Attributes:
+        order: When it was made; of the nodes that are ready, the youngest runs first.
+        edges: For every input the node (and which of its outputs) or leaf that gets its gradient; None for no gradient.
+        saved: Tensors kept for backward.
+        run: Makes the inputs' gradients from (saved, gradients of the outputs).
+        outputs: How many results it has.
+    """
+
+    __slots__ = ("edges", "order", "outputs", "run", "saved")
+
+    def __init__(self, order: int, edges: Sequence[Any], saved: Any, run: Callable[..., Any], outputs: int = 1) -> None:
+        self.order, self.edges, self.saved, self.run, self.outputs = order, edges, saved, run, outputs
+
+
+class Tensor:
+    """A view of a storage: rows (fixed, per sequence) of `width` elements of `item` bytes each.
+
+    `edge` is where its gradient goes: (node, index of the output), a Leaf, or None. A weight has no storage: the bytes
+    of weights are counted elsewhere.
+    """
+
+    __slots__ = ("edge", "item", "rows", "storage", "width")
+
+    def __init__(self, rows: Size, width: int, item: int, storage: Storage | None, edge: Any = None) -> None:
+        self.rows, self.width, self.item, self.storage, self.edge = rows, width, item, storage, edge
+
+
+class Tape:
+    """A run: sizes by kind while storages come and go, and every moment at which one came."""
+
+    def __init__(self, vocabulary: int = 0) -> None:
+        self.vocabulary = vocabulary
+        self.fixed = [0, 0, 0, 0]
+        self.each = [0, 0, 0, 0]
+        self.handed = 0
+        self.moments: list[Moment] = []
+        self.kind = ACTIVATIONS
+        self.saves = 0
+        self.stop_after: int | None = None
+        self.forget = False
+        self._count = 0
+
+    def born(self, rows: Size, width: int, item: int, kind: int | None = None) -> Tensor:
+        """A new tensor, and the moment of its birth."""
+        if self.stop_after is not None and self.saves >= self.stop_after:
+            return Tensor(rows, width, item, None)
+        size = width * item
+        if kind is None:
+            kind = LOGITS if width == self.vocabulary else self.kind
+        tensor = Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
+        fixed, each = self.fixed, self.each
+        self.moments.append(
+            Moment((fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2]), self.handed, fixed[3])
+        )
+        return tensor
+
+    @staticmethod
+    def padded(rows: Size, step: int) -> Size:
+        """Rows of every sequence rounded up to a multiple of `step`."""
+        return -(-rows[0] // step) * step, -(-rows[1] // step) * step
+
+    def node(self, tensor: Tensor, edges: Sequence[Any], saved: Any, run: Callable[..., Any]) -> Tensor:
+        """Make a tensor the result of a node, unless nothing asks for a gradient."""
+        if any(edge is not None for edge in edges):
+            tensor.edge = (Node(self.next(), edges, saved, run), 0)
+        return tensor
+
+    def next(self) -> int:
+        """The order of a new node."""
+        self._count += 1
+        return self._count
+
+    def keep(self, *tensors: Tensor | None) -> list[Tensor | None]:
+        """Save tensors for backward."""
+        kept = [tensor for tensor in tensors if tensor is not None]
+        self.saves += len(kept)
+        if self.forget:
+            return []
+        return [None if one is None else Tensor(one.rows, one.width, one.item, one.storage) for one in tensors]
+
+    def alive(self, kind: int = ACTIVATIONS) -> Size:
+        """Bytes of one kind that are alive now."""
+        return self.fixed[kind], self.each[kind]
+
+    def backward(self, root: Node, gradients: list[Tensor | None]) -> None:
+        """Run backward from a node, as torch/csrc/autograd/engine.cpp orders it.
+
+        Args:
+            root: The node of the result.
+            gradients: The gradients of its outputs; the list is used up, so that each lives no longer than it must.
+        """
+        waiting = _dependencies(root)
+        buffers: dict[Node, list[Tensor | None]] = {root: list(gradients)}
+        gradients.clear()
+        ready = [(-root.order, root)]
+        while ready:
+            node = heapq.heappop(ready)[1]
+            given = buffers.pop(node)
+            made = node.run(node.saved, *given)
+            if not isinstance(made, list):
+                made = [made]
+            for place, one in enumerate(made):  # validate_outputs
+                if isinstance(one, Summed):
+                    kind = GRADIENTS if isinstance(node.edges[place], Leaf) else None
+                    made[place] = self.born(one.rows, one.width, one.whole.item, kind)
+                    one = None
+            node.saved = None
+            given = []
+            for place, edge in enumerate(node.edges):
+                got, made[place] = made[place], None
+                if edge is None:
+                    continue
+                if isinstance(edge, Leaf):
+                    if got is not None:
+                        self.handed += got.storage.fixed
+                        got = None
+                    continue
+                target, index = edge
+                buffer = buffers.get(target)
+                if buffer is None:
+                    buffer = buffers[target] = [None] * target.outputs
+                if got is not None:
+                    before = buffer[index]
+                    buffer[index] = got if before is None else self.born(got.rows, got.width, got.item)
+                    before = None
+                got = None
+                waiting[target] -= 1
+                if not waiting[target]:
+                    heapq.heappush(ready, (-target.order, target))
+
+
+def _dependencies(root: Node) -> dict[Node, int]:
+    """How many gradients every node waits for."""
+    counts: dict[Node, int] = {}
+    stack = [root]
+    seen = {root}
+    while stack:
+        for edge in stack.pop().edges:
+            if isinstance(edge, tuple):
+                target = edge[0]
+                counts[target] = counts.get(target, 0) + 1
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+    return counts
+
+
+def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
+    """The moments that can be the highest of their stretch and block, before and after the first weight gradient.
+
+    They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go.
+    """
+    groups: dict[tuple[str, int, bool], list[Moment]] = {}
+    for moment in moments:
+        groups.setdefault((moment.where, moment.blocks, moment.gradients > 0), []).append(moment)
+    return tuple(moment for group in groups.values() for moment in _highest(group))
+
+
+def _highest(moments: list[Moment]) -> list[Moment]:
+    lines: dict[tuple[int, int, int], Moment] = {}
+    for moment in moments:
+        fixed = moment.activations[0] + moment.logits[0] + moment.temporaries[0] + moment.fresh
+        each = moment.activations[1] + moment.logits[1] + moment.temporaries[1]
+        lines.setdefault((fixed, each, moment.gradients), moment)
+    found = set()
+    for staying in _STAYING:
+        flat = [(fixed + staying * gradients, each) for fixed, each, gradients in lines]
+        for batch in _MICRO_BATCHES:
+            totals = [fixed + batch * each for fixed, each in flat]
+            found.add(totals.index(max(totals)))
+    return [moment for number, moment in enumerate(lines.values()) if number in found]

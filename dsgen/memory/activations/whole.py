@@ -1,0 +1,186 @@
+"""Activations of a whole model: each of its stretches runs on a tape once, put together for any number of blocks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import attrs
+
+from dsgen.memory.activations import llama
+from dsgen.memory.activations.setting import Setting
+from dsgen.memory.activations.stretch import Stretch
+from dsgen.memory.activations.tape import Moment, Size, Tape, Tensor, front
+from dsgen.profiles import Model
+
+__all__ = ["Activations", "BlockRun", "activations"]
+
+FP32 = 4  # bytes
+INDEX = 8  # bytes of an int64 token id or label
+_CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
+_NOTHING: Size = (0, 0)
+
+
+@attrs.frozen
+class BlockRun:
+    """Equal blocks that follow each other.
+
+    Attributes:
+        name: dense or sparse (a mixture of experts).
+        count: How many.
+        kept: What each keeps from forward to its backward.
+        gradients: Bytes of the weight gradients of one, in the type of the weights.
+    """
+
+    name: str
+    count: int
+    kept: Size
+    gradients: int
+
+
+@attrs.frozen
+class Activations:
+    """Bytes on one GPU, each size as (bytes, bytes per sequence of the micro-batch).
+
+    Attributes:
+        inputs: Token ids, which are their own labels.
+        kept: Activations alive when forward has ended.
+        kept_logits: What has the vocabulary's width and is alive then.
+        outside: The part of `kept` that no block keeps.
+        blocks: The blocks, in order.
+        forward: Moments of forward that can be its highest, whatever the micro-batch and the ZeRO stage.
+        backward: The same for backward.
+    """
+
+    inputs: Size
+    kept: Size
+    kept_logits: Size
+    outside: Size
+    blocks: tuple[BlockRun, ...]
+    forward: tuple[Moment, ...]
+    backward: tuple[Moment, ...]
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def activations(
+    model: Model,
+    *,
+    precision: str,
+    attention: str,
+    seq_len: int,
+    tp: int = 1,
+    method: str = "full",
+    checkpointing: bool = False,
+    chunked_loss: bool = False,
+    lora_rank: int = 16,
+    lora_targets: tuple[str, ...] = ("all-linear",),
+) -> Activations:
+    """What a model's forward and backward hold.
+
+    Args:
+        model: The architecture.
+        precision: bf16, fp16 or fp32.
+        attention: flash, sdpa or eager.
+        seq_len: Tokens of a sequence.
+        tp: AutoTP degree; heads and feed-forward shrink with it, the residual stream does not.
+        method: full, lora or qlora.
+        checkpointing: Every block keeps its input only, and runs again in backward.
+        chunked_loss: The loss never holds all logits.
+        lora_rank: Rank of the adapters.
+        lora_targets: Names of the matrices that get one.
+    """
+    on = Setting(model, FP32 if precision == "fp32" else 2, attention, tp, method, seq_len)
+    first = Tape()
+    hidden, *held = llama.before(first, on)
+    shape = Tensor(hidden.rows, hidden.width, hidden.item, None, hidden.edge)
+    whole = first.alive()
+    del hidden
+    rest = first.alive()  # rope tables and masks live as long as forward, and those that blocks saved until backward
+    embedded = _plus(whole, rest, -1)
+    del held
+    dense = model.dense_layers if model.experts else model.layers
+    counts = {"dense": (dense, llama.block), "sparse": (model.layers - dense, llama.block)}
+    runs = [
+        (name, count, Stretch.run(_Body(body, on), shape, again=checkpointing))
+        for name, (count, body) in counts.items()
+        if count
+    ]
+    last = Stretch.run(_Body(llama.head, on), shape, again=False, vocabulary=model.vocab_size)
+    blocks = _NOTHING
+    for _, count, stretch in runs:
+        blocks = _plus(blocks, stretch.kept, count)
+    # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
+    referred = _NOTHING if runs[0][2].keeps_input else embedded
+    tied = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
+    gradient = Moment(
+        rest, _NOTHING, (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item), 0, tied
+    )
+    return Activations(
+        inputs=(0, INDEX * seq_len),
+        kept=_plus(_plus(rest, last.kept), blocks),
+        kept_logits=last.kept_logits,
+        outside=_plus(rest, last.kept),
+        blocks=tuple(BlockRun(name, count, stretch.kept, stretch.gradients) for name, count, stretch in runs),
+        forward=_forward(first.moments, runs, last, rest, referred),
+        backward=_backward(last, runs, _plus(rest, blocks), gradient),
+    )
+
+
+@attrs.frozen
+class _Body:
+    """A part of a model's forward, ready to run."""
+
+    function: Callable[[Tape, Setting, Tensor], Tensor]
+    on: Setting
+
+    def __call__(self, tape: Tape, hidden: Tensor) -> Tensor:
+        return self.function(tape, self.on, hidden)
+
+
+def _forward(
+    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, referred: Size
+) -> tuple[Moment, ...]:
+    """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss."""
+    moments = [moment._replace(where="embedding") for moment in before]
+    below, done = rest, 0
+    for _, count, stretch in runs:
+        for index in sorted({0, count - 1}):
+            base = _plus(below, stretch.kept, index)
+            base = _plus(base, referred) if done + index else base
+            moments += [_placed(moment, "block", base, 0, done + index) for moment in stretch.forward]
+        below = _plus(below, stretch.kept, count)
+        done += count
+    for moment in last.forward:  # the model's own forward has ended when the head runs
+        base = _plus(below, referred) if moment.logits == _NOTHING else below
+        moments.append(_placed(moment, "loss", base, 0, done))
+    return front(moments)
+
+
+def _backward(last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, gradient: Moment) -> tuple[Moment, ...]:
+    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
+    moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
+    made, done = last.gradients, 0
+    for _, count, stretch in reversed(runs):
+        for index in sorted({0, count - 1}):
+            base = _plus(below, stretch.kept, -index - 1)
+            made_before = made + index * stretch.gradients
+            moments += [_placed(moment, "block", base, made_before, done + index) for moment in stretch.backward]
+        below = _plus(below, stretch.kept, -count)
+        made += count * stretch.gradients
+        done += count
+    moments.append(_placed(gradient, "embedding", _NOTHING, made, done))
+    return front(moments)
+
+
+def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:
+    """A moment of a stretch as one of the whole run."""
+    return moment._replace(
+        activations=_plus(moment.activations, below),
+        gradients=moment.gradients + gradients,
+        where=where,
+        blocks=blocks,
+    )
+
+
+def _plus(one: Size, other: Size, times: int = 1) -> Size:
+    return one[0] + times * other[0], one[1] + times * other[1]
