@@ -22,6 +22,7 @@ class Stretch:
         gradients: Bytes of the weight gradients that its backward makes.
         forward: Moments that can be the highest of its forward.
         backward: The same of its backward; under checkpointing from the second forward on.
+        arrivals: Every moment of it at which a weight gradient is handed over, which is fresh until then.
     """
 
     kept: Size
@@ -30,6 +31,7 @@ class Stretch:
     gradients: int
     forward: tuple[Moment, ...]
     backward: tuple[Moment, ...]
+    arrivals: tuple[Moment, ...]
 
     @classmethod
     def run(cls, body: Callable[[Tape, Tensor], Tensor], shape: Tensor, *, again: bool, vocabulary: int = 0) -> Stretch:
@@ -71,4 +73,4 @@ class Stretch:
             root = out.edge[0]
             del out
         tape.backward(root, gradients)
-        return cls(kept, kept_logits, keeps_input, tape.handed, forward, front(tape.moments))
+        return cls(kept, kept_logits, keeps_input, tape.handed, forward, front(tape.moments), tuple(tape.arrivals))

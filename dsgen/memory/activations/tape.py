@@ -136,6 +136,7 @@ class Tape:
         self.each = [0, 0, 0, 0]
         self.handed = 0
         self.moments: list[Moment] = []
+        self.arrivals: list[Moment] = []  # when each weight gradient is handed over; it counts as fresh still
         self.kind = ACTIVATIONS
         self.saves = 0
         self.stop_after: int | None = None
@@ -150,11 +151,12 @@ class Tape:
         if kind is None:
             kind = LOGITS if width == self.vocabulary else self.kind
         tensor = Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
-        fixed, each = self.fixed, self.each
-        self.moments.append(
-            Moment((fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2]), self.handed, fixed[3])
-        )
+        self.moments.append(self._now())
         return tensor
+
+    def _now(self) -> Moment:
+        fixed, each = self.fixed, self.each
+        return Moment((fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2]), self.handed, fixed[3])
 
     @staticmethod
     def padded(rows: Size, step: int) -> Size:
@@ -214,6 +216,7 @@ class Tape:
                     continue
                 if isinstance(edge, Leaf):
                     if got is not None:
+                        self.arrivals.append(self._now())
                         self.handed += got.storage.fixed
                         got = None
                     continue

@@ -30,12 +30,14 @@ class BlockRun:
         count: How many.
         kept: What each keeps from forward to its backward.
         gradients: Bytes of the weight gradients of one, in the type of the weights.
+        arrivals: What one holds, what it kept included, whenever a weight gradient of it is handed over.
     """
 
     name: str
     count: int
     kept: Size
     gradients: int
+    arrivals: tuple[Moment, ...]
 
 
 @attrs.frozen
@@ -120,7 +122,9 @@ def activations(
         kept=_plus(_plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         outside=_plus(rest, last.kept),
-        blocks=tuple(BlockRun(name, count, stretch.kept, stretch.gradients) for name, count, stretch in runs),
+        blocks=tuple(
+            BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
+        ),
         forward=_forward(first.moments, runs, last, rest, referred),
         backward=_backward(last, runs, _plus(rest, blocks), gradient),
     )
