@@ -30,7 +30,7 @@ FLOORS = {
     "4 choice": "candidates remedies planner rules",
     "5 products": (
         "renderer questions comparisons proof prover linter fixes sources lint_facts lint_settings suppressions "
-        "lint_setting_files lint_files migrations effective memory_questions"
+        "lint_setting_files lint_files migrations effective simulator memory_questions"
     ),
     "7 pages": "report reference",
     "8 doors": "api dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py

@@ -10,7 +10,7 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.report.bars import bar, place_line
 from dsgen.units import gib
 
-__all__ = ["data", "phase_lines", "place_lines"]
+__all__ = ["data", "phase_lines", "phase_rows", "place_lines"]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -104,7 +104,7 @@ def place_lines(label: str, place: Place, width: int, limits: bool = True) -> li
         head = f"{label:<5} {gib(place.peak_bytes)} GiB{more}{f'; peak in {place.phase}' if place.phase else ''}"
     lines = _folded(head, width)
     found = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
-    small = [item for item in found if item[1] < _LEAST_SHARE * place.peak_bytes]
+    small = [item for item in found if item[1] < _LEAST_SHARE * place.peak_bytes and gib(item[1]) == gib(0)]
     if len(small) > 1:
         found = [item for item in found if item not in small]
         found.append((f"{len(small)} small kinds", sum(size for _, size in small)))
@@ -128,17 +128,22 @@ def _cut(name: str) -> str:
 
 
 def phase_lines(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (), indent: int = 0) -> list[str]:
-    """The phases as a table: GiB at the peak, and at the end where that is known, on one GPU and in a node's RAM.
+    """`phase_rows` as lines of text."""
+    (_, *heads), *rows = phase_rows(phases, ends)
+    column = max(len(row[0]) for row in (*rows, ["GiB in phase"]))
+    lines = [[f"{'GiB in phase':<{column}}", *heads], *([f"{name:<{column}}", *told] for name, *told in rows)]
+    return [
+        " " * indent + " ".join([name, *(f"{number:>{_COLUMN}}" for number in told)]).rstrip() for name, *told in lines
+    ]
+
+
+def phase_rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = ()) -> list[list[str]]:
+    """The phases as a table, heads first: GiB at the peak, and at the end where known, of one GPU and a node's RAM.
 
     Micro-batches of a step that differ in no shown number are one row.
     """
-    heads = ["GPU peak", "end", "host peak", "end"] if ends else ["GPU peak", "host peak"]
-    rows = list(_rows(phases, ends))
-    column = max([len(name) for name, _ in rows] + [len("phase")])
-    lines = [f"{'GiB in phase':<{max(column, 12)}} {' '.join(f'{head:>{_COLUMN}}' for head in heads)}"]
-    column = max(column, 12)
-    lines += [f"{name:<{column}} {' '.join(f'{number:>{_COLUMN}}' for number in numbers)}" for name, numbers in rows]
-    return [" " * indent + line.rstrip() for line in lines]
+    heads = ["phase", "GPU peak", "end", "host peak", "end"] if ends else ["phase", "GPU peak", "host peak"]
+    return [heads, *([name, *numbers] for name, numbers in _rows(phases, ends))]
 
 
 def _rows(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory]) -> Iterator[tuple[str, tuple[str, ...]]]:

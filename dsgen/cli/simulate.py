@@ -1,0 +1,250 @@
+"""`dsgen simulate`: the real engine at true size on a virtual GPU, and what it holds when."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dsgen.cli import FOUND, OK
+from dsgen.cli.lint_options import TARGETS
+from dsgen.cli.options import scenario_from, scenario_options, write_atomically
+
+if TYPE_CHECKING:
+    from dsgen.simulator import Options, Request, Simulation
+
+__all__ = ["command"]
+
+_OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
+# What a config of one's own leaves to say; the rest describes a scenario, which is planned.
+_WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "precision",
+                "checkpointing", "method", "lora_rank", "lora_targets", "attention", "chunked_loss", "gpu_memory",
+                "host_memory")  # fmt: skip
+_TICK_SECONDS = 1.0
+
+
+@click.command("simulate")
+@click.argument("scenario", required=False)
+@click.option("--config", metavar="FILE", help="A DeepSpeed config to take as it is, instead of a planned one.")
+@scenario_options
+@click.option("--world-size", type=click.IntRange(1), metavar="N", help="GPUs in all, as --gpus.")
+@click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", help="With --config (default: the hardware's).")
+@click.option(
+    "--target", type=click.Choice(TARGETS), help="With --config: the program that loads it (default: guessed)."
+)
+@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, metavar="R", help="The rank to simulate.")
+@click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Optimizer steps.")
+@click.option("--dtype", metavar="bf16|fp16|fp32", help="Of the weights before initialize (default: the config's).")
+@click.option(
+    "--force", is_flag=True, help="Run with versions of DeepSpeed, torch or transformers that were not tested."
+)
+@click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
+@click.option("--timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS")
+@click.option("--format", "form", type=click.Choice(["text", "json", "svg", "html"]), default="text", show_default=True)
+@click.option(
+    "--all", "every", is_flag=True, help="Text: forty tensors instead of eight, and every step's collectives."
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
+def command(
+    scenario: str | None,
+    config: str | None,
+    python: str | None,
+    timeout: float,
+    form: str,
+    every: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    """Run the real DeepSpeed at full size on a virtual GPU and show the memory of every phase.
+
+    SCENARIO is a file, or the options describe one; it is planned and rendered as by `dsgen render`. --config takes a
+    DeepSpeed config as it is, with --model (a profile, or a Hugging Face config.json) and --world-size. Besides none
+    and full, --checkpointing takes deepspeed here, and --attention takes math. deepspeed.initialize, forward, backward
+    and step of the real model class run in one process without a GPU and without weights. Needs
+    `pip install "dsgen[proof]"`. Exit code 1 means that it does not fit.
+    """
+    from dsgen import simulator
+    from dsgen.memory import Verdict
+
+    request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
+    with _waiting(f"simulating {request.title}"):
+        found = simulator.simulate(request, python=python, timeout_seconds=timeout)
+    shown = _shown(found, form, every)
+    if output is None:
+        click.echo(shown, nl=False)
+    else:
+        write_atomically(output, shown)
+    verdict = found.estimate.verdict if found.limits else Verdict.FITS
+    if verdict is Verdict.UNCERTAIN:
+        click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
+    return FOUND if verdict is Verdict.DOES_NOT_FIT else OK
+
+
+def _shown(found: Simulation, form: str, every: bool) -> str:
+    import json
+    import shutil
+
+    from dsgen.report import simulation as report
+
+    if form == "text":
+        return report.text(found, shutil.get_terminal_size().columns, every)
+    if form == "json":
+        return json.dumps(report.data(found), indent=2) + "\n"
+    from dsgen.report import simulation_page, timeline
+
+    return timeline.svg(found) if form == "svg" else simulation_page.html(found)
+
+
+def _options(options: dict[str, Any], **more: Any) -> Options:
+    """The options that are the run's own, taken out of all."""
+    from dsgen.simulator import Options
+
+    names = ("rank", "steps", "dtype", "force")
+    return Options(**{name: options.pop(name) for name in names}, **more)
+
+
+def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
+    """A planned and rendered config; what only the engine knows is planned as its nearest."""
+    from dsgen import simulator
+    from dsgen.assembly import assemble
+    from dsgen.errors import mistake
+    from dsgen.planner import plan
+    from dsgen.renderer import render
+    from dsgen.scenarios import is_scenario, layers
+
+    if file is not None and not is_scenario(file):
+        raise mistake(f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.")
+    for name in ("gpus_per_node", "target"):
+        if options.pop(name) is not None:
+            raise mistake(
+                f"--{name.replace('_', '-')} is for --config",
+                must="a scenario's hardware says it"
+                if name == "gpus_per_node"
+                else "a scenario is loaded by DeepSpeed",
+            )
+    world_size = options.pop("world_size")
+    options["gpus"] = world_size if options["gpus"] is None and world_size else options["gpus"]
+    options["gpus"] = str(options["gpus"]) if options["gpus"] is not None else None
+    own: dict[str, Any] = {}
+    if options["checkpointing"] == "deepspeed":
+        own["checkpointing"], options["checkpointing"] = "deepspeed", "full"
+    if options["attention"] == "math":
+        own["attention"], options["attention"] = "math", "eager"
+    run = _options(options, **own)
+    said = scenario_from(file, options)
+    return simulator.from_rendered(render(plan(assemble(layers(said), said.deepspeed))), run)
+
+
+def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Request:
+    """A config of one's own: the options say what it does not."""
+    import attrs
+
+    from dsgen import simulator
+    from dsgen.errors import mistake
+
+    run = _options(options)
+    world_size, per_node, target = (options.pop(name) for name in ("world_size", "gpus_per_node", "target"))
+    too_many = [name for name, value in options.items() if value not in (None, ()) and name not in _WITH_CONFIG]
+    if scenario is not None or too_many:
+        option = f"--{_OPTION.get(too_many[0], too_many[0].replace('_', '-'))}" if too_many else scenario
+        raise mistake(
+            f"--config takes a config as it is, and {option} describes a scenario",
+            must="simulate takes one of the two",
+            todo="Drop one of them.",
+        )
+    wished = {name: _fields(options).get(name) for name in _WITH_CONFIG}
+    if options["model"] is None:
+        raise mistake("--config needs a model", todo="Name one: --model 7b, or the path of its config.json.")
+    document, found_target, ranks = _read(config, target)
+    world = world_size or wished["gpus"] or ranks
+    if world is None:
+        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.")
+    if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
+        per_node = per_node or -(-world // wished["nodes"])
+    hardware = _hardware(options, wished)
+    targets = wished["lora_targets"]
+    return simulator.from_config(
+        document,
+        model=options["model"],
+        world_size=world,
+        gpus_per_node=per_node,
+        hardware=hardware,
+        target=found_target,
+        micro_batch=wished["micro_batch"],
+        accumulation=wished["accumulation"],
+        precision=wished["precision"] if wished["precision"] != "auto" else None,
+        options=attrs.evolve(
+            run,
+            seq_len=wished["seq_len"],
+            attention=wished["attention"],
+            checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
+            method=wished["method"],
+            lora_rank=wished["lora_rank"],
+            lora_targets=tuple(targets) if targets else None,
+            chunked_loss=wished["chunked_loss"],
+        ),
+        title=config,
+    )
+
+
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
+    """The options as values, as a scenario reads them."""
+    return {name: setting.value for name, setting in scenario_from(None, dict(options)).fields.items()}
+
+
+def _read(config: str, target: str | None) -> tuple[dict[str, Any], str, int | None]:
+    """The config in a file, the program that loads it, and the ranks that the file fixes."""
+    from collections.abc import Mapping
+
+    from dsgen import sources
+    from dsgen.errors import mistake
+
+    for source in sources.documents([config], target=target):
+        found = source.document.config
+        if isinstance(found, Mapping) and source.document.kind != "launch":
+            return dict(found), source.target, source.world_size
+        if source.document.faults and found is None:
+            raise mistake(source.document.faults[0][1].message, must="it must hold a DeepSpeed config", where=config)
+    raise mistake("no DeepSpeed config in it", must="--config takes one", where=config)
+
+
+def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:
+    """What there is, where the options say it."""
+    import attrs
+
+    from dsgen import simulator
+    from dsgen.scenarios import layers
+
+    if options["hardware"] is None and wished["gpu_memory"] is None:
+        return None
+    said = scenario_from(None, dict(options))
+    kept = {name: setting for name, setting in said.fields.items() if name in ("gpu_memory", "host_memory")}
+    alone = attrs.evolve(said, profiles={"hardware": said.profiles["hardware"]}, fields=kept, files=(), sets=())
+    return simulator.hardware_of(layers(alone))
+
+
+@contextlib.contextmanager
+def _waiting(words: str) -> Iterator[None]:
+    """A line on stderr that counts the seconds, where somebody looks; it is gone in the end."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    over, began = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        while not over.wait(_TICK_SECONDS):
+            click.echo(f"\r{words[:60]} ... {time.monotonic() - began:.0f} s\033[K", err=True, nl=False)
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        click.echo("\r\033[K", err=True, nl=False)

@@ -1,0 +1,254 @@
+"""A simulation as text and as data: memory by place and phase, the largest tensors, the collectives, and how it ran."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from dsgen.report import footprints
+from dsgen.report.tables import table
+from dsgen.simulator import Collective, Held, Simulation
+from dsgen.units import gib
+
+__all__ = [
+    "Traffic",
+    "data",
+    "headlines",
+    "host_words",
+    "how",
+    "place_made",
+    "text",
+    "torch_words",
+    "traffic",
+]
+
+_LARGEST = 8  # tensors shown without --all
+_LARGEST_HOST = 4
+_LEAST_HOST = 2**27  # bytes of a node below which its tensors are not worth a table
+_NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
+_WIDE = 120  # columns from which a place in the source is shown with its folder
+_BILLION, _MILLION = 1e9, 1e6
+
+
+@attrs.frozen(kw_only=True)
+class Traffic:
+    """All collectives of one kind in one phase of one step and one size of group."""
+
+    step: int
+    phase: str
+    kind: str
+    ranks: int
+    count: int
+    bytes: int
+    largest_bytes: int
+
+
+def text(found: Simulation, width: int = 80, every: bool = False) -> str:
+    """What a person reads after `dsgen simulate`, with a final newline.
+
+    Args:
+        found: The simulation.
+        width: Columns of the terminal.
+        every: Show every tensor that the simulation lists, and the collectives of every step.
+    """
+    width = max(width, _NARROWEST)
+    lines = [line for head in headlines(found) for line in textwrap.wrap(head, width, subsequent_indent="  ")]
+    lines += _memory(found, width)
+    lines += ["", *footprints.phase_lines(found.estimate.phases, found.ends)]
+    lines += ["", *_largest(found, width, every)]
+    moved = list(_shown(found, every))
+    if moved:
+        lines += ["", *_collectives(moved, found, width, every)]
+    if found.filled:
+        lines += ["", 'filled in, as the training program does where the config says "auto" or nothing']
+        lines += table([[f"{one.key} = {_said(one.value)}", one.why] for one in found.filled], width).splitlines()
+    lines += [""]
+    for note in (*found.notes, *how(found)):
+        lines += textwrap.wrap(note, width, subsequent_indent="  ")
+    return "\n".join(lines) + "\n"
+
+
+def headlines(found: Simulation) -> Iterator[str]:
+    """What was simulated: the setting, then the model and the run."""
+    yield found.title
+    engine = found.engine
+    samples = f"{engine['micro_batch']} x {found.seq_len} tokens"
+    passes = f", {engine['accumulation']} passes a step" if engine["accumulation"] > 1 else ""
+    yield (
+        f"{engine['model']}, {_elements(engine['parameters'])} parameters, ZeRO stage {engine['stage']}, "
+        f"{samples}{passes}; rank {found.rank} of {found.world_size}"
+    )
+
+
+def host_words(found: Simulation) -> str:
+    """How the host's bytes come about."""
+    ranks = found.ranks_per_node
+    each = gib(found.estimate.host.peak_bytes / ranks)
+    alike = f"{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
+    if not found.pinned_bytes:
+        return f"{alike}, none of it page-locked"
+    rounded = found.pinned_rounded_bytes
+    more = f", {gib(rounded)} as torch rounds it up" if gib(rounded) != gib(found.pinned_bytes) else ""
+    return f"{alike}, {gib(found.pinned_bytes)} GiB of it page-locked{more}"
+
+
+def torch_words(found: Simulation) -> str:
+    """What torch would report of the GPU."""
+    said = f"torch allocates {gib(found.allocated_bytes)} and reserves {gib(found.estimate.gpu.reserved_bytes)} GiB"
+    return f"{said}, and runs out of memory" if found.out_of_memory and found.limits else said
+
+
+def how(found: Simulation) -> Iterator[str]:
+    """How it was done, and what that leaves open."""
+    if not found.limits:
+        yield "no limits: --hw or --gpu-memory says what there is, and adds what lies outside torch (CUDA, NCCL)"
+    names = {name: version.partition("+")[0] for name, version in found.versions.items()}
+    others = ", ".join(f"{name} {version}" for name, version in names.items() if name != "deepspeed")
+    yield (
+        f"the real DeepSpeed {names.get('deepspeed', '')} ({others}) on a virtual GPU, {found.steps} "
+        f"step{'s' if found.steps > 1 else ''} in {found.seconds:.0f} s and {gib(found.process_bytes)} GiB of this "
+        "machine; no GPU was used"
+    )
+
+
+def _memory(found: Simulation, width: int) -> list[str]:
+    estimate = found.estimate
+    lines = [*footprints.place_lines("GPU", estimate.gpu, width, found.limits), f"      {torch_words(found)}"]
+    lines += footprints.place_lines("host", estimate.host, width, found.limits)
+    lines += textwrap.wrap(host_words(found), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    if estimate.nvme.peak_bytes:
+        lines += footprints.place_lines("NVMe", estimate.nvme, width, found.limits)
+    return lines
+
+
+def _largest(found: Simulation, width: int, every: bool) -> list[str]:
+    lines: list[str] = []
+    for name, label in (("gpu", "GPU"), ("host", "host")):
+        small = name == "host" and found.estimate.host.peak_bytes < _LEAST_HOST
+        most = len(found.largest[name]) if every else 0 if small else _LARGEST if name == "gpu" else _LARGEST_HOST
+        if listed := found.largest[name][:most]:
+            lines += [f"largest tensors at the {label}'s peak", *_held(listed, width)]
+    return lines
+
+
+def _held(listed: tuple[Held, ...], width: int) -> list[str]:
+    """Tensors as a table; where they are made is cut on its left where the line is too long."""
+    rows = [(gib(one.bytes), one.kind, _each(one), place_made(one, width)) for one in listed]
+    kind, each = (max(len(row[column]) for row in rows) for column in (1, 2))
+    lines = []
+    for size, name, count, made in (("GiB", "what", "count x each", "made in"), *rows):
+        line = f"{size:>6} {name:<{kind}} {count:<{each}} "
+        room = width - len(line)
+        lines.append(f"{line}{made if len(made) <= room else '…' + made[1 - room :]}")
+    return lines
+
+
+def _each(one: Held) -> str:
+    """Count, dtype and shape: "27 x bf16 1x2048x4096"."""
+    shape = "x".join(one.shape.strip("(),").replace(" ", "").split(","))
+    return f"{one.count} x {_short(one.dtype)} {shape or 'number'}"
+
+
+def _short(dtype: str) -> str:
+    return dtype.replace("bfloat", "bf").replace("float", "fp").replace("uint", "u").replace("int", "i")
+
+
+def place_made(one: Held, width: int = _WIDE) -> str:
+    """Where a tensor is made: file and line, with folder and function where there is room; else torch's operator."""
+    path, _, rest = one.site.partition(":")
+    function, _, line = rest.partition(":")
+    if not line:
+        return one.site or one.operator.removeprefix("aten.").partition(".")[0]
+    return f"{path}:{line} {function}" if width >= _WIDE else f"{path.rpartition('/')[2]}:{line}"
+
+
+def traffic(collectives: tuple[Collective, ...]) -> tuple[Traffic, ...]:
+    """The collectives summed over sizes, in the order of the run; barriers move nothing and stay out."""
+    sums: dict[tuple[int, str, str, int], list[Collective]] = {}
+    for one in collectives:
+        if one.kind != "barrier" and one.ranks > 1:
+            sums.setdefault((one.step, one.phase, one.kind, one.ranks), []).append(one)
+    return tuple(
+        Traffic(
+            step=step,
+            phase=phase,
+            kind=kind,
+            ranks=ranks,
+            count=sum(one.count for one in group),
+            bytes=sum(one.count * one.bytes for one in group),
+            largest_bytes=max(one.bytes for one in group),
+        )
+        for (step, phase, kind, ranks), group in sums.items()
+    )
+
+
+def _shown(found: Simulation, every: bool) -> Iterator[Traffic]:
+    """The last step stands for all: it is like every later one."""
+    order = {"load": 0, "init": 1, "input": 2, "forward": 3, "backward": 4, "step": 5}
+    listed = [one for one in traffic(found.collectives) if every or one.step == found.steps]
+    return iter(sorted(listed, key=lambda one: (one.step, order.get(one.phase, len(order)), -one.bytes)))
+
+
+def _collectives(moved: list[Traffic], found: Simulation, width: int, every: bool) -> list[str]:
+    rows = [
+        [
+            *([f"{one.step}"] if every else []),
+            one.phase,
+            one.kind,
+            f"{one.ranks}",
+            f"{one.count:,}",
+            gib(one.bytes),
+            f"{one.largest_bytes / 2**20:,.1f}",
+        ]
+        for one in moved
+    ]
+    heads = [*(["step"] if every else []), "phase", "collective", "ranks", "calls", "GiB", "largest MiB"]
+    title = "collectives of a rank" + ("" if every else f" in step {found.steps}, as in every later one")
+    return [title, *table(rows, width, heads).splitlines()]
+
+
+def _said(value: Any) -> str:
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def _elements(count: int) -> str:
+    if count >= _BILLION / 10:
+        return f"{count / _BILLION:,.2f} B"
+    return f"{count / _MILLION:,.1f} M" if count >= _MILLION / 10 else f"{count:,}"
+
+
+def data(found: Simulation) -> dict[str, Any]:
+    """The simulation as plain JSON types: the shape of `footprints.data`, and what only a simulation knows."""
+    told = footprints.data(
+        found.estimate,
+        ends=found.ends,
+        ranks_per_node=found.ranks_per_node,
+        allocated_bytes=found.allocated_bytes,
+        limits=found.limits,
+    )
+    told["gpu"]["out_of_memory"] = found.out_of_memory
+    told["host"]["pinned_bytes"] = found.pinned_bytes
+    told["host"]["pinned_rounded_bytes"] = found.pinned_rounded_bytes
+    return {
+        "title": found.title,
+        **told,
+        "rank": found.rank,
+        "world_size": found.world_size,
+        "steps": found.steps,
+        "seq_len": found.seq_len,
+        "engine": dict(found.engine),
+        "largest": {name: [attrs.asdict(one) for one in listed] for name, listed in found.largest.items()},
+        "collectives": [attrs.asdict(one) for one in found.collectives],
+        "timeline": {
+            name: [{"phase": one.phase, "bytes": sum(one.parts.values()), "parts": dict(one.parts)} for one in samples]
+            for name, samples in found.timeline.items()
+        },
+        "filled": [attrs.asdict(one) for one in found.filled],
+        "notes": list(found.notes),
+        "versions": dict(found.versions),
+        "seconds": found.seconds,
+        "process_bytes": found.process_bytes,
+    }

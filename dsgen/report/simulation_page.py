@@ -1,0 +1,145 @@
+"""A simulation as one page of HTML: the timeline, then the parts, phases, tensors and collectives as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from dsgen.memory import Place
+from dsgen.report import footprints
+from dsgen.report.simulation import headlines, host_words, how, place_made, torch_words, traffic
+from dsgen.report.timeline import COLOURS, STYLE, drawing
+from dsgen.simulator import Simulation
+from dsgen.units import gib
+
+__all__ = ["html"]
+
+_STYLE = """
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;margin:2rem auto;max-width:1100px;
+padding:0 1rem;background:#fff;color:#1f2430}
+h1{font-size:1.35rem;margin:0 0 .2rem}h2{font-size:1.05rem;margin:1.8rem 0 .4rem}
+p{margin:.2rem 0}.soft{color:#5f6675}
+table{border-collapse:collapse;margin:.3rem 0;font-size:14px}
+th,td{padding:.2rem .8rem .2rem 0;text-align:left;border-bottom:1px solid #d5d9e0;vertical-align:top}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
+.swatch{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.5rem}
+.scroll{overflow-x:auto}
+td{white-space:nowrap}
+.columns{display:flex;flex-wrap:wrap;gap:0 2.5rem}
+.columns section{flex:1 1 22rem;max-width:34rem}
+@media (prefers-color-scheme:dark){body{background:#14171d;color:#e8eaf0}.soft{color:#a2a9b8}
+th,td{border-color:#3a4150}}
+"""
+_MIB = 2**20
+
+
+def html(found: Simulation) -> str:
+    """The page, with a final newline; it loads nothing from elsewhere."""
+    title, *rest = headlines(found)
+    estimate = found.estimate
+    places = [
+        ("GPU", "one GPU", estimate.gpu, torch_words(found)),
+        ("host", "one node's RAM", estimate.host, host_words(found)),
+    ]
+    if estimate.nvme.peak_bytes:
+        places.append(("NVMe", "one node's drives", estimate.nvme, ""))
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        *(f'<p class="soft">{escape(line)}</p>' for line in rest),
+        f'<div class="scroll">{drawing(found)}</div>',
+        '<div class="columns">',
+        *(_place(label, place, words, found.limits) for _, label, place, words in places),
+        "</div>",
+        _phases(found),
+        *_largest(found),
+        _collectives(found),
+        _filled(found),
+        *(f'<p class="soft">{escape(line)}</p>' for line in (*found.notes, *how(found))),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}{STYLE}</style></head>\n<body>\n"
+        + "\n".join(part for part in body if part)
+        + "\n</body></html>\n"
+    )
+
+
+def _place(label: str, place: Place, words: str, limits: bool) -> str:
+    """One place: what it comes to, and its parts."""
+    verdict = f" of {gib(place.limit_bytes)} GiB: {place.verdict.value}" if limits else " GiB"
+    interval = f"certain {gib(place.low_bytes + place.overhead_bytes)}, at most {gib(place.high_bytes)} GiB"
+    rows: list[Sequence[str]] = [
+        (
+            f'<span class="swatch" style="background:{COLOURS.get(name, "#6b7280")}"></span>{escape(name)}',
+            f"{size:,}",
+            gib(size),
+        )
+        for name, size in sorted(place.parts.items(), key=lambda item: -item[1])
+        if size
+    ]
+    rows.append(("<b>all tensors at the peak</b>", f"<b>{place.peak_bytes:,}</b>", f"<b>{gib(place.peak_bytes)}</b>"))
+    rows += [(f"{escape(name)} (no tensor)", f"{size:,}", gib(size)) for name, size in place.overhead.items() if size]
+    head = f"<h2>{escape(label)}: {gib(place.peak_bytes)}{escape(verdict)}</h2>"
+    said = f"peak in {place.phase}; {interval}" + (f"; {words}" if words else "")
+    return f"<section>{head}<p class='soft'>{escape(said)}</p>{_table(('part', 'bytes', 'GiB'), rows, 1)}</section>"
+
+
+def _phases(found: Simulation) -> str:
+    head, *lines = footprints.phase_rows(found.estimate.phases, found.ends)
+    return "<h2>Phases, GiB</h2>" + _table(head, [[escape(cell) for cell in line] for line in lines], 1)
+
+
+def _largest(found: Simulation) -> Iterator[str]:
+    for name, label in (("gpu", "GPU"), ("host", "host")):
+        rows = [
+            (
+                gib(one.bytes),
+                f"{one.count:,}",
+                escape(one.kind),
+                escape(f"{one.dtype} {one.shape}"),
+                escape(place_made(one)),
+            )
+            for one in found.largest[name]
+        ]
+        if rows:
+            heads = ("GiB", "count", "what", "each", "made in")
+            yield f"<h2>Largest tensors at the {label}'s peak</h2>" + _table(heads, rows, 0, 2)
+
+
+def _collectives(found: Simulation) -> str:
+    rows = [
+        (
+            f"{one.step or ''}",
+            one.phase,
+            one.kind,
+            f"{one.ranks}",
+            f"{one.count:,}",
+            gib(one.bytes),
+            f"{one.largest_bytes / _MIB:,.1f}",
+        )
+        for one in traffic(found.collectives)
+    ]
+    heads = ("step", "phase", "collective", "ranks", "calls", "GiB", "largest MiB")
+    return "<h2>Collectives of a rank</h2>" + _table(heads, rows, 3) if rows else ""
+
+
+def _filled(found: Simulation) -> str:
+    rows = [(escape(one.key), escape(str(one.value)), escape(one.why)) for one in found.filled]
+    head = "<h2>Filled in, as the training program does</h2>"
+    return head + _table(("key", "value", "why"), rows, 3) if rows else ""
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], first: int, until: int | None = None) -> str:
+    """A table whose columns from `first` up to `until` are numbers; cells are HTML."""
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        last = len(row) if until is None else until
+        return "".join(
+            f'<{tag} class="number">{cell}</{tag}>' if first <= index < last else f"<{tag}>{cell}</{tag}>"
+            for index, cell in enumerate(row)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{cells("th", heads)}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -1,0 +1,100 @@
+"""Why a simulation did not run, in the engine's words and in ours: what is, what must be, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dsgen import linter, surface
+from dsgen.effective.refusals import sentence
+from dsgen.errors import DsgenError, mistake, nearest
+from dsgen.findings import Severity
+from dsgen.simulator.requests import Request
+from dsgen.subjects import Facts
+
+__all__ = ["INSTALL", "missing", "refused"]
+
+INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
+_LONGEST = 400  # characters of the engine's message
+_MOST_FINDINGS = 2
+_MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
+_UNKNOWN_MODEL = ("Unrecognized model identifier", "does not recognize this architecture")
+_CHOICES = re.compile(r"one of ([\w, -]+)")
+
+
+def missing(package: str, python: str) -> DsgenError:
+    """The error of a package that the child's interpreter lacks."""
+    return mistake(f"a simulation needs {package}, which {python} has not", todo=INSTALL)
+
+
+def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenError:
+    """The error for the child's own: `{"versions", "error": {"type", "message", "site", "phase"}}`."""
+    error, versions = answer["error"], answer.get("versions", {})
+    message = " ".join(str(error["message"]).split())
+    if error["type"] in ("ModuleNotFoundError", "ImportError") and (name := _package(message)):
+        return missing(name, python)
+    if "the simulation was not tested with" in message:
+        return mistake(
+            message, todo="Install a tested set, or run all the same with --force: the numbers may then be off."
+        )
+    if any(words in message or words == error["type"] for words in _MACHINE):
+        return mistake(
+            "this machine's own memory is too small for the simulation",
+            must="it takes 0.5 to 2 GB: tensors are never made, but their records are",
+            todo="Free memory, or simulate where there is more.",
+        )
+    if any(words in message for words in _UNKNOWN_MODEL):
+        return _unknown_model(message, request, versions)
+    return _by_deepspeed(error, message, request, versions)
+
+
+def _package(message: str) -> str | None:
+    """The package that a failed import names, where it is one that the extra brings."""
+    named = re.search(r"No module named '(\w+)|requires (\w+)", message)
+    name = (named[1] or named[2]).lower() if named else ""
+    return name if name in ("torch", "deepspeed", "transformers", "peft", "accelerate", "bitsandbytes") else None
+
+
+def _unknown_model(message: str, request: Request, versions: Mapping[str, str]) -> DsgenError:
+    name = str(request.model.get("model_type"))
+    if "auto_map" in request.model:
+        return mistake(
+            f"model_type {name} lives outside transformers (auto_map)",
+            must="a simulation runs no code from a hub",
+            todo="Take a config.json of a class that transformers has, of the same sizes.",
+        )
+    listed = _CHOICES.search(message)
+    close = nearest(name, listed[1].split(", ")) if listed else ()
+    return mistake(
+        f"transformers {versions.get('transformers', '')} has no model_type {name}",
+        todo=f"Did you mean {' or '.join(close)}?" if close else "A newer transformers may have it.",
+    )
+
+
+def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, versions: Mapping[str, str]) -> DsgenError:
+    """The engine's own refusal: a plain sentence where there is one, its words with phase and place, our linter's."""
+    site = str(error.get("site", ""))
+    who = "DeepSpeed" if site.startswith("deepspeed/") else "the model" if site.startswith("transformers/") else "it"
+    release = versions.get("deepspeed", "").partition("+")[0]
+    said = {"kind": error["type"], "message": message, "faults": error.get("faults", [])}
+    plain = sentence(said, request.config, request.world_size, _surface(release))
+    own = f"{error['type']}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '...'} ({site})"
+    lines = [] if plain == message else [f"its words: {own}"]
+    lines += [f"dsgen lint: {finding.message} ({finding.code})" for finding in _findings(request, release)]
+    head = plain if plain != message else own
+    return mistake(f"{who} refuses it in {error['phase']}: {head}", todo="\n  ".join(lines) or None)
+
+
+def _surface(release: str) -> surface.Surface:
+    try:
+        return surface.load(release)
+    except DsgenError:  # a release that is not known
+        return surface.load()
+
+
+def _findings(request: Request, release: str) -> list[Any]:
+    """The errors that our linter finds in the config at this world size."""
+    facts = Facts(world_size=request.world_size, seq_len=request.run.seq_len)
+    found = linter.lint_config(request.config, target="deepspeed", deepspeed=_surface(release).version, facts=facts)
+    return [finding for finding in found if finding.severity is Severity.ERROR][:_MOST_FINDINGS]
