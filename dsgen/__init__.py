@@ -6,6 +6,7 @@ job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len":
 config = dsgen.render(job)
 config.to_dict()                                  # for deepspeed.initialize(config=...)
 config.why("zero_optimization.stage").reason      # and why
+dsgen.estimate_memory(job).verdict                # whether it fits, what would
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgen.api import Layers, job, overrides, plan, profile, render, scenario, site
+    from dsgen.api import Layers, estimate_memory, job, overrides, plan, profile, render, scenario, site
     from dsgen.errors import DsgenError
     from dsgen.jobs import Job
+    from dsgen.memory_questions import Footprint
     from dsgen.planner import Plan
     from dsgen.renderer import Config, Explanation
 
@@ -24,9 +26,11 @@ __all__ = [
     "Config",
     "DsgenError",
     "Explanation",
+    "Footprint",
     "Job",
     "Layers",
     "Plan",
+    "estimate_memory",
     "job",
     "overrides",
     "plan",
@@ -41,6 +45,7 @@ _HOMES = {
     "Config": "dsgen.renderer",
     "DsgenError": "dsgen.errors",
     "Explanation": "dsgen.renderer",
+    "Footprint": "dsgen.memory_questions",
     "Job": "dsgen.jobs",
     "Plan": "dsgen.planner",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -17,7 +17,10 @@ from dsgen.planner import plan as plan_job
 from dsgen.renderer import Config
 from dsgen.renderer import render as render_plan
 
-__all__ = ["Layers", "job", "overrides", "plan", "profile", "render", "scenario", "site"]
+if TYPE_CHECKING:
+    from dsgen.memory_questions import Footprint
+
+__all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "site"]
 
 Overrides = Mapping[str, Any]
 
@@ -101,6 +104,30 @@ def render(wanted: Plan | Job | Layers, deepspeed: str | None = None) -> Config:
         DsgenError: As `plan`.
     """
     return render_plan(wanted if isinstance(wanted, Plan) else plan(wanted, deepspeed))
+
+
+def estimate_memory(
+    wanted: Job | Layers, config: str | Mapping[str, Any] | None = None, deepspeed: str | None = None
+) -> Footprint:
+    """How much memory a training run takes, whether it fits, what every other stage and offload takes, and what fits.
+
+    Nothing is refused because it does not fit. What is said is taken exactly; what nobody says is chosen as `plan`
+    would.
+
+    Args:
+        wanted: At least a hardware and a model.
+        config: A DeepSpeed config, or the file of one, taken as it is; overrides in `wanted` win over it.
+        deepspeed: The DeepSpeed release that runs it; None is the newest known.
+
+    Raises:
+        DsgenError: A mistake in the layers or the config, or sizes that no run has.
+    """
+    from dsgen.memory_questions import answer, ask, ask_config, given, read  # a script that renders needs none of it
+
+    asked = wanted if isinstance(wanted, Job) else job(wanted, deepspeed)
+    if config is None:
+        return answer(ask(asked))
+    return answer(ask_config(asked, read(config) if isinstance(config, str) else given(config)))
 
 
 def _layers(other: Layers | Overrides) -> Layers:

@@ -32,6 +32,13 @@ explanation: dsgen.Explanation = config.why("zero_optimization.stage")
 reason: str = explanation.reason
 writers: list[str] = [str(override.origin) for override in explanation.overrides]
 
+footprint: dsgen.Footprint = dsgen.estimate_memory(layers)
+of_config: dsgen.Footprint = dsgen.estimate_memory(job, config={"train_batch_size": 8}, deepspeed="0.19")
+of_file: dsgen.Footprint = dsgen.estimate_memory(job, config="ds_config.json")
+verdict: str = footprint.verdict.value
+high_bytes: int = footprint.memory.gpu.high_bytes
+longest: int | None = footprint.counterfactuals.seq_len
+
 try:
     dsgen.profile("no-such-card")
 except dsgen.DsgenError as error:

@@ -1,0 +1,359 @@
+"""Questions of memory: exact strategies from a job or a config, alternatives, and edges that really are edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+import dsgen
+from dsgen.jobs import Job
+from dsgen.memory import Verdict, estimate
+from dsgen.memory_questions import CHOSEN, Question, alternatives, ask, ask_config, counterfactuals, given
+from dsgen.memory_questions.questions import strategy_of
+
+
+def job(hardware: str = "a100-40g", model: str = "7b", **sections: Any) -> Job:
+    layers = dsgen.profile(hardware) | dsgen.profile(model)
+    return dsgen.job(layers | sections if sections else layers)
+
+
+def question(training: dict[str, Any], **named: Any) -> Question:
+    return ask(job(training=training, **named))
+
+
+def fits(asked: Job, strategy: Any) -> bool:
+    return estimate(asked, strategy).verdict is Verdict.FITS
+
+
+EXACT = {"zero_stage": 0, "tp": 1, "micro_batch": 3, "accumulation": 5, "checkpointing": "none", "precision": "bf16"}
+
+
+def test_what_is_said_is_taken_exactly_though_it_does_not_fit() -> None:
+    asked = question({**EXACT, "offload": "none"})
+    found = asked.strategy
+
+    assert (found.stage, found.tp, found.micro_batch, found.accumulation) == (0, 1, 3, 5)
+    assert (found.checkpointing, found.precision, found.global_batch) == (False, "bf16", 3 * 5 * 8)
+    assert asked.chosen == {}
+    assert estimate(asked.job, found).verdict is Verdict.DOES_NOT_FIT
+
+
+def test_what_is_not_said_is_what_the_planner_chooses_where_something_fits() -> None:
+    whole = job()
+
+    assert ask(whole).strategy == dsgen.plan(whole).chosen.strategy
+    assert set(ask(whole).chosen) == {
+        *("stage", "offload optimizer", "offload parameters", "tensor parallel", "micro-batch", "accumulation"),
+        *("checkpointing", "precision"),
+    }
+
+
+def test_every_fact_names_who_said_it() -> None:
+    asked = question({"zero_stage": 2, "seq_len": 1024})
+
+    assert asked.said["stage"].by == "python"
+    assert asked.said["sequence length"].by == "python"
+    assert asked.said["micro-batch"].by == CHOSEN
+    assert asked.said["attention"].by == "default"
+    assert "lora rank" not in asked.said
+
+
+@pytest.mark.parametrize(
+    ("training", "place", "note"),
+    [
+        ({"zero_stage": 0, "offload": "optimizer"}, ("none", "none"), "offloads nothing: the optimizer"),
+        ({"zero_stage": 0, "offload": "all"}, ("none", "none"), "offloads nothing: the parameters"),
+        ({"zero_stage": 2, "offload": "nvme"}, ("cpu", "none"), "swaps nothing to NVMe"),
+        ({"zero_stage": 1, "offload": "all"}, ("cpu", "none"), "offloads no parameters"),
+    ],
+)
+def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
+    training: dict[str, Any], place: tuple[str, str], note: str
+) -> None:
+    asked = question(training)
+
+    assert (asked.strategy.offload_optimizer, asked.strategy.offload_param) == place
+    assert any(note in line for line in asked.notes)
+
+
+@pytest.mark.parametrize(
+    ("training", "named", "note"),
+    [
+        ({"zero_stage": 0, "tp": 2}, {}, "wrong gradient norm"),
+        ({"zero_stage": 0, "precision": "fp16"}, {}, "does not scale the loss"),
+        ({"precision": "bf16"}, {"hardware": "v100-32g"}, "no bf16 units"),
+        ({"zero_stage": 1, "tp": 16}, {"cluster": {"gpus": 16}, "model": "llama-2-7b"}, "leaves the node of 8"),
+        ({"seq_len": 9000}, {}, "more than the 4096 of the model"),
+    ],
+)
+def test_what_the_planner_would_not_advise_is_answered_with_a_note(
+    training: dict[str, Any], named: dict[str, Any], note: str
+) -> None:
+    asked = question(training, **named)
+
+    assert any(note in line for line in asked.notes)
+    assert estimate(asked.job, asked.strategy).gpu.peak_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("training", "named", "message"),
+    [
+        ({"tp": 3}, {}, "8 GPUs do not divide into tensor-parallel groups of 3"),
+        ({"tp": 8}, {"model": "falcon-7b"}, "heads and 1 key heads do not divide by 8"),
+        ({"micro_batch": 4, "global_batch": 30}, {}, "does not divide among 8 data-parallel replicas"),
+        ({"micro_batch": 4, "accumulation": 2, "global_batch": 128}, {}, "cannot make 16 sequences"),
+        ({"zero_stage": 4}, {}, "it must be 0, 1, 2 or 3"),
+    ],
+)
+def test_only_what_deepspeed_cannot_run_is_a_mistake(
+    training: dict[str, Any], named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(dsgen.DsgenError, match=message):
+        question(training, **named)
+
+
+def test_an_old_release_has_no_autotp() -> None:
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"tp": 2}}
+
+    with pytest.raises(dsgen.DsgenError, match="no AutoTP for training"):
+        ask(dsgen.job(layers, deepspeed="0.14"))
+
+
+def test_where_nothing_fits_the_strategy_nearest_to_fitting_is_shown() -> None:
+    asked = ask(job(model="1t", cluster={"gpus": 1}))
+    memory = estimate(asked.job, asked.strategy)
+
+    assert memory.verdict is Verdict.DOES_NOT_FIT
+    assert (asked.strategy.stage, asked.strategy.tp) == (3, 1)
+
+
+def test_a_config_is_taken_as_it_is_with_deepspeeds_defaults() -> None:
+    config = {
+        "train_batch_size": 64,
+        "train_micro_batch_size_per_gpu": 2,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000},
+    }
+    asked = ask_config(job(), given(config))
+    found = asked.strategy
+
+    assert (found.stage, found.micro_batch, found.accumulation, found.precision) == (2, 2, 4, "bf16")
+    assert found.buffers.reduce_bucket == 1000
+    assert found.buffers.allgather_bucket == 500_000_000
+    assert found.buffers.overlap_comm is False
+    assert asked.said["stage"].by == "the config"
+    assert set(asked.chosen) == {"checkpointing"}
+
+
+def test_options_win_over_a_config() -> None:
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2, "overlap_comm": True}}
+    said = {"zero_stage": 3, "offload": "all", "micro_batch": 5, "precision": "fp16"}
+    asked = ask_config(job(training=said, zero_optimization={"overlap_comm": False}), given(config))
+    found = asked.strategy
+
+    assert (found.stage, found.offload_optimizer, found.offload_param) == (3, "cpu", "cpu")
+    assert (found.micro_batch, found.precision, found.buffers.overlap_comm) == (5, "fp16", False)
+    assert asked.said["stage"].by == "python"
+
+
+def test_a_micro_batch_beside_a_config_divides_its_batch_anew() -> None:
+    config = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2}
+
+    assert ask_config(job(training={"micro_batch": 4}), given(config)).strategy.accumulation == 2
+
+
+def test_the_config_names_the_optimizer_unless_an_option_does() -> None:
+    config = {"train_batch_size": 8, "optimizer": {"type": "Lion"}}
+
+    assert ask_config(job(), given(config)).job.training.optimizer == "Lion"
+    assert ask_config(job(training={"optimizer": "SGD"}), given(config)).job.training.optimizer == "SGD"
+
+
+def test_what_the_program_fills_in_is_chosen_so_that_it_fits() -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"},
+    }
+    asked = ask_config(job(), given(config))
+
+    assert fits(asked.job, asked.strategy)
+    assert asked.strategy.buffers.reduce_bucket == 4096**2
+    assert {"micro-batch", "checkpointing"} <= set(asked.chosen)
+
+
+@pytest.mark.parametrize(
+    ("config", "note"),
+    [
+        ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3}, "DeepSpeed refuses that"),
+        ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves is not counted"),
+        ({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}}, "counted as AdamW"),
+        ({"train_batch_size": 8, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True}}, "were fp32"),
+    ],
+)
+def test_what_a_config_says_and_is_not_counted_is_noted(config: dict[str, Any], note: str) -> None:
+    assert any(note in line for line in ask_config(job(), given(config)).notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"zero_optimization": {"stage": 7}}, "zero_optimization.stage is 7; it must be 0, 1, 2 or 3"),
+        ({"zero_optimization": {"stage": "two"}}, "it must be 0, 1, 2 or 3"),
+        ({"tensor_parallel": {"autotp_size": 3}}, "8 GPUs do not divide into groups of 3"),
+    ],
+)
+def test_a_config_that_cannot_run_is_a_mistake(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(dsgen.DsgenError, match=message):
+        ask_config(job(), given(config))
+
+
+def test_every_stage_and_offload_is_there_once_and_the_asked_one_is_marked() -> None:
+    asked = question({**EXACT, "offload": "none"})
+    found = alternatives(asked)
+    ways = [(item.strategy.stage, item.strategy.offload_optimizer, item.strategy.offload_param) for item in found]
+
+    assert len(ways) == len(set(ways)) == 10
+    assert [item.strategy for item in found if item.asked] == [asked.strategy]
+    assert {item.strategy.micro_batch for item in found} == {3}
+    assert {item.strategy.checkpointing for item in found} == {False}
+
+
+def test_with_all_each_is_there_with_and_without_checkpointing() -> None:
+    asked = question({**EXACT, "offload": "none"})
+
+    assert len(alternatives(asked, every=True)) == 20
+
+
+def test_a_strategy_that_no_row_has_gets_one() -> None:
+    asked = question({"zero_stage": 3, "micro_batch": 1}, zero_optimization={"offload_optimizer": {"device": "nvme"}})
+    kept = attrs.evolve(asked, strategy=strategy_of(asked, offload_optimizer="nvme", offload_param="none"))
+
+    assert [item.asked for item in alternatives(kept)].count(True) == 1
+
+
+def test_adapters_offload_no_optimizer() -> None:
+    found = alternatives(question({"method": "lora", "micro_batch": 1}))
+
+    assert {item.strategy.offload_optimizer for item in found if item.strategy.stage == 3} == {"none"}
+
+
+CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"zero_stage": 2, "micro_batch": 1}, {}),
+    ({"zero_stage": 3, "offload": "all", "micro_batch": 2}, {"model": "13b"}),
+    ({"zero_stage": 1, "micro_batch": 2, "method": "lora"}, {}),
+    ({"zero_stage": 0, "micro_batch": 1}, {"model": "gpt2", "hardware": "v100-16g"}),
+]
+
+
+@pytest.mark.parametrize(("training", "named"), CASES)
+def test_the_largest_micro_batch_fits_and_the_next_does_not(training: dict[str, Any], named: dict[str, Any]) -> None:
+    asked = question(training, **named)
+    largest = counterfactuals(asked).micro_batch
+
+    assert largest is not None
+    assert fits(asked.job, strategy_of(asked, micro_batch=largest))
+    assert not fits(asked.job, strategy_of(asked, micro_batch=largest + 1))
+
+
+@pytest.mark.parametrize(("training", "named"), CASES)
+def test_the_longest_sequence_fits_and_one_token_more_does_not(training: dict[str, Any], named: dict[str, Any]) -> None:
+    asked = question(training, **named)
+    known = counterfactuals(asked)
+
+    def at(tokens: int) -> bool:
+        return fits(attrs.evolve(asked.job, training=attrs.evolve(asked.job.training, seq_len=tokens)), asked.strategy)
+
+    assert known.seq_len is not None
+    assert at(known.seq_len)
+    assert known.seq_len_bound or not at(known.seq_len + 1)
+
+
+def test_learned_positions_end_a_sequence() -> None:
+    known = counterfactuals(question({"zero_stage": 1, "micro_batch": 1}, model="gpt2"))
+
+    assert (known.seq_len, known.seq_len_bound) == (1024, True)
+
+
+@pytest.mark.parametrize(("training", "named"), CASES)
+def test_the_fewest_gpus_fit_and_fewer_do_not(training: dict[str, Any], named: dict[str, Any]) -> None:
+    asked = question(training, **named)
+    known = counterfactuals(asked)
+
+    def on(gpus: int) -> bool:
+        there = attrs.evolve(asked.job, nodes=1, gpus_per_node=gpus)
+        return gpus % asked.strategy.tp == 0 and fits(there, asked.strategy)
+
+    assert known.gpus is not None
+    assert known.nodes == 1
+    assert on(known.gpus)
+    assert not any(on(fewer) for fewer in range(1, known.gpus))
+
+
+def test_more_than_a_node_is_counted_in_whole_nodes() -> None:
+    asked = question({"zero_stage": 3, "offload": "none", "micro_batch": 1}, model="70b")
+    known = counterfactuals(asked)
+
+    def on(nodes: int) -> bool:
+        return fits(attrs.evolve(asked.job, nodes=nodes), asked.strategy)
+
+    assert known.nodes > 1
+    assert known.gpus == 8 * known.nodes
+    assert on(known.nodes)
+    assert not on(known.nodes - 1)
+
+
+@pytest.mark.parametrize(("training", "named"), CASES)
+def test_the_ram_needed_is_enough_and_a_gibibyte_less_is_not(training: dict[str, Any], named: dict[str, Any]) -> None:
+    asked = question(training, **named)
+    needed = counterfactuals(asked).host_bytes
+
+    def with_ram(size: int) -> bool:
+        there = attrs.evolve(asked.job, hardware=attrs.evolve(asked.job.hardware, host_memory_bytes=size))
+        return estimate(there, asked.strategy).host.verdict is Verdict.FITS
+
+    assert needed is not None
+    assert with_ram(needed)
+    assert not with_ram(needed - 2**30)
+
+
+def test_no_change_is_offered_where_it_fits() -> None:
+    assert counterfactuals(ask(job())).changes == ()
+
+
+MISFITS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"zero_stage": 0}, {}),
+    ({"zero_stage": 3, "micro_batch": 64, "checkpointing": "none"}, {}),
+    ({"zero_stage": 2, "micro_batch": 6, "accumulation": 1, "checkpointing": "none"}, {}),
+    ({"zero_stage": 2, "micro_batch": 1}, {"model": "70b"}),
+]
+
+
+@pytest.mark.parametrize(("training", "named"), MISFITS)
+def test_what_is_offered_fits_as_it_is_printed(training: dict[str, Any], named: dict[str, Any]) -> None:
+    """The options of a change, said beside what was asked, make a question whose answer is FITS."""
+    asked = question({**training, "tp": 1}, **named)
+    changes = counterfactuals(asked).changes
+
+    assert changes
+    for change in changes:
+        assert change.memory.verdict is Verdict.FITS
+        said = {field: value for field, value in change.options.items() if field != "set"}
+        keys = dict(item.split("=") for item in change.options.get("set", []))
+        pinned = {
+            **{field: getattr(asked.strategy, field) for field in ("micro_batch", "accumulation", "tp")},
+            "zero_stage": asked.strategy.stage,
+            "checkpointing": "full" if asked.strategy.checkpointing else "none",
+        }
+        again = question({**pinned, **said}, **named, **keys)
+        assert fits(again.job, again.strategy), change
+
+
+def test_the_change_with_the_fewest_differences_comes_first() -> None:
+    """Without checkpointing at a micro-batch that fits with it, checkpointing alone is the answer."""
+    asked = question({"zero_stage": 3, "tp": 1, "micro_batch": 4, "checkpointing": "none", "offload": "none"})
+
+    assert estimate(asked.job, asked.strategy).verdict is not Verdict.FITS
+    assert counterfactuals(asked).changes[0].options == {"checkpointing": "full"}
