@@ -45,7 +45,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The result of one request; an error is a result too."""
     began = time.monotonic()
     try:
-        versions = {name: metadata.version(name) for name in _PACKAGES}
+        adapters = ("peft",) if request.get("method") in ("lora", "qlora") else ()
+        versions = {name: metadata.version(name) for name in (*_PACKAGES, *adapters)}
     except metadata.PackageNotFoundError as error:
         return {"missing": error.name}
     progress = {"phase": "load"}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
 
-__all__ = ["FLASH", "implementation", "register"]
+__all__ = ["FLASH", "implementation", "register", "word"]
 
 FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
+EAGER = "eager"
+
+# Classes of transformers 5 that do not know its attention interface keep a table of their own.
+_TABLES = {
+    "falcon": ("FALCON_ATTENTION_CLASSES", "FalconFlashAttention2"),
+    "gptj": ("GPTJ_ATTENTION_CLASSES", "GPTJFlashAttention2"),
+}
 
 
 class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
@@ -49,9 +57,20 @@ def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = 
     query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
     wanted = next((m for m in module.modules() if isinstance(m, torch.nn.Linear)), None)
     if query.dtype == torch.float32 and wanted is not None and wanted.weight.dtype != torch.float32:
-        query, key, value = (tensor.to(wanted.weight.dtype) for tensor in (query, key, value))
+        target = wanted.weight.dtype if wanted.weight.dtype.is_floating_point else module.config.dtype  # 4-bit weights
+        query, key, value = (tensor.to(target) for tensor in (query, key, value))
     # The kernel asks for a contiguous last dimension only, so a transposed view is taken as it is.
-    return _FlashAttention.apply(query, key, value), None
+    size, narrow = query.shape[-1], value.shape[-1]
+    if narrow == size:
+        return _FlashAttention.apply(query, key, value), None
+    # Latent attention: one head size is all the kernel knows, so the models of DeepSeek pad values and cut the output.
+    padded = torch.nn.functional.pad(value, (0, size - narrow))
+    return _FlashAttention.apply(query, key, padded)[..., :narrow], None
+
+
+def _of_the_class(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:
+    """The function that a class with a table of its own calls; tokens already come before heads."""
+    return _FlashAttention.apply(query, key, value)
 
 
 def register() -> None:
@@ -63,6 +82,26 @@ def register() -> None:
     AttentionMaskInterface.register(FLASH, lambda *_, **__: None)
 
 
-def implementation(name: str) -> str:
-    """transformers' name for "flash", "sdpa" (its CUDA kernels), "math" (sdpa without a fused kernel) or "eager"."""
-    return {"flash": FLASH, "sdpa": FLASH, "math": "sdpa", "eager": "eager"}[name]
+def word(name: str) -> str:
+    """What ran: "fused", "math" or "eager", from transformers' name."""
+    return {FLASH: "fused", "sdpa": "math"}.get(name, name)
+
+
+def implementation(name: str, kind: Any) -> str:
+    """transformers' name of an attention, as far as a model's class has it.
+
+    Args:
+        name: "flash", "sdpa" (its CUDA kernels), "math" (sdpa without a fused kernel) or "eager".
+        kind: The class of the model. One that has no such attention runs the eager one, as transformers does where
+            nothing is asked.
+    """
+    fused = name in ("flash", "sdpa")
+    if not (kind._supports_flash_attn if name == "flash" else kind._supports_sdpa) or name == EAGER:
+        return EAGER
+    family = kind.__module__.rpartition(".")[0].rpartition(".")[2]
+    if fused and family in _TABLES:
+        module: Any = importlib.import_module(kind.__module__)
+        table, entry = _TABLES[family]
+        getattr(module, table)[FLASH] = getattr(module, entry)
+        module._flash_attention_forward = _of_the_class
+    return FLASH if fused else "sdpa"

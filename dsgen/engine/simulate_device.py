@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["NAME", "Event", "Stream", "register", "streams"]
+__all__ = ["NAME", "Event", "Stream", "fake_mode", "register", "streams"]
 
 NAME = "vgpu"
 
@@ -81,3 +81,15 @@ class _Backend(torch.utils.backend_registration._DummyBackendModule):  # type: i
 def register() -> None:
     """Make the device known to this process's torch; once."""
     torch.utils.backend_registration._setup_privateuseone_for_python_backend(rename=NAME, backend_module=_Backend())
+
+
+def fake_mode() -> Any:
+    """The mode in which every tensor is fake; a value that torch knows is not really copied to the device."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class Mode(FakeTensorMode):  # type: ignore[misc]
+        """torch takes a device of its kind for one with kernels; this one has none, like CUDA where there is no GPU."""
+
+        avoid_device_init = True
+
+    return Mode(allow_non_fake_inputs=True)

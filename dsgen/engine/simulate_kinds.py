@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["BY_PHASE", "HIDDEN", "MAKERS", "SHORTCUTS", "collective", "site"]
+__all__ = ["BY_PHASE", "HIDDEN", "MAKERS", "STAND_INS", "collective", "site"]
 
 # Phase -> kind of a storage that no known function makes.
 BY_PHASE = {
@@ -26,15 +26,20 @@ MAKERS: dict[str, dict[str, str]] = {
         "_all_gather_sequential": "gathered parameters",
         "_allgather_param": "gathered parameters",
         "_allgather_params_coalesced": "gathered parameters",
+        "_allgather_params_sequential": "gathered parameters",
+        "_allgather_params_sequential": "gathered parameters",
         "wait": "gathered parameters",
         "_partition_param": "weights",
         "_partition_param_sec": "weights",
+        "wrapped_fn": "weights",  # a parameter at full size, as the model's class makes it under zero.Init
     },
+    "deepspeed/runtime/zero/utils.py": {"defragment": "weights"},
     "deepspeed/runtime/zero/stage3.py": {
         "__avg_scatter_contiguous_grads": "communication buckets",
         "__avg_scatter_grads": "communication buckets",
         "__reduce_and_partition_ipg_grads": "communication buckets",
         "_prepare_fp32_grad_for_sub_group": "gradients",
+        "initialize_optimizer_states": "gradients",  # zeros, for a first step that makes the states
     },
     "deepspeed/runtime/comm/coalesced_collectives.py": {"reduce_scatter_coalesced": "communication buckets"},
     "deepspeed/runtime/zero/stage_1_and_2.py": {
@@ -43,21 +48,36 @@ MAKERS: dict[str, dict[str, str]] = {
         "allreduce_bucket": "communication buckets",
         "allreduce_and_copy": "communication buckets",
         "get_flat_partition": "gradients",
+        "initialize_optimizer_states": "gradients",
+        "step": "gradients",  # flattened, and in the type of the master weights
+        "get_grad_norm_direct": "temporaries",
+        "has_overflow": "temporaries",
     },
     "deepspeed/runtime/engine.py": {
         "allreduce_bucket": "communication buckets",
         "allreduce_and_copy": "communication buckets",
     },
-    "deepspeed/runtime/fp16/fused_optimizer.py": {"step": "gradients"},  # the flat fp32 copy that the optimizer reads
+    "deepspeed/runtime/fp16/fused_optimizer.py": {
+        "initialize_optimizer_states": "gradients",
+        "step": "gradients",  # the flat fp32 copy that the optimizer reads
+    },
     # States that live for one step only are those swapped to NVMe; the others are found in the optimizer anyway.
     "deepspeed/ops/adam/cpu_adam.py": {"step": "optimizer states"},
     "deepspeed/ops/adam/fused_adam.py": {"step": "optimizer states"},
+    "torch/optim/adam.py": {"_init_group": "optimizer states", "adam": "temporaries"},
+    "transformers/modeling_utils.py": {"to": "weights"},
     "transformers/loss/loss_utils.py": {"ForCausalLMLoss": "logits and loss", "fixed_cross_entropy": "logits and loss"},
 }
 
-# The same for the shortcuts that stand for functions of DeepSpeed.
-SHORTCUTS = {"wait": "gathered parameters", "reduce_scatter_coalesced": "communication buckets"}
-_SHORTCUTS_FILE = "dsgen/engine/simulate_shortcuts.py"
+# The same for what stands in for functions of DeepSpeed and other libraries.
+STAND_INS: dict[str, dict[str, str]] = {
+    "dsgen/engine/simulate_shortcuts.py": {
+        "wait": "gathered parameters",
+        "reduce_scatter_coalesced": "communication buckets",
+    },
+    "dsgen/engine/simulate_loss.py": {"chunks": "logits and loss", "kept": "gradients"},
+    "dsgen/engine/simulate_quantized.py": {"dequantized": "temporaries"},
+}
 
 _PACKAGES = ("deepspeed", "transformers", "torch/optim")
 
@@ -70,8 +90,9 @@ def site(filename: str, function: str) -> tuple[str, str | None, bool]:
         whether it is the model's own code.
     """
     path = filename.replace("\\", "/").rpartition("site-packages/")[2]
-    if path.endswith(_SHORTCUTS_FILE):
-        return "", SHORTCUTS.get(function), False
+    for file, functions in STAND_INS.items():
+        if path.endswith(file):
+            return "", functions.get(function), False
     if not path.startswith(_PACKAGES):
         return "", None, False
     return f"{path}:{function}", MAKERS.get(path, {}).get(function), path.startswith("transformers/models/")

@@ -3,49 +3,97 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from dsgen.engine import simulate_attention
+from dsgen.engine import (
+    simulate_adapters,
+    simulate_attention,
+    simulate_checkpointing,
+    simulate_loss,
+    simulate_quantized,
+)
 
-__all__ = ["build", "head"]
+__all__ = ["base", "build", "elements", "head"]
+
+# Keys of a config.json that say how its weights are stored or loaded, not what the model is.
+_LEFT_OUT = ("auto_map", "quantization_config", "_attn_implementation", "torch_dtype", "dtype", "model_type")
 
 
 def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     """A causal language model as a training program would have it before `deepspeed.initialize`.
 
     Below stage 3 it is on the host, as from_pretrained leaves it; at stage 3 it is made under `deepspeed.zero.Init`,
-    as transformers does where a DeepSpeed config is known.
+    as transformers does where a DeepSpeed config is known; with 4-bit weights it is on the GPU at every stage.
 
     Args:
-        request: The request: model, attention, checkpointing, dtype.
+        request: The request: model, attention, checkpointing, dtype, method and the keys of adapters, chunked_loss.
         config: The DeepSpeed config.
+
+    Raises:
+        ValueError: The model_type is unknown to transformers, or has no causal language model.
     """
     import deepspeed
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    facts = dict(request["model"])
-    for key in ("auto_map", "quantization_config", "_attn_implementation", "torch_dtype", "dtype"):
-        facts.pop(key, None)
-    # Token ids have no shape, but a padding index outside a small vocabulary is refused.
-    ids = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    hf_config = AutoConfig.for_model(facts.pop("model_type"), **{**ids, **facts})
-    hf_config.use_cache = False
-    # Loads the class's module, which must not happen inside zero.Init: it changes torch's factories.
-    if type(hf_config) not in AutoModelForCausalLM._model_mapping:
-        raise ValueError(f"transformers has no causal language model for model_type {hf_config.model_type!r}")
-    AutoModelForCausalLM._model_mapping[type(hf_config)]
-    stage = int(config.get("zero_optimization", {}).get("stage", 0))
-    implementation = simulate_attention.implementation(request["attention"])
+    hf_config, kind = _known(request["model"])
+    stage = int((config.get("zero_optimization") or {}).get("stage", 0))
+    implementation = simulate_attention.implementation(request["attention"], kind)
     dtype = getattr(torch, request["dtype"])
+    quantized = request["method"] == "qlora"
     with contextlib.ExitStack() as stack:
-        if stage == 3:
+        if quantized:  # transformers makes no use of zero.Init for such a model
+            stack.enter_context(torch.device("meta"))
+        elif stage == 3:
             stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
         model = AutoModelForCausalLM.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
+    if quantized:
+        simulate_quantized.quantize(model, dtype)
+    if request["chunked_loss"]:
+        simulate_loss.replace(model)
     if request["checkpointing"]:
-        model.gradient_checkpointing_enable()
+        simulate_checkpointing.enable(model)
+    if request["method"] != "full":
+        model = simulate_adapters.adapt(model, request, stage)
     return model.train()
+
+
+def _known(described: dict[str, Any]) -> tuple[Any, Any]:
+    """The config object of a config.json and the class of its causal language model."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    name = described["model_type"]
+    if name not in CONFIG_MAPPING:
+        remote = (
+            "; its auto_map names code of the model's folder, which is never run" if "auto_map" in described else ""
+        )
+        raise ValueError(f"transformers has no model_type {name!r}{remote}")
+    # Token ids have no shape, but a padding index outside a small vocabulary is refused.
+    ids = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+    facts = {key: value for key, value in described.items() if key not in _LEFT_OUT}
+    hf_config = AutoConfig.for_model(name, **{**ids, **facts})
+    hf_config.use_cache = False
+    if type(hf_config) not in AutoModelForCausalLM._model_mapping:
+        raise ValueError(f"transformers has no causal language model for model_type {name!r}")
+    # Loads the class's module, which must not happen inside zero.Init: it changes torch's factories.
+    kind = AutoModelForCausalLM._model_mapping[type(hf_config)]
+    if not kind.can_generate():
+        raise ValueError(f"{kind.__name__} of model_type {name!r} is no decoder: it does not predict the next token")
+    return hf_config, kind
+
+
+def base(model: Any) -> Any:
+    """The Hugging Face model, with or without adapters around it."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def elements(parameters: Iterable[Any]) -> int:
+    """Elements of weights: of partitioned ones the whole, of 4-bit ones what they stand for."""
+    counted = (getattr(one, "elements_in_4_bits", None) or getattr(one, "ds_numel", one.numel()) for one in parameters)
+    return sum(int(number) for number in counted)
 
 
 def head(model: Any) -> tuple[frozenset[int], tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "filled"]
+__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "METHODS", "filled"]
 
 DEFAULTS: dict[str, Any] = {
     "rank": 0,
@@ -14,13 +14,18 @@ DEFAULTS: dict[str, Any] = {
     "steps": 2,  # the first makes the optimizer states, the second is like all later ones
     "dtype": "bfloat16",  # of the parameters before initialize
     "attention": "flash",
-    "checkpointing": False,  # Hugging Face's
+    "checkpointing": False,  # True: Hugging Face's; "deepspeed": deepspeed.checkpointing in Hugging Face's blocks
+    "method": "full",
+    "lora_rank": 16,
+    "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
+    "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "force": False,  # run with versions that were not tested
 }
 ATTENTION = ("flash", "sdpa", "math", "eager")
+METHODS = ("full", "lora", "qlora")
 DTYPES = ("bfloat16", "float16", "float32")
 _NEEDED = {"config": dict, "model": dict, "world_size": int}
-_COUNTS = ("world_size", "gpus_per_node", "gpu_memory_bytes", "seq_len", "steps")
+_COUNTS = ("world_size", "gpus_per_node", "gpu_memory_bytes", "seq_len", "steps", "lora_rank")
 
 
 def filled(request: dict[str, Any]) -> dict[str, Any]:
@@ -40,13 +45,27 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
-    for name, allowed in (("attention", ATTENTION), ("dtype", DTYPES)):
+    for name, allowed in (("attention", ATTENTION), ("dtype", DTYPES), ("method", METHODS)):
         if asked[name] not in allowed:
             raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")
     if not isinstance(asked["model"].get("model_type"), str):
         raise ValueError("the model has no model_type: it is not a config.json of transformers")
+    _switches(asked)
     _divisible(asked)
     return asked
+
+
+def _switches(asked: dict[str, Any]) -> None:
+    """Keys that are on, off, or a list of names."""
+    if not isinstance(asked["chunked_loss"], bool):
+        raise ValueError(f"chunked_loss is {asked['chunked_loss']!r}; it must be true or false")
+    checkpointing, targets = asked["checkpointing"], asked["lora_targets"]
+    if not isinstance(checkpointing, bool) and checkpointing != "deepspeed":
+        raise ValueError(f"checkpointing is {checkpointing!r}; it must be true, false or 'deepspeed'")
+    if not isinstance(targets, list) or not targets or not all(isinstance(one, str) and one for one in targets):
+        raise ValueError(f"lora_targets is {targets!r}; it must be a list of names of modules, or ['all-linear']")
+    if asked["method"] == "qlora" and asked["dtype"] == "float32":
+        raise ValueError("method is 'qlora' with dtype 'float32'; it must be a 16-bit type, in which weights are used")
 
 
 def _divisible(asked: dict[str, Any]) -> None:

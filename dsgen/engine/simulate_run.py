@@ -12,6 +12,7 @@ import torch
 
 from dsgen.engine import (
     simulate_attention,
+    simulate_checkpointing,
     simulate_device,
     simulate_holders,
     simulate_model,
@@ -43,11 +44,9 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     ledger = Ledger()
     recorder = Recorder(ledger, progress)
     _world(request, recorder)
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
-    with FakeTensorMode(allow_non_fake_inputs=True), recorder:
+    with simulate_device.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):
             _train(request, engine, recorder, step)
@@ -55,10 +54,14 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
 
 
 def facts(engine: Any) -> dict[str, Any]:
-    """What the engine is: classes, stage, degrees, batch, and the number of the model's elements."""
-    parameters = list(engine.module.parameters())
+    """What the engine is: classes, stage, degrees, batch, attention, and the numbers of the model's elements.
+
+    4-bit weights count as what they stand for.
+    """
+    model = simulate_model.base(engine.module)
     return {
-        "model": type(engine.module).__name__,
+        "model": type(model).__name__,
+        "attention": simulate_attention.word(model.config._attn_implementation),
         "wrapper": type(engine.optimizer).__name__,
         "optimizer": type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else None,
         "stage": int(engine.zero_optimization_stage()),
@@ -66,7 +69,8 @@ def facts(engine: Any) -> dict[str, Any]:
         "micro_batch": int(engine.train_micro_batch_size_per_gpu()),
         "accumulation": int(engine.gradient_accumulation_steps()),
         "train_batch": int(engine.train_batch_size()),
-        "parameters": sum(int(getattr(parameter, "ds_numel", parameter.numel())) for parameter in parameters),
+        "parameters": simulate_model.elements(engine.module.parameters()),
+        "trained": simulate_model.elements(_trainable(engine.module)),
     }
 
 
@@ -111,6 +115,8 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
     recorder.enter("init")
     engine, *_ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config)
     simulate_patches.no_input_check(engine)
+    if request["checkpointing"] == simulate_checkpointing.DEEPSPEED:
+        simulate_checkpointing.use_deepspeed(engine, simulate_model.base(engine.module), request["config"])
     for parameter in _trainable(engine.module):
         parameter.register_hook(functools.partial(_gradient, recorder))
     _end(recorder, engine.module, engine)

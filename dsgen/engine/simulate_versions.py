@@ -8,23 +8,28 @@ import importlib
 import inspect
 from typing import Any
 
-__all__ = ["PATCHED", "TESTED", "check", "fingerprint"]
+__all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check", "fingerprint"]
 
 # (deepspeed, torch, transformers) with which the simulation was compared with real runs.
 TESTED = (("0.19.8", "2.13.0", "5.23.0"),)
+TESTED_PEFT = ("0.21.2",)  # asked for where adapters are trained
 
 # Patched function -> first 12 digits of the sha256 of its source in the tested release.
 PATCHED: dict[str, str] = {
     "deepspeed.ops.op_builder.builder:OpBuilder.load": "c5ef6bf49931",
+    "deepspeed.runtime.activation_checkpointing.checkpointing:get_partitioned_activations_for_backward": "f89d1d1ba778",
     "deepspeed.runtime.comm.coalesced_collectives:reduce_scatter_coalesced": "d49fb6b733d0",
     "deepspeed.runtime.engine:DeepSpeedEngine._configure_tensor_parallel_states": "991bba3e2a06",
     "deepspeed.runtime.zero.partition_parameters:AllGatherCoalescedHandle.wait": "898453ec1a22",
     "deepspeed.runtime.zero.partition_parameters:Init._convert_to_deepspeed_param": "1c639977bd9a",
     "deepspeed.runtime.zero.utils:assert_ints_same_as_other_ranks": "2bdacaf64d04",
+    "torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init": "69433dd54d1e",
     "torch.distributed.device_mesh:init_device_mesh": "a8e1d76795ef",
     "torch.nn.modules.module:Module._apply": "4e7315ad6635",
     "torch.utils:swap_tensors": "7b5778803d61",
     "torch.utils.backend_registration:_setup_privateuseone_for_python_backend": "3ce2d9fa70b6",
+    "transformers.models.falcon.modeling_falcon:FalconFlashAttention2.forward": "a389fc2038a9",
+    "transformers.models.gptj.modeling_gptj:GPTJFlashAttention2.forward": "2af2c0651aa1",
 }
 
 
@@ -63,3 +68,6 @@ def check(versions: dict[str, str], force: bool) -> None:
             "the simulation was not tested with deepspeed {}, torch {}, transformers {}; tested: ".format(*found)
             + tested
         )
+    peft = versions.get("peft")
+    if peft is not None and peft not in TESTED_PEFT and not force:
+        raise RuntimeError(f"the simulation was not tested with peft {peft}; tested: peft {', '.join(TESTED_PEFT)}")

@@ -1,0 +1,54 @@
+"""LoRA adapters through the real peft, on a base in 16 bits or in 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dsgen.engine import simulate_quantized
+
+__all__ = ["ALL_LINEAR", "adapt"]
+
+ALL_LINEAR = "all-linear"
+
+
+def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
+    """The model with adapters, the base frozen: `get_peft_model`, as a training program calls it.
+
+    QLoRA calls `prepare_model_for_kbit_training` first, as peft's guide says: it casts what is not in 4 bits (the
+    embedding, the norms, the head and, in transformers 5, grouped experts) to fp32. `deepspeed.initialize` then casts
+    every weight to the type of its config. peft keeps adapters on a 16-bit base in fp32 (`autocast_adapter_dtype`);
+    DeepSpeed casts those too, but not where the base was made under zero.Init.
+
+    Args:
+        model: The Hugging Face model; with `qlora` one that `simulate_quantized.quantize` has changed.
+        request: method, lora_rank, lora_targets, checkpointing, dtype.
+        stage: ZeRO stage.
+
+    Raises:
+        ModuleNotFoundError: peft is not installed.
+        ValueError: A target is no module of the model, in peft's words.
+    """
+    if request["method"] == "qlora":
+        simulate_quantized.stand_in()
+    import peft
+
+    if request["method"] == "qlora":
+        model = peft.prepare_model_for_kbit_training(
+            model,
+            use_gradient_checkpointing=bool(request["checkpointing"]),
+            gradient_checkpointing_kwargs={"use_reentrant": False},
+        )
+        if stage == 3:
+            simulate_quantized.pack(model, getattr(torch, request["dtype"]))
+    targets = request["lora_targets"]
+    return peft.get_peft_model(
+        model,
+        peft.LoraConfig(
+            r=request["lora_rank"],
+            target_modules=ALL_LINEAR if ALL_LINEAR in targets else list(targets),
+            lora_dropout=0.0,
+            task_type="CAUSAL_LM",
+        ),
+    )
