@@ -15,11 +15,11 @@ from dsgen.memory import (
     estimate,
     gpu_high,
     gpu_limit,
+    gpu_low,
     gpu_peak,
     host_place,
     parts,
 )
-from dsgen.memory.estimates import LOW
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 from dsgen.units import gib
 
@@ -68,41 +68,46 @@ def search(job: Job) -> Search:
         key = (layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         if key not in buffers:
             buffers[key] = choose(job, *key)
-        found = parts(job, layout, buffers[key])
-        rejection = _too_large(job, layout, found, triples[-1][0])
+        found = {more: parts(job, layout, buffers[key], more) for more in {steps > 1 for _, steps, _ in triples}}
+        rejection = _too_large(job, layout, found[triples[-1][1] > 1], triples[-1][0])
         if rejection is not None:
             rejections.append(rejection)
             continue
-        limit = gpu_limit(job.hardware)
-        sure = [triple for triple in triples if gpu_high(gpu_peak(found, triple[0])[0]) <= limit]
-        if sure and host_place(job, found).verdict is Verdict.FITS:
+        sure = [triple for triple in triples if _surely_fits(job, found[triple[1] > 1], triple[0])]
+        if sure:
             fitting.append(_best(job, layout, sure, found, buffers[key]))
         else:
-            smallest = strategy(layout, (sure or triples)[0 if sure else -1], buffers[key])
-            uncertain.append(
-                Candidate(strategy=smallest, memory=estimate(job, smallest, found), cost=cost(job, smallest))
-            )
+            smallest = strategy(layout, triples[-1], buffers[key])
+            memory = estimate(job, smallest, found[smallest.accumulation > 1])
+            uncertain.append(Candidate(strategy=smallest, memory=memory, cost=cost(job, smallest)))
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
+
+
+def _surely_fits(job: Job, found: Parts, micro_batch: int) -> bool:
+    """Whether the upper ends of the intervals fit, on the GPU and in the node's RAM."""
+    if gpu_high(gpu_peak(found, micro_batch)[0], job) > gpu_limit(job.hardware):
+        return False
+    return host_place(job, found).verdict is Verdict.FITS
 
 
 def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
     peak, _ = gpu_peak(found, smallest)
     limit = gpu_limit(job.hardware)
-    missing = int(peak * LOW) - limit
+    missing = gpu_low(peak, job) - limit
     if missing > 0:
         return Rejection(
             layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
         )
     host = host_place(job, found)
-    if host.low_bytes > host.limit_bytes:
+    if host.verdict is Verdict.DOES_NOT_FIT:
         return Rejection(
             layout=layout,
-            missing_bytes=host.low_bytes - host.limit_bytes,
+            missing_bytes=host.low_bytes + host.overhead_bytes - host.limit_bytes,
             place="host",
-            why=f"needs {gib(host.low_bytes)} GiB of host RAM: {_more(host)} GiB too much",
+            why=f"needs {gib(host.low_bytes + host.overhead_bytes)} GiB of host RAM: {_more(host)} GiB too much",
         )
-    nvme = sum(found.nvme.values())
+    nvme = sum(found.host.nvme.values())
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(
             layout=layout,
@@ -114,10 +119,12 @@ def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejecti
 
 
 def _more(place: Place) -> str:
-    return gib(place.low_bytes - place.limit_bytes)
+    return gib(place.low_bytes + place.overhead_bytes - place.limit_bytes)
 
 
-def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: Parts, buffers: Buffers) -> Candidate:
+def _best(
+    job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: dict[bool, Parts], buffers: Buffers
+) -> Candidate:
     """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
     tried: list[tuple[Strategy, StepCost]] = []
     if job.training.objective == "memory":
@@ -129,4 +136,4 @@ def _best(job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: 
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
     best, spent = tried[-1]
-    return Candidate(strategy=best, memory=estimate(job, best, found), cost=spent)
+    return Candidate(strategy=best, memory=estimate(job, best, found[best.accumulation > 1]), cost=spent)

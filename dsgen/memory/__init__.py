@@ -9,15 +9,17 @@ from dsgen.memory.estimates import (
     Verdict,
     estimate,
     gpu_high,
+    gpu_low,
     gpu_peak,
     host_place,
     verdict,
 )
 from dsgen.memory.limits import gpu_limit, host_limit
-from dsgen.memory.parts import Parts, parts
+from dsgen.memory.parts import Moment, Parts, parts
 
 __all__ = [
     "MemoryEstimate",
+    "Moment",
     "Parts",
     "PhaseMemory",
     "Place",
@@ -25,6 +27,7 @@ __all__ = [
     "estimate",
     "gpu_high",
     "gpu_limit",
+    "gpu_low",
     "gpu_peak",
     "host_limit",
     "host_place",

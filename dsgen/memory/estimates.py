@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from dsgen.jobs import Job
-from dsgen.memory.limits import gpu_limit, host_limit
-from dsgen.memory.parts import Parts, parts
+from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
+from dsgen.memory.overheads import overhead
+from dsgen.memory.parts import Moment, Parts, parts
 from dsgen.strategies import Strategy
 
-__all__ = ["MemoryEstimate", "PhaseMemory", "Place", "Verdict", "estimate", "gpu_high", "gpu_peak", "verdict"]
+__all__ = [
+    "MemoryEstimate",
+    "PhaseMemory",
+    "Place",
+    "Verdict",
+    "estimate",
+    "gpu_high",
+    "gpu_low",
+    "gpu_peak",
+    "host_place",
+    "verdict",
+]
 
 # The interval around the GPU's peak. Low: the caching allocator never needs less than the tensors; the parts agree
 # within 4 % with the real engine's tensors (tests/test_memory.py). High: the allocator rounds to 2 MiB blocks, and
@@ -20,6 +32,7 @@ __all__ = ["MemoryEstimate", "PhaseMemory", "Place", "Verdict", "estimate", "gpu
 # above.
 LOW = 0.96
 HIGH = 1.10
+RESERVED = 1.10  # of the peak: what the allocator takes in the mean (to be fitted on simulated runs)
 PINNED_ROUNDING = 1.5  # torch's pinned-memory allocator rounds to a power of two: 1 to 2 times, 1.5 in the mean
 
 
@@ -120,19 +133,32 @@ def verdict(low: float, high: float, limit: int) -> Verdict:
 
 def gpu_peak(found: Parts, micro_batch: int) -> tuple[int, str]:
     """The largest phase of a micro-batch on the GPU: its bytes and its name."""
-    best, name = -1, ""
-    for phase, phase_parts in found.phases.items():
-        total = 0
-        for fixed, per_sequence in phase_parts.values():
-            total += fixed + per_sequence * micro_batch
-        if total > best:
-            best, name = total, phase
-    return best, name
+    moment, total = _highest(found.moments, micro_batch)
+    return total, moment.phase
 
 
-def gpu_high(peak: int) -> int:
-    """The upper end of the interval around a GPU peak."""
-    return int(peak * HIGH)
+def _highest(moments: Iterable[Moment], micro_batch: int) -> tuple[Moment, int]:
+    best, most = None, -1
+    for moment in moments:
+        total = moment.total(micro_batch)
+        if total > most:
+            best, most = moment, total
+    assert best is not None
+    return best, most
+
+
+def gpu_high(peak: int, job: Job) -> int:
+    """The most that a process may take on the GPU whose tensors peak at a number of bytes."""
+    return int(peak * HIGH) + sum(_overhead(job).values())
+
+
+def gpu_low(peak: int, job: Job) -> int:
+    """The least that a process may take on the GPU whose tensors peak at a number of bytes."""
+    return int(peak * LOW) + sum(_overhead(job).values())
+
+
+def _overhead(job: Job) -> dict[str, int]:
+    return {name: size for name, size in overhead(job.hardware, job.world).parts.items() if size}
 
 
 def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> MemoryEstimate:
@@ -143,23 +169,20 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         strategy: The strategy, its micro-batch included.
         found: Its parts, when the caller has them already.
     """
-    found = found or parts(job, strategy, strategy.buffers)
-    peak, phase = gpu_peak(found, strategy.micro_batch)
-    limit = gpu_limit(job.hardware)
-    gpu_parts = {
-        name: fixed + per_sequence * strategy.micro_batch
-        for name, (fixed, per_sequence) in found.phases[phase].items()
-        if fixed + per_sequence * strategy.micro_batch
-    }
-    nvme = sum(found.nvme.values())
+    found = found or parts(job, strategy, strategy.buffers, strategy.accumulation > 1)
+    micro_batch = strategy.micro_batch
+    moment, peak = _highest(found.moments, micro_batch)
+    nvme = sum(found.host.nvme.values())
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=peak,
             low_bytes=int(peak * LOW),
-            high_bytes=gpu_high(peak),
-            limit_bytes=limit,
-            parts=gpu_parts,
-            phase=phase,
+            high_bytes=gpu_high(peak, job),
+            limit_bytes=gpu_limit(job.hardware),
+            parts=_named(moment, micro_batch),
+            phase=moment.phase,
+            reserved_bytes=int(peak * RESERVED),
+            overhead=_overhead(job),
         ),
         host=host_place(job, found),
         nvme=Place(
@@ -167,23 +190,50 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
             low_bytes=nvme,
             high_bytes=nvme,
             limit_bytes=job.hardware.nvme_capacity_bytes,
-            parts=found.nvme,
+            parts=found.host.nvme,
             phase="training",
         ),
+        phases=_phases(found, micro_batch),
     )
+
+
+def _named(moment: Moment, micro_batch: int) -> dict[str, int]:
+    sizes = {name: fixed + each * micro_batch for name, (fixed, each) in moment.parts.items()}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _phases(found: Parts, micro_batch: int) -> tuple[PhaseMemory, ...]:
+    """The highest moment of each phase, of the last micro-batch of a step like all later ones."""
+    phases = []
+    for name in ("load", "init", "forward", "backward", "step"):
+        moments = [moment for moment in found.moments if moment.phase == name]
+        training = name in ("forward", "backward", "step")
+        gpu = _named(_highest(moments, micro_batch)[0], micro_batch) if moments else {}
+        phases.append(
+            PhaseMemory(
+                phase=name,
+                step=1 if training else 0,
+                micro_batch=1 if name in ("forward", "backward") else 0,
+                gpu=gpu,
+                host=found.host.phases["training" if training else "load"],
+            )
+        )
+    return tuple(phases)
 
 
 def host_place(job: Job, found: Parts) -> Place:
     """One node's RAM: the larger of loading and training; pinned parts widen the interval upwards."""
-    totals = {phase: sum(phase_parts.values()) for phase, phase_parts in found.host.items()}
+    totals = {phase: sum(phase_parts.values()) for phase, phase_parts in found.host.phases.items()}
     phase = max(totals, key=lambda name: totals[name])
     peak = totals[phase]
-    rounding = int(found.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
+    rounding = int(found.host.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
+    processes = job.gpus_per_node * RANK_PROCESS_BYTES
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
-        high_bytes=peak + rounding,
+        high_bytes=peak + rounding + processes,
         limit_bytes=host_limit(job.hardware),
-        parts=found.host[phase],
+        parts=found.host.phases[phase],
         phase=phase,
+        overhead={"processes": processes},
     )

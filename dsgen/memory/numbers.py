@@ -8,14 +8,11 @@ import math
 import attrs
 
 from dsgen.buffers import block_elements
+from dsgen.memory.trained import sharded
 from dsgen.parameters import lora_parameters, parameters
 from dsgen.profiles import Model
 
 __all__ = ["Numbers", "count"]
-
-# AutoTP shards the linear layers inside the blocks; embeddings, norms, routers and the head stay whole
-# (deepspeed/module_inject/auto_tp.py; the lm_head only with tensor_parallel.vocab_parallel_lm_head).
-_SHARDED = ("attention", "mlp")
 
 
 @attrs.frozen
@@ -28,6 +25,7 @@ class Numbers:
         frozen_other: Other frozen elements: embeddings, head, norms.
         block: The largest transformer block.
         largest: The largest single tensor.
+        block_largest: The largest tensor inside a block.
         persistent: Elements of tensors at or below the persistence threshold, which stage 3 never partitions.
     """
 
@@ -36,6 +34,7 @@ class Numbers:
     frozen_other: int
     block: int
     largest: int
+    block_largest: int
     persistent: int
 
     @property
@@ -58,10 +57,11 @@ def count(
         tp: AutoTP degree.
         persistence: stage3_param_persistence_threshold, in elements.
     """
-    linear = other = persistent = largest = 0
+    linear = other = persistent = largest = inside = 0
     for item in parameters(model):
-        numel = math.ceil(item.numel / tp) if item.kind in _SHARDED and item.layer else item.numel
+        numel = sharded(item, tp)
         largest = max(largest, numel)
+        inside = max(inside, numel if item.layer else 0)
         if numel <= persistence:
             persistent += numel * item.repeats
         if item.matrix and item.layer:
@@ -70,6 +70,6 @@ def count(
             other += numel * item.repeats
     block = math.ceil(block_elements(model) / tp)
     if method == "full":
-        return Numbers(linear + other, 0, 0, block, largest, persistent)
+        return Numbers(linear + other, 0, 0, block, largest, inside, persistent)
     adapters = lora_parameters(model, lora_rank, lora_targets)
-    return Numbers(adapters, linear, other, block, largest, persistent + min(adapters, persistence))
+    return Numbers(adapters, linear, other, block, largest, inside, persistent + min(adapters, persistence))

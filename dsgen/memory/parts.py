@@ -1,181 +1,279 @@
-"""The named parts of a strategy's memory: each a fixed number of bytes and a number per sequence of the micro-batch."""
+"""The named parts of a strategy's memory at every moment that can be its highest, its micro-batch left open."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
-from dsgen.buffers import MOMENTS, Buffers
+from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import per_token
-from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_overhead
-from dsgen.memory.numbers import count
+from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.backward import Load, buckets, epilogue, reductions, start
+from dsgen.memory.buckets import arrivals
+from dsgen.memory.gathered import gathered
+from dsgen.memory.hosts import Host, host
+from dsgen.memory.states import FP32, States, states
+from dsgen.memory.trained import AFTER, BEFORE
 
-__all__ = ["Parts", "parts"]
+__all__ = ["Moment", "Parts", "parts"]
 
-FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
-NF4_BITS = 4.5  # bits an element of a QLoRA base: 4, and one fp32 scale per 64 (bitsandbytes, blocksize 64)
-PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds a rank's share of the largest tensor
-MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_param.max_in_cpu, its default)
-DDP_BUCKET = 500_000_000  # elements the engine flattens for one all-reduce at stage 0 (engine.py, allreduce_bucket)
-LOAD_SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them; each rank reads one at a time
+Part = tuple[int, int]  # bytes, and bytes per sequence of the micro-batch
+FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class Moment:
+    """One moment on one GPU.
+
+    Attributes:
+        phase: load, init, forward, backward or step.
+        parts: Part -> (bytes, bytes per sequence of the micro-batch).
+    """
+
+    phase: str
+    parts: dict[str, Part]
+
+    def total(self, micro_batch: int) -> int:
+        """Bytes of all parts."""
+        found = 0
+        for fixed, each in self.parts.values():
+            found += fixed + each * micro_batch
+        return found
+
+
+@attrs.frozen(eq=False)
 class Parts:
     """One strategy, its micro-batch left open.
 
     Attributes:
-        phases: phase -> part -> (fixed bytes, bytes per sequence) on one GPU.
-        host: phase -> part -> bytes in the RAM of one node.
-        pinned: Bytes of the host parts that are page-locked, where torch may round up to a power of two.
-        nvme: part -> bytes on the local drives of one node.
+        moments: Those that can be the highest of their phase.
+        host: What the ranks of one node hold in its RAM and on its drives.
     """
 
-    phases: dict[str, dict[str, tuple[int, int]]]
-    host: dict[str, dict[str, int]]
-    pinned: int
-    nvme: dict[str, int]
+    moments: tuple[Moment, ...]
+    host: Host
 
 
-def parts(job: Job, layout: Any, buffers: Buffers) -> Parts:
+def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool = False) -> Parts:
     """Every part of a layout's memory.
 
     Args:
         job: The job.
         layout: Anything with stage, offload_optimizer, offload_param, tp, checkpointing and precision.
         buffers: Element counts of the communication buffers.
+        accumulates: Whether a step has more than one forward pass.
     """
-    training, model = job.training, job.model
-    stage, precision = layout.stage, layout.precision
-    size = FP32 if precision == "fp32" else 2
-    replicas = job.world // layout.tp
-    shards = replicas if stage else 1
-    numbers = count(model, training.method, training.lora_rank, training.lora_targets, layout.tp, buffers.persistence)
-    own = -(-numbers.trained // shards)  # this rank's share of what is trained
-    frozen = (
-        int(numbers.frozen_linear * (NF4_BITS / 8 if training.method == "qlora" else size))
-        + numbers.frozen_other * size
+    found = states(job, layout, buffers)
+    training = job.training
+    active = activations(
+        job.model,
+        precision=layout.precision,
+        attention=training.attention,
+        seq_len=job.seq_len,
+        tp=layout.tp,
+        method=training.method,
+        checkpointing=layout.checkpointing,
+        chunked_loss=training.chunked_loss,
+        lora_rank=training.lora_rank,
+        lora_targets=training.lora_targets,
     )
-    weights = numbers.trained * size + frozen
-    held = weights
-    if stage == 3:
-        persistent = min(numbers.persistent, numbers.total) * size
-        held = persistent + (0 if layout.offload_param != "none" else -(-weights // replicas))
-    master = 0 if size == FP32 and stage == 0 else FP32 * own
-    moments = FP32 * MOMENTS[training.optimizer] * own
-    on_gpu = layout.offload_optimizer == "none"
+    moments = tuple(_Moments(job, layout, buffers, found, active, accumulates).all())
+    return Parts(moments, host(job, layout, buffers, found, accumulates))
 
-    persistent_parts: dict[str, tuple[int, int]] = {
-        "weights": (held, 0),
-        "fp32 master weights": (master if on_gpu else 0, 0),
-        "optimizer states": (moments if on_gpu else 0, 0),
-        "overhead": (gpu_overhead(job.hardware, job.world), 0),
+
+@attrs.frozen
+class _Moments:
+    job: Job
+    layout: Any
+    buffers: Buffers
+    found: States
+    active: Activations
+    accumulates: bool
+
+    def all(self) -> Iterator[Moment]:
+        yield from self.before_training()
+        yield from self.forward()
+        yield from self.backward()
+        yield from self.step()
+
+    def held(self) -> dict[str, Part]:
+        """What is on the GPU at every moment of training."""
+        found, offloaded = self.found, not self.found.on_gpu
+        weights = 0 if self.layout.offload_param != "none" else found.weights
+        held = {
+            "weights": (weights, 0),
+            "fp32 master weights": (0 if offloaded else found.master, 0),
+            "optimizer states": (0 if offloaded else found.moments, 0),
+        }
+        if offloaded and self.layout.stage in (1, 2):
+            held["offload buffers"] = (found.size * _largest(found), 0)
+        if self.layout.stage == 3:
+            held["gathered parameters"] = (found.size * found.numbers.persistent, 0)
+        return held
+
+    def before_training(self) -> Iterator[Moment]:
+        """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
+        found, held, stage = self.found, self.held(), self.layout.stage
+        whole = (found.size * found.numbers.largest, 0)
+        if stage == 3:
+            yield Moment("load", {"weights": held["weights"], "temporaries": whole})
+            grads, bucket = start(found, stage, self.buffers, self.accumulates)
+            yield Moment(
+                "init",
+                {
+                    "weights": held["weights"],
+                    "fp32 master weights": held["fp32 master weights"],
+                    "gradients": (grads, 0),
+                    "communication buckets": (bucket, 0),
+                    "temporaries": whole,
+                },
+            )
+            return
+        flat = found.size * found.tensors.elements
+        yield Moment("init", {"weights": held["weights"], "temporaries": (flat, 0)})
+        first = FP32 * found.own if found.on_gpu and found.master else 0
+        yield Moment(
+            "init",
+            {
+                "weights": held["weights"],
+                "fp32 master weights": held["fp32 master weights"],
+                "optimizer states": held["optimizer states"] if stage == 0 and found.master else (0, 0),
+                "temporaries": (first, 0),
+            },
+        )
+
+    def training(self) -> dict[str, Part]:
+        """What is on the GPU in forward and backward besides activations, gradients and buckets."""
+        held = self.held()
+        if self.layout.stage == 3:
+            layers, head = self.job.model.layers, self.found.tensors.head
+            live = gathered(self.found.numbers, self.buffers, head, layers, self.layout.checkpointing)
+            held["gathered parameters"] = (self.found.size * max(live, self.found.numbers.persistent), 0)
+        return held
+
+    def live(self, training: dict[str, Part], block: int) -> dict[str, Part]:
+        """At stage 3, what is still gathered in backward of a block: what lies behind it was used for the last time."""
+        if self.layout.stage != 3:
+            return {}
+        found = self.found
+        before = found.before + max(0, min(block + 1, self.job.model.layers)) * found.numbers.block
+        rest = found.size * max(before if block != AFTER else found.numbers.total, found.numbers.persistent)
+        return {"gathered parameters": (min(training["gathered parameters"][0], rest), 0)}
+
+    def forward(self) -> Iterator[Moment]:
+        grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
+        base = {
+            **self.training(),
+            "gradients": (grads, 0),
+            "communication buckets": (bucket, 0),
+            "inputs": self.active.inputs,
+        }
+        for moment in self.active.forward:
+            yield Moment("forward", {**base, **_alive(moment)})
+
+    def backward(self) -> Iterator[Moment]:
+        found, stage, buffers = self.found, self.layout.stage, self.buffers
+        training = {**self.training(), "inputs": self.active.inputs}
+        grads, bucket = start(found, stage, buffers, self.accumulates)
+        walked = stage >= 2 or (stage == 1 and buffers.overlap_comm and not self.accumulates)
+        grows = not walked and not self.accumulates
+        full = buckets(found, stage, buffers)
+        last = self.job.model.layers - 1
+        for moment in self.active.backward:
+            block = AFTER if moment.where == "loss" else BEFORE if moment.where == "embedding" else last - moment.blocks
+            gradients = grads + moment.fresh + (moment.gradients if grows else 0)
+            parts = {
+                **training,
+                **self.live(training, block),
+                "gradients": (gradients, 0),
+                "communication buckets": (full if moment.gradients or moment.blocks else bucket, 0),
+                **_alive(moment),
+            }
+            yield Moment("backward", parts)
+        order = arrivals(found.tensors, _runs(self.active, found.size))
+        for load in reductions(found, stage, buffers, self.accumulates, order):
+            yield self._loaded(load, training)
+        for load in epilogue(found, stage, buffers):
+            yield self._loaded(load, training)
+
+    def _loaded(self, load: Load, training: dict[str, Part]) -> Moment:
+        fresh, alive = self._arrived(load)
+        parts = {
+            **training,
+            **self.live(training, load.block),
+            "gradients": (load.gradients + fresh, 0),
+            "communication buckets": (load.buckets, 0),
+            **alive,
+        }
+        fixed, each = parts.get("temporaries", (0, 0))
+        return Moment("backward", {**parts, "temporaries": (fixed + load.temporaries, each)})
+
+    def _arrived(self, load: Load) -> tuple[int, dict[str, Part]]:
+        """Bytes of fresh gradients, and activations, when a gradient is made that does not fit into the bucket."""
+        active = self.active
+        if load.block == BEFORE:
+            return (self.found.size * self.found.tensors.numels[0] if load.place >= 0 else 0), {}
+        fixed, each = active.outside
+        number, found = load.block, None
+        for run in active.blocks:
+            here = min(max(number, 0), run.count) if load.block != AFTER else run.count
+            fixed, each = fixed + here * run.kept[0], each + here * run.kept[1]
+            if 0 <= number < run.count:
+                found = run
+                break
+            number -= run.count
+        if found is None or load.place >= len(found.arrivals):
+            return self.found.size * self.found.tensors.head, {"activations": (fixed, each)}
+        moment = found.arrivals[load.place]
+        alive = _alive(moment)
+        own = alive["activations"]
+        return moment.fresh, {**alive, "activations": (fixed + own[0], each + own[1])}
+
+    def step(self) -> Iterator[Moment]:
+        found, stage, size = self.found, self.layout.stage, self.found.size
+        held = self.held()
+        whole = size * found.tensors.elements
+        if stage == 0:
+            copies = 0
+            if size != FP32:
+                copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
+            yield Moment("step", {**held, "gradients": (whole + copies, 0)})
+        elif stage == 3:
+            group = min(found.own, self.buffers.sub_group)
+            grads, bucket = start(found, stage, self.buffers, self.accumulates)
+            copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
+            yield Moment("step", {**held, "gradients": (grads + copies, 0), "communication buckets": (bucket, 0)})
+        elif found.on_gpu:
+            kept = {"gradients": (size * found.kept, 0)}
+            pieces = found.tensors.prefix(found.own)
+            widest = min(max(found.tensors.numels[:pieces], default=0), found.own)
+            yield Moment("step", {**held, **kept, "temporaries": (8 * widest, 0)})
+            flat = (size * found.own if pieces > 1 else 0) + (FP32 * found.own if size != FP32 else 0)
+            yield Moment("step", {**held, **kept, "temporaries": (flat, 0)})
+        else:
+            yield Moment("step", held)
+
+
+def _alive(moment: Activity) -> dict[str, Part]:
+    return {
+        "activations": moment.activations,
+        "logits and loss": moment.logits,
+        "temporaries": moment.temporaries,
     }
-    grads = _gradients(stage, own, numbers.trained, size, on_gpu)
-    bucket = _buckets(stage, numbers.trained, numbers.largest, size, buffers, on_gpu)
-    gathered = 0
-    if stage == 3:
-        reused = buffers.max_live if buffers.max_reuse else 0
-        gathered = size * min(numbers.total, max(reused, numbers.block + buffers.prefetch, numbers.largest))
-    tokens = job.seq_len
-    kept = per_token(
-        model, precision, training.attention, layout.tp, training.chunked_loss, training.method != "full", tokens
-    )
-    stored = kept.ends + (kept.boundary if layout.checkpointing else kept.block) * model.layers
-    recomputed = kept.block if layout.checkpointing else 0
-    common = {**persistent_parts, "gradients": (grads, 0), "gathered parameters": (gathered, 0)}
-    early = bucket if stage == 3 else 0  # stages 1 and 2 allocate their buckets when the first gradient arrives
-    loss = {
-        **common,
-        "communication buckets": (early, 0),
-        "activations": (0, tokens * stored),
-        "logits and loss": (0, tokens * kept.logits),
-    }
-    backward = {
-        **common,
-        "communication buckets": (bucket, 0),
-        "activations": (0, tokens * (stored + recomputed + kept.working)),
-    }
-    step = {
-        **persistent_parts,
-        "gradients": (grads if stage != 2 else size * own if on_gpu else 0, 0),
-        "communication buckets": (bucket if stage == 3 else 0, 0),
-        "fp32 gradients": (_step_temporaries(stage, own, size, buffers.sub_group) if on_gpu else 0, 0),
-    }
-    host, pinned = _host(job, layout, buffers, own, numbers.largest, weights, moments, size)
-    return Parts(
-        {"loss": loss, "backward": backward, "step": step},
-        host,
-        pinned,
-        _nvme(job, layout, own, moments, weights // replicas),
-    )
 
 
-def _gradients(stage: int, own: int, trained: int, size: int, on_gpu: bool) -> int:
-    """Gradients alive at the end of backward: whole below stage 2, the own share from it on, none when offloaded."""
-    if stage < 2:
-        return size * trained
-    return size * own if on_gpu else 0
+def _runs(active: Activations, size: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """For every run of equal blocks how many, and elements of one's gradients as they are made."""
+    runs = []
+    for run in active.blocks:
+        ends = [*(moment.gradients for moment in run.arrivals), run.gradients]
+        runs.append((run.count, tuple((end - begin) // size for begin, end in itertools.pairwise(ends))))
+    return tuple(runs)
 
 
-def _buckets(stage: int, trained: int, largest: int, size: int, buffers: Buffers, on_gpu: bool) -> int:
-    """Flat buffers: stage 0 flattens what it reduces; stages 1 and 2 have one bucket, two with overlap; stage 3 one."""
-    if stage == 0:
-        return size * min(trained, DDP_BUCKET)
-    copies = 2 if buffers.overlap_comm and stage < 3 else 1
-    return size * (buffers.reduce_bucket * copies + (0 if on_gpu or stage == 3 else largest))
-
-
-def _step_temporaries(stage: int, own: int, size: int, sub_group: int) -> int:
-    """The fp32 copy of the gradient that the optimizer steps on, and the flat 16-bit one it is made from."""
-    if size == FP32:
-        return 0 if stage == 0 else FP32 * own
-    if stage == 3:
-        return FP32 * min(own, sub_group)
-    return (FP32 + size) * own if stage == 2 else FP32 * own
-
-
-def _host(
-    job: Job, layout: Any, buffers: Buffers, own: int, largest: int, weights: int, moments: int, size: int
-) -> tuple[dict[str, dict[str, int]], int]:
-    """Parts in one node's RAM while loading and while training, and how much of the latter is page-locked."""
-    ranks = job.gpus_per_node
-    processes = ranks * RANK_PROCESS_BYTES
-    loading = ranks * (min(weights, LOAD_SHARD_BYTES) if layout.stage == 3 else weights)
-    training = {"processes": processes}
-    pinned = 0
-    if layout.offload_optimizer == "cpu":
-        training["fp32 master weights"] = ranks * FP32 * own
-        training["optimizer states"] = ranks * moments
-        training["fp32 gradients"] = ranks * FP32 * own
-        training["16-bit staging"] = ranks * size * (own + (largest if layout.stage < 3 else 0))
-        pinned += ranks * ((2 * FP32 + size) * own + (size * largest if layout.stage < 3 else 0))
-    elif layout.offload_optimizer == "nvme":
-        group = min(
-            own, buffers.sub_group + largest // max(1, job.world // layout.tp)
-        )  # a group ends with a whole tensor
-        training["NVMe buffers"] = ranks * buffers.swap_buffers * FP32 * group
-        training["16-bit staging"] = ranks * size * own
-        pinned += training["NVMe buffers"] + training["16-bit staging"]
-    replicas = job.world // layout.tp
-    if layout.offload_param == "cpu":
-        training["parameters"] = ranks * (weights // replicas)
-        pinned += training["parameters"]
-    elif layout.offload_param == "nvme":
-        waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // replicas)
-        training["NVMe buffers"] = training.get("NVMe buffers", 0) + waiting
-        training["parameters"] = ranks * min(weights // replicas, size * MAX_IN_CPU)
-        pinned += waiting
-    return {"load": {"processes": processes, "checkpoint being read": loading}, "training": training}, pinned
-
-
-def _nvme(job: Job, layout: Any, own: int, moments: int, share: int) -> dict[str, int]:
-    ranks = job.gpus_per_node
-    found = {}
-    if layout.offload_optimizer == "nvme":
-        found["optimizer states"] = ranks * (moments + 2 * FP32 * own)
-    if layout.offload_param == "nvme":
-        found["parameters"] = ranks * share
-    return found
+def _largest(found: States) -> int:
+    return max(found.tensors.numels, default=0)

@@ -190,7 +190,7 @@ def _states(plan: Plan) -> str:
     """What the offloaded optimizer takes on one node, without processes and loading."""
     memory = plan.chosen.memory
     place = memory.nvme if plan.chosen.strategy.offload_optimizer == "nvme" else memory.host
-    names = ("optimizer states", "fp32 master weights", "fp32 gradients", "16-bit staging")
+    names = ("optimizer states", "fp32 master weights", "gradients", "offload buffers")
     return gib(sum(place.parts.get(name, 0) for name in names))
 
 

@@ -73,7 +73,7 @@ def _described(subject: Subject) -> Described | None:
         least = estimate(_leanest(subject, job), strategy) if strategy.precision != "fp32" else None
     except DsgenError:  # an architecture that is not known
         return None
-    host = sum(found.host["training"].values())
+    host = sum(found.host.phases["training"].values()) + memory.host.overhead_bytes
     return Described(job=job, strategy=strategy, memory=memory, least=least, host_bytes=host)
 
 

@@ -1,0 +1,88 @@
+"""What gradients and their buckets take while backward runs, at every stage, and at which moments that is most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from dsgen.buffers import Buffers
+from dsgen.memory.buckets import Flush, Order, flat_chunk, flushes, scattered
+from dsgen.memory.states import States
+from dsgen.memory.trained import BEFORE
+
+__all__ = ["Load", "buckets", "epilogue", "reductions", "start"]
+
+NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
+
+
+@attrs.frozen
+class Load:
+    """Gradients and buffers at one moment of backward, in bytes on the GPU.
+
+    Attributes:
+        block: Block whose backward runs; BEFORE, AFTER, or counted from 0.
+        place: Which of its gradients has just been made; -1 at the end of backward.
+        gradients: Bytes of gradients that DeepSpeed holds outside the buckets, the one just made not among them.
+        buckets: Bytes of buckets and of the flat copies made of them.
+        temporaries: Bytes that a norm takes.
+    """
+
+    block: int
+    place: int
+    gradients: int
+    buckets: int
+    temporaries: int = 0
+
+
+def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
+    """Bytes of gradients and of buckets that the last forward pass of a step begins with."""
+    if stage == 3:
+        own = found.size * found.own if found.on_gpu else 0
+        return own, found.size * buffers.reduce_bucket
+    if not accumulates:
+        return 0, 0
+    if stage == 2:
+        return (found.size * found.kept if found.on_gpu else 0), 0
+    whole = found.size * found.tensors.elements
+    return whole, buckets(found, stage, buffers) if stage == 1 else 0
+
+
+def buckets(found: States, stage: int, buffers: Buffers) -> int:
+    """Bytes of the flat buffers while gradients arrive: two where stages 1 and 2 reduce beside backward."""
+    if not stage:
+        return 0
+    return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
+
+
+def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, order: Order) -> Iterator[Load]:
+    """What is there at every reduction beside backward that can make its peak."""
+    prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
+    if stage == 3:
+        for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, order):
+            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied)
+    elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, order):
+            yield _reduced(found, buffers, flush, prior, bucket)
+
+
+def _reduced(found: States, buffers: Buffers, flush: Flush, prior: int, bucket: int) -> Load:
+    own = found.size * flush.own if found.on_gpu else 0
+    oversized = flush.elements if flush.elements > buffers.reduce_bucket else 0
+    copied = found.size * flush.copied
+    normed = 0 if found.on_gpu else max(0, NORM * flush.normed - copied)  # the copy is gone when the norm is taken
+    return Load(flush.block, flush.place, prior + own + found.size * oversized, bucket + copied, normed)
+
+
+def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
+    """What is there when backward is over and gradients that waited for its end are reduced."""
+    whole = found.size * found.tensors.elements
+    if stage == 0:
+        yield Load(BEFORE, -1, whole, found.size * flat_chunk(found.tensors))
+    elif stage == 1 and not buffers.overlap_comm:
+        bucket = buckets(found, stage, buffers)
+        yield Load(BEFORE, -1, whole, bucket)
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None)[:1]:
+            rest = whole - found.size * flush.elements
+            kept = found.size * found.kept if found.on_gpu else 0
+            yield Load(BEFORE, -1, rest + kept, bucket, 0 if found.on_gpu else NORM * flush.normed)

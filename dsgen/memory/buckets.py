@@ -1,0 +1,186 @@
+"""How gradients pass through DeepSpeed's buckets in backward: which are on the GPU at once, and beside what.
+
+Followed from the code of 0.19.8: runtime/zero/stage_1_and_2.py (reduce_independent_p_g_buckets_and_remove_grads,
+average_tensor, allreduce_bucket, copy_grads_in_partition), runtime/zero/stage3.py (__add_grad_to_ipg_bucket,
+__avg_scatter_grads) with runtime/comm/coalesced_collectives.py, and runtime/engine.py (buffered_allreduce_fallback).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+
+from dsgen.memory.trained import BEFORE, Trained
+
+__all__ = ["Flush", "Order", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered"]
+
+FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
+
+
+@attrs.frozen
+class Flush:
+    """One reduction of a bucket.
+
+    Attributes:
+        block: Block whose backward runs: BEFORE, AFTER, or counted from 0.
+        place: Which of that block's gradients has just been made and did not fit; -1 at the end of backward.
+        elements: Elements in the bucket.
+        copied: Elements of the flat copy that is made of them, 0 where none is made.
+        current: Elements of the gradient that did not fit, which waits outside; 0 at the end of backward.
+        own: Elements of this rank's own gradients that were kept by earlier reductions.
+        normed: Elements of the largest piece of an own gradient in the bucket.
+    """
+
+    block: int
+    place: int
+    elements: int
+    copied: int
+    current: int
+    own: int
+    normed: int
+
+
+Order = tuple[tuple[int, int], ...]  # (index of a tensor, its place among its block's gradients), as gradients are made
+
+
+@functools.lru_cache(maxsize=1024)
+def arrivals(found: Trained, runs: tuple[tuple[int, tuple[int, ...]], ...]) -> Order:
+    """The order in which backward makes the gradients.
+
+    Args:
+        found: The trained tensors.
+        runs: For every run of equal blocks how many, and elements of one's gradients as they are made.
+    """
+    kinds = [row for count, row in runs for _ in range(count)]
+    members: dict[int, list[int]] = {}
+    for index, block in enumerate(found.blocks):
+        members.setdefault(block, []).append(index)
+    order: list[tuple[int, int]] = []
+    for block in sorted(members, reverse=True):
+        backwards = members[block][::-1]
+        row = kinds[block] if 0 <= block < len(kinds) else ()
+        if sorted(row) == sorted(found.numels[index] for index in backwards):
+            waiting = list(backwards)
+            backwards = []
+            for numel in row:
+                index = next(one for one in waiting if found.numels[one] == numel)
+                waiting.remove(index)
+                backwards.append(index)
+        order += [(index, place) for place, index in enumerate(backwards)]
+    return tuple(order)
+
+
+@functools.lru_cache(maxsize=1024)
+def flushes(found: Trained, bucket: int, share: int, order: Order | None) -> tuple[Flush, ...]:
+    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
+
+    Args:
+        found: The trained tensors.
+        bucket: Elements of a bucket.
+        share: Elements of one rank's partition.
+        order: As gradients are made; None for the order of the model (stage 1 without overlap reduces after backward).
+    """
+    made: list[Flush] = []
+    kept = found.ends[found.prefix(share) - 1] if found.numels else 0
+    filled = own = low = high = 0  # low and high: the bucket's range in the flat order
+
+    def flush(block: int, place: int, current: int) -> None:
+        nonlocal filled, own
+        if not filled:
+            return
+        spans = low // share != (high - 1) // share
+        copied = min(filled, bucket + share) if spans else 0
+        normed = min(_largest(found, low, high), share) if low < share else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed))
+        if low < share:
+            own = kept
+        filled = 0
+
+    for index, place in order if order is not None else ((index, 0) for index in range(len(found.numels))):
+        numel = found.numels[index]
+        if filled + numel > bucket:
+            flush(found.blocks[index], place, numel)
+        begin, end = found.ends[index] - numel, found.ends[index]
+        low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
+        filled += numel
+    flush(BEFORE, -1, 0)
+    return tuple(_worst(made))
+
+
+def _largest(found: Trained, low: int, high: int) -> int:
+    """Elements of the largest tensor in a range of the flat order."""
+    first = found.prefix(low + 1) - 1
+    largest = 0
+    for index in range(first, len(found.numels)):
+        if found.ends[index] - found.numels[index] >= high:
+            break
+        largest = max(largest, found.numels[index])
+    return largest
+
+
+def _worst(made: list[Flush]) -> list[Flush]:
+    """Those that no earlier block's reduction outdoes in everything that takes memory: activations only fall."""
+    kept: list[Flush] = []
+    for item in made:
+        beaten = any(
+            other.block > item.block
+            and other.copied >= item.copied
+            and other.current >= item.current
+            and other.own >= item.own
+            and other.normed >= item.normed
+            for other in kept
+        )
+        if not beaten:
+            kept.append(item)
+    return kept
+
+
+@functools.lru_cache(maxsize=4096)
+def partition_numel(found: Trained, ranks: int) -> int:
+    """Elements of one rank's partition at stage 3: every tensor is cut alone, the last shares padded."""
+    return sum(-(-numel // ranks) for numel in found.numels)
+
+
+@functools.lru_cache(maxsize=1024)
+def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Flush, ...]:
+    """The reduce-scatters of stage 3, only those that no earlier one outdoes.
+
+    Args:
+        found: The trained tensors.
+        bucket: Elements of the bucket.
+        ranks: Ranks that a tensor is cut among.
+        order: As gradients are made.
+    """
+    made: list[Flush] = []
+    filled = padded = count = 0
+
+    def flush(block: int, place: int, current: int) -> None:
+        nonlocal filled, padded, count
+        if filled:
+            whole = count == 1 and padded == filled
+            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, 0))
+        filled = padded = count = 0
+
+    for index, place in order:
+        numel = found.numels[index]
+        if filled + numel > bucket:
+            flush(found.blocks[index], place, numel)
+        filled += numel
+        padded += -(-numel // ranks) * ranks
+        count += 1
+    flush(BEFORE, -1, 0)
+    return tuple(_worst(made))
+
+
+@functools.lru_cache(maxsize=1024)
+def flat_chunk(found: Trained) -> int:
+    """Elements of the largest flat copy that stage 0 reduces: tensors until they are more than FLAT_CHUNK."""
+    most = filled = count = 0
+    for numel in found.numels:
+        filled += numel
+        count += 1
+        if filled > FLAT_CHUNK:
+            most = max(most, filled if count > 1 else 0)
+            filled = count = 0
+    return max(most, filled if count > 1 else 0)

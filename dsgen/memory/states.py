@@ -1,0 +1,91 @@
+"""What a strategy holds for good on one GPU and in host RAM: weights, master weights, optimizer states, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dsgen.buffers import MOMENTS, Buffers
+from dsgen.jobs import Job
+from dsgen.memory.buckets import partition_numel
+from dsgen.memory.numbers import Numbers, count
+from dsgen.memory.trained import Trained, trained
+from dsgen.parameters import stretches
+
+__all__ = ["FP32", "States", "states"]
+
+FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
+NF4_BITS = 4.5  # bits an element of a QLoRA base: 4, and one fp32 scale per 64 (bitsandbytes, blocksize 64)
+ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class States:
+    """Element and byte counts of one rank that every phase shares.
+
+    Attributes:
+        tensors: The tensors with a gradient.
+        numbers: Element counts of the model.
+        before: Elements before the first block, trained or not.
+        size: Bytes of a weight or gradient.
+        ranks: Ranks that share weights or states: data-parallel replicas; 1 at stage 0.
+        own: Elements of this rank's partition.
+        kept: Elements of the whole tensors that reach into it.
+        weights: Bytes of weights that stay: all of them, or this rank's partition.
+        master: Bytes of fp32 master weights.
+        moments: Bytes of optimizer states.
+        on_gpu: Whether master weights and states are on the GPU.
+    """
+
+    tensors: Trained
+    numbers: Numbers
+    before: int
+    size: int
+    ranks: int
+    own: int
+    kept: int
+    weights: int
+    master: int
+    moments: int
+    on_gpu: bool
+
+
+def states(job: Job, layout: Any, buffers: Buffers) -> States:
+    """The states of a layout.
+
+    Args:
+        job: The job.
+        layout: Anything with stage, offload_optimizer, offload_param, tp and precision.
+        buffers: Element counts of the communication buffers.
+    """
+    training, model, stage = job.training, job.model, layout.stage
+    size = FP32 if layout.precision == "fp32" else 2
+    rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
+    numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
+    ranks = job.world // layout.tp if stage else 1
+    frozen = numbers.frozen_other * size
+    frozen += int(numbers.frozen_linear * NF4_BITS / 8) if training.method == "qlora" else numbers.frozen_linear * size
+    elements = tensors.elements
+    if stage == 3:
+        own = partition_numel(tensors, ranks)
+        weights = own * size + -(-frozen // ranks)
+    elif stage:
+        own = -(-elements // (ALIGNED * ranks)) * ALIGNED
+        weights = own * ranks * size + frozen
+    else:
+        own = elements
+        weights = own * size + frozen
+    return States(
+        tensors=tensors,
+        numbers=numbers,
+        before=sum(item.numel for item in stretches(model)[0].parameters),
+        size=size,
+        ranks=ranks,
+        own=own,
+        kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
+        weights=weights,
+        master=0 if size == FP32 and stage == 0 else FP32 * own,
+        moments=FP32 * MOMENTS[training.optimizer] * own,
+        on_gpu=layout.offload_optimizer == "none" or stage == 0,
+    )

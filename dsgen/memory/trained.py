@@ -1,0 +1,108 @@
+"""The tensors that get a gradient, in the order of the model: what DeepSpeed flattens, partitions and reduces."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import attrs
+
+from dsgen.parameters import Parameter, adapted, stretches
+from dsgen.profiles import Model
+
+__all__ = ["AFTER", "BEFORE", "SHARDED", "Trained", "sharded", "trained"]
+
+# AutoTP shards the linear layers inside the blocks; embeddings, norms, routers and the head stay whole
+# (deepspeed/module_inject/auto_tp.py; the lm_head only with tensor_parallel.vocab_parallel_lm_head).
+SHARDED = ("attention", "mlp")
+BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
+
+
+@attrs.frozen(eq=False)
+class Trained:
+    """Tensors with a gradient on one tensor-parallel rank.
+
+    Attributes:
+        numels: Elements of each tensor, in the order of the model.
+        blocks: Block of each tensor, counted from 0; BEFORE and AFTER for what is around the blocks.
+        ends: Elements up to and with each tensor.
+        before, after: Elements of the tensors before the first block and behind the last one.
+        head: Elements of the matrix that makes the logits, where it gets a gradient.
+        tied: Whether that matrix is the embedding.
+    """
+
+    numels: tuple[int, ...]
+    blocks: tuple[int, ...]
+    ends: tuple[int, ...]
+    before: int
+    after: int
+    head: int
+    tied: bool
+
+    @property
+    def elements(self) -> int:
+        """All of them."""
+        return self.ends[-1] if self.ends else 0
+
+    def prefix(self, elements: int) -> int:
+        """How many of the first tensors reach into the first `elements` elements."""
+        low, high = 0, len(self.ends)
+        while low < high:
+            middle = (low + high) // 2
+            if self.ends[middle] < elements:
+                low = middle + 1
+            else:
+                high = middle
+        return min(low + 1, len(self.ends))
+
+
+def sharded(item: Parameter, tp: int) -> int:
+    """Elements of a tensor on one tensor-parallel rank."""
+    return math.ceil(item.numel / tp) if item.kind in SHARDED and item.layer else item.numel
+
+
+@functools.lru_cache(maxsize=1024)
+def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int) -> Trained:
+    """The tensors that one way of training gives a gradient to.
+
+    Args:
+        model: The architecture.
+        method: full, lora or qlora.
+        lora_rank: Rank of the adapters.
+        lora_targets: Names of the matrices that get one.
+        tp: AutoTP degree.
+
+    Raises:
+        DsgenError: The architecture is unknown, or a target names no matrix of it.
+    """
+    names = None if method == "full" else adapted(model, lora_targets)
+    numels: list[int] = []
+    blocks: list[int] = []
+    first, head, vocabulary = 0, 0, 0
+    for stretch in stretches(model):
+        row: list[int] = []
+        for item in stretch.parameters:
+            if names is None:
+                row.append(sharded(item, tp))
+                head = item.numel if item.kind == "head" and item.matrix else head
+                vocabulary = max(vocabulary, item.numel if item.kind == "embedding" else 0)
+            elif item.name in names:  # peft's lora_A and lora_B
+                row += [lora_rank * item.shape[1], lora_rank * item.shape[0]]
+        for _ in range(stretch.repeats):
+            numels += row
+            blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
+            first += stretch.blocks
+    tied = model.tied_embeddings and names is None
+    around = {
+        side: sum(n for n, block in zip(numels, blocks, strict=True) if block == side) for side in (BEFORE, AFTER)
+    }
+    return Trained(
+        tuple(numels),
+        tuple(blocks),
+        tuple(itertools.accumulate(numels)),
+        around[BEFORE],
+        around[AFTER],
+        vocabulary if tied else head,
+        tied,
+    )
