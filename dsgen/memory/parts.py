@@ -217,7 +217,7 @@ class _Moments:
         active = self.active
         if load.block == BEFORE:
             return (self.found.size * self.found.tensors.numels[0] if load.place >= 0 else 0), {}
-        fixed, each = active.outside
+        fixed, each = active.tables if load.block != AFTER else active.outside
         number, found = load.block, None
         for run in active.blocks:
             here = min(max(number, 0), run.count) if load.block != AFTER else run.count

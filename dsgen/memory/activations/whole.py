@@ -49,6 +49,7 @@ class Activations:
         kept: Activations alive when forward has ended.
         kept_logits: What has the vocabulary's width and is alive then.
         outside: The part of `kept` that no block keeps.
+        tables: The part of `outside` that lives until the first block's backward: rope tables and masks.
         blocks: The blocks, in order.
         forward: Moments of forward that can be its highest, whatever the micro-batch and the ZeRO stage.
         backward: The same for backward.
@@ -58,6 +59,7 @@ class Activations:
     kept: Size
     kept_logits: Size
     outside: Size
+    tables: Size
     blocks: tuple[BlockRun, ...]
     forward: tuple[Moment, ...]
     backward: tuple[Moment, ...]
@@ -122,6 +124,7 @@ def activations(
         kept=_plus(_plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         outside=_plus(rest, last.kept),
+        tables=rest,
         blocks=tuple(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
