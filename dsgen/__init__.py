@@ -15,12 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgen.api import Layers, estimate_memory, job, overrides, plan, profile, render, scenario, site
+    from dsgen.api import Layers, estimate_memory, job, overrides, plan, profile, render, scenario, simulate, site
     from dsgen.errors import DsgenError
     from dsgen.jobs import Job
     from dsgen.memory_questions import Footprint
     from dsgen.planner import Plan
     from dsgen.renderer import Config, Explanation
+    from dsgen.simulator import Simulation
 
 __all__ = [
     "Config",
@@ -30,6 +31,7 @@ __all__ = [
     "Job",
     "Layers",
     "Plan",
+    "Simulation",
     "estimate_memory",
     "job",
     "overrides",
@@ -37,6 +39,7 @@ __all__ = [
     "profile",
     "render",
     "scenario",
+    "simulate",
     "site",
 ]
 
@@ -48,6 +51,7 @@ _HOMES = {
     "Footprint": "dsgen.memory_questions",
     "Job": "dsgen.jobs",
     "Plan": "dsgen.planner",
+    "Simulation": "dsgen.simulator",
 }
 
 

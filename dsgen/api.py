@@ -18,9 +18,11 @@ from dsgen.renderer import Config
 from dsgen.renderer import render as render_plan
 
 if TYPE_CHECKING:
+    from dsgen.profiles import Hardware
+    from dsgen.simulator import Simulation
     from dsgen.memory_questions import Footprint
 
-__all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "site"]
+__all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "simulate", "site"]
 
 Overrides = Mapping[str, Any]
 
@@ -128,6 +130,55 @@ def estimate_memory(
     if config is None:
         return answer(ask(asked))
     return answer(ask_config(asked, read(config) if isinstance(config, str) else given(config)))
+
+
+def simulate(
+    wanted: Config | Plan | Job | Layers | Mapping[str, Any],
+    *,
+    model: str | Mapping[str, Any] | None = None,
+    world_size: int | None = None,
+    gpus_per_node: int | None = None,
+    hardware: Hardware | str | None = None,
+    python: str | None = None,
+    timeout_seconds: float | None = None,
+    **options: Any,
+) -> Simulation:
+    """Run the real DeepSpeed at full size on a virtual GPU, in a child process: bytes by place and phase.
+
+    Args:
+        wanted: What `render` takes, or its Config; or a DeepSpeed config as a dict, which needs what follows.
+        model: For a dict: a model profile's name, a config.json or its folder, or what stands in it.
+        world_size: For a dict: GPUs in all.
+        gpus_per_node: For a dict: GPUs of a node; by default those of the hardware, else 8.
+        hardware: For a dict: what there is, or the name of its profile; without it there are no limits.
+        python: Interpreter that has torch, deepspeed and transformers; by default this one.
+        timeout_seconds: For everything; by default half an hour.
+        options: Fields of `dsgen.simulator.Options`: rank, steps, seq_len, attention, checkpointing, method ...
+
+    Raises:
+        DsgenError: As `plan`; a package is missing, its version was not tested, or DeepSpeed refuses the config.
+    """
+    from dsgen import simulator
+
+    run = simulator.Options(**options)
+    if isinstance(wanted, Mapping):
+        if model is None or world_size is None:
+            raise mistake("a config as a dict needs model and world_size", todo='simulate({...}, model="7b", ...)')
+        request = simulator.from_config(
+            wanted,
+            model=model,
+            world_size=world_size,
+            gpus_per_node=gpus_per_node,
+            hardware=simulator.hardware_of(profile(hardware).layers) if isinstance(hardware, str) else hardware,
+            options=run,
+        )
+    else:
+        said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware}
+        if extra := [name for name, value in said.items() if value is not None]:
+            raise mistake(f"{extra[0]} is for a config as a dict", must="a job says it itself")
+        request = simulator.from_rendered(wanted if isinstance(wanted, Config) else render(wanted), run)
+    seconds = simulator.TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+    return simulator.simulate(request, python=python, timeout_seconds=seconds)
 
 
 def _layers(other: Layers | Overrides) -> Layers:

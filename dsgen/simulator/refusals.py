@@ -10,6 +10,7 @@ from dsgen import linter, surface
 from dsgen.effective.refusals import sentence
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.findings import Severity
+from dsgen.hf_keys import FAMILIES
 from dsgen.simulator.requests import Request
 from dsgen.subjects import Facts
 
@@ -19,8 +20,9 @@ INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --pyt
 _LONGEST = 400  # characters of the engine's message
 _MOST_FINDINGS = 2
 _MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
-_UNKNOWN_MODEL = ("Unrecognized model identifier", "does not recognize this architecture")
-_CHOICES = re.compile(r"one of ([\w, -]+)")
+_UNKNOWN_MODEL = "transformers has no model_type"
+_OURS = "dsgen/engine/"  # a refusal of the engine's own, in words for a person
+_NOISE = re.compile(r"\s*\[type=.*?\](?=\s|$)|\s*For further information visit \S+")  # of pydantic
 
 
 def missing(package: str, python: str) -> DsgenError:
@@ -31,7 +33,7 @@ def missing(package: str, python: str) -> DsgenError:
 def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenError:
     """The error for the child's own: `{"versions", "error": {"type", "message", "site", "phase"}}`."""
     error, versions = answer["error"], answer.get("versions", {})
-    message = " ".join(str(error["message"]).split())
+    message = _NOISE.sub("", " ".join(str(error["message"]).split()))
     if error["type"] in ("ModuleNotFoundError", "ImportError") and (name := _package(message)):
         return missing(name, python)
     if "the simulation was not tested with" in message:
@@ -44,8 +46,10 @@ def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenEr
             must="it takes 0.5 to 2 GB: tensors are never made, but their records are",
             todo="Free memory, or simulate where there is more.",
         )
-    if any(words in message for words in _UNKNOWN_MODEL):
-        return _unknown_model(message, request, versions)
+    if message.startswith(_UNKNOWN_MODEL):
+        return _unknown_model(request, versions)
+    if _OURS in str(error.get("site")) and error["type"] in ("ValueError", "NotImplementedError"):
+        return mistake(message)
     return _by_deepspeed(error, message, request, versions)
 
 
@@ -56,7 +60,7 @@ def _package(message: str) -> str | None:
     return name if name in ("torch", "deepspeed", "transformers", "peft", "accelerate", "bitsandbytes") else None
 
 
-def _unknown_model(message: str, request: Request, versions: Mapping[str, str]) -> DsgenError:
+def _unknown_model(request: Request, versions: Mapping[str, str]) -> DsgenError:
     name = str(request.model.get("model_type"))
     if "auto_map" in request.model:
         return mistake(
@@ -64,8 +68,7 @@ def _unknown_model(message: str, request: Request, versions: Mapping[str, str]) 
             must="a simulation runs no code from a hub",
             todo="Take a config.json of a class that transformers has, of the same sizes.",
         )
-    listed = _CHOICES.search(message)
-    close = nearest(name, listed[1].split(", ")) if listed else ()
+    close = nearest(name, FAMILIES)
     return mistake(
         f"transformers {versions.get('transformers', '')} has no model_type {name}",
         todo=f"Did you mean {' or '.join(close)}?" if close else "A newer transformers may have it.",
