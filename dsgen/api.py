@@ -18,9 +18,9 @@ from dsgen.renderer import Config
 from dsgen.renderer import render as render_plan
 
 if TYPE_CHECKING:
+    from dsgen.memory_questions import Footprint
     from dsgen.profiles import Hardware
     from dsgen.simulator import Simulation
-    from dsgen.memory_questions import Footprint
 
 __all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "simulate", "site"]
 

@@ -43,3 +43,7 @@ try:
     dsgen.profile("no-such-card")
 except dsgen.DsgenError as error:
     message: str = str(error)
+
+simulated: dsgen.Simulation = dsgen.simulate(layers, steps=1, rank=3)
+bytes_of_a_gpu: int = simulated.estimate.gpu.peak_bytes
+by_hand: dsgen.Simulation = dsgen.simulate(values, model="7b", world_size=64, hardware="a100-40g", timeout_seconds=60)
