@@ -15,7 +15,7 @@ PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 PYTHON = "3.11"  # of the sessions that need only one; the newest that torch's CPU builds and ours share
 TORCH = "torch==2.13.0"  # what the proofs were recorded with
 DEEPSPEED_LINE = "0.19"  # the release line that the extra `proof` installs
-UPDATE = "update"  # nox -s golden docs schema bench -- update
+UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "typing", "tests", "golden", "docs", "proof", "bench"]
@@ -130,6 +130,16 @@ def corpus(session: nox.Session) -> None:
     """Write docs/agreement.md: the linter against DeepSpeed's own verdict on public configs and probes."""
     session.install("-e", ".")
     session.run("python", "benchmarks/agreement.py", *session.posargs)
+
+
+@nox.session(name="gpu-memory", python=PYTHON, default=False)
+def gpu_memory(session: nox.Session) -> None:
+    """Memory of real steps on a GPU beside the simulation's; `-- update` records benchmarks/gpu_memory.json."""
+    session.install(TORCH)  # the build for CUDA, from PyPI
+    session.install(".[proof]")
+    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+    options = ["--update" if one == UPDATE else one for one in session.posargs]
+    session.run("python", "benchmarks/gpu_memory.py", *options)
 
 
 def schema_of_installed(session: nox.Session) -> None:
