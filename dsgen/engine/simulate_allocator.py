@@ -1,15 +1,17 @@
 """PyTorch's caching allocator for CUDA, as arithmetic: what `memory_allocated` and `memory_reserved` would have said.
 
 Source of every rule and constant: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13 (c10/core/AllocatorConfig.h for
-the sizes), with default settings: no max_split_size, no rounding to powers of two.
+the sizes), with default settings: no max_split_size, no rounding to powers of two, no garbage collection before the
+memory is full. `simulate_expandable` has the mode with expandable segments.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable
 
-__all__ = ["Allocator", "Reserved", "replay"]
+__all__ = ["Allocator", "Block", "Pool", "Reserved", "join_free", "replay"]
 
 MIN_BLOCK = 512  # bytes; every request is rounded up to a multiple of it (kMinBlockSize)
 SMALL_REQUEST = 1 << 20  # bytes; up to here a request is served from 2 MiB segments (kSmallSize)
@@ -29,41 +31,59 @@ class Reserved:
         self.released_segments, self.out_of_memory = released, out_of_memory
 
 
-class _Block:
+class Block:
     """A piece of a segment; neighbours of one segment are linked."""
 
-    __slots__ = ("address", "after", "before", "free", "pool", "size")
+    __slots__ = ("address", "after", "before", "free", "mapped", "pool", "size")
 
-    def __init__(self, pool: _Pool, address: int, size: int) -> None:
+    def __init__(self, pool: Pool, address: int, size: int, mapped: bool = True) -> None:
         self.pool, self.address, self.size = pool, address, size
-        self.before: _Block | None = None
-        self.after: _Block | None = None
+        self.before: Block | None = None
+        self.after: Block | None = None
         self.free = True
+        self.mapped = mapped  # False: addresses without memory, the rest of an expandable segment
+
+    def cut(self, size: int) -> Block:
+        """Keep the first `size` bytes; the rest as a block of its own, in no pool yet."""
+        rest = Block(self.pool, self.address + size, self.size - size, self.mapped)
+        rest.before, rest.after = self, self.after
+        if self.after is not None:
+            self.after.before = rest
+        self.after, self.size = rest, size
+        return rest
 
 
-class _Pool:
+class Pool:
     """Free blocks of one stream and one class of sizes, ordered by size and then address."""
 
-    __slots__ = ("blocks", "order", "small")
+    __slots__ = ("blocks", "order", "small", "unmapped")
 
     def __init__(self, small: bool) -> None:
         self.small = small
+        self.unmapped: list[Block] = []  # ordered by address
         self.order: list[tuple[int, int]] = []
-        self.blocks: dict[int, _Block] = {}  # by address
+        self.blocks: dict[int, Block] = {}  # by address
 
-    def put(self, block: _Block) -> None:
+    def put(self, block: Block) -> None:
+        """Take a free block in."""
         bisect.insort(self.order, (block.size, block.address))
         self.blocks[block.address] = block
 
-    def remove(self, block: _Block) -> None:
+    def remove(self, block: Block) -> None:
+        """Let a free block go."""
         del self.order[bisect.bisect_left(self.order, (block.size, block.address))]
         del self.blocks[block.address]
 
-    def best_fit(self, size: int) -> _Block | None:
+    def best_fit(self, size: int) -> Block | None:
+        """The smallest block that is large enough; one that can grow counts with what it can grow to."""
         place = bisect.bisect_left(self.order, (size, 0))
         if place == len(self.order):
             return None
         block = self.blocks[self.order[place][1]]
+        for _, address in itertools.islice(self.order, place + 1, None):
+            if _reach(self.blocks[address]) >= _reach(block):
+                break
+            block = self.blocks[address]
         self.remove(block)
         return block
 
@@ -79,8 +99,8 @@ class Allocator:
         self.capacity = capacity_bytes
         self.allocated = self.reserved = self.allocated_peak = self.reserved_peak = self.released = 0
         self.out_of_memory = False
-        self._pools: dict[tuple[int, bool], _Pool] = {}
-        self._used: dict[int, _Block] = {}
+        self._pools: dict[tuple[int, bool], Pool] = {}
+        self._used: dict[int, Block] = {}
         self._next_address = 0
 
     def allocate(self, handle: int, size: int, stream: int = 0) -> None:
@@ -89,7 +109,7 @@ class Allocator:
             return
         rounded = -(-size // MIN_BLOCK) * MIN_BLOCK
         small = rounded <= SMALL_REQUEST
-        pool = self._pools.setdefault((stream, small), _Pool(small))
+        pool = self._pools.setdefault((stream, small), Pool(small))
         block = pool.best_fit(rounded) or self._open(pool, rounded)
         self._split(pool, block, rounded)
         block.free = False
@@ -104,10 +124,7 @@ class Allocator:
             return
         self.allocated -= block.size
         block.free = True
-        for other in (block.before, block.after):
-            if other is not None and other.free:
-                block.pool.remove(other)
-                _join(block, other)
+        join_free(block)
         block.pool.put(block)
 
     def empty_cache(self) -> None:
@@ -118,7 +135,7 @@ class Allocator:
                 self.reserved -= block.size
                 self.released += 1
 
-    def _open(self, pool: _Pool, rounded: int) -> _Block:
+    def _open(self, pool: Pool, rounded: int) -> Block:
         if pool.small:
             size = SMALL_SEGMENT
         elif rounded < MEDIUM_REQUEST:
@@ -130,23 +147,34 @@ class Allocator:
             self.out_of_memory = self.out_of_memory or self.reserved + size > self.capacity
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        block = _Block(pool, self._next_address, size)
+        block = Block(pool, self._next_address, size)
         self._next_address += size
         return block
 
-    def _split(self, pool: _Pool, block: _Block, rounded: int) -> None:
+    def _split(self, pool: Pool, block: Block, rounded: int) -> None:
         rest = block.size - rounded
-        if rest < MIN_BLOCK if pool.small else rest <= SMALL_REQUEST:
-            return
-        other = _Block(pool, block.address + rounded, rest)
-        other.before, other.after = block, block.after
-        if block.after is not None:
-            block.after.before = other
-        block.after, block.size = other, rounded
-        pool.put(other)
+        if rest >= MIN_BLOCK if pool.small else rest > SMALL_REQUEST:
+            pool.put(block.cut(rounded))
 
 
-def _join(block: _Block, other: _Block) -> None:
+def _reach(block: Block) -> int:
+    """Bytes that a block has and can grow by."""
+    after = block.after
+    return block.size + (after.size if after is not None and not after.mapped else 0)
+
+
+def join_free(block: Block) -> None:
+    """Make one block of a free one, which is in no pool, and its free neighbours of the same kind."""
+    for other in (block.before, block.after):
+        if other is not None and other.free and other.mapped == block.mapped:
+            if other.mapped:
+                block.pool.remove(other)
+            else:
+                block.pool.unmapped.remove(other)
+            _join(block, other)
+
+
+def _join(block: Block, other: Block) -> None:
     """Make one block of two neighbours; `block` stays."""
     if other is block.before:
         block.address = other.address
@@ -160,15 +188,14 @@ def _join(block: _Block, other: _Block) -> None:
     block.size += other.size
 
 
-def replay(events: Iterable[tuple[int, int, int]], capacity_bytes: int | None = None) -> Reserved:
-    """Run a whole history through an allocator.
+def replay(events: Iterable[tuple[int, int, int]], allocator: Allocator) -> Reserved:
+    """Run a whole history through a fresh allocator.
 
     Args:
         events: (handle, bytes, stream) with a handle above 0 for a request, (-handle, ...) when it is freed,
             (0, ...) when the cache is emptied.
-        capacity_bytes: What the GPU can give; None for as much as is asked.
+        allocator: Of the default mode or of another.
     """
-    allocator = Allocator(capacity_bytes)
     for handle, size, stream in events:
         if handle > 0:
             allocator.allocate(handle, size, stream)

@@ -75,6 +75,8 @@ def held(module: Any, engine: Any) -> Iterator[tuple[Any, str]]:
     if engine is None:
         return
     optimizers = [getattr(engine, name, None) for name in ("optimizer", "basic_optimizer")]
+    # Where a part of the states is offloaded (`ratio`), a second optimizer steps the rest on the GPU.
+    optimizers.append(getattr(engine.optimizer, "backup_optimizer", None))
     for optimizer in optimizers:
         table = HOLDERS.get(f"{type(optimizer).__module__}:{type(optimizer).__qualname__}", {})
         for name, kind in table.items():

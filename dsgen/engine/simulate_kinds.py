@@ -27,7 +27,6 @@ MAKERS: dict[str, dict[str, str]] = {
         "_allgather_param": "gathered parameters",
         "_allgather_params_coalesced": "gathered parameters",
         "_allgather_params_sequential": "gathered parameters",
-        "_allgather_params_sequential": "gathered parameters",
         "wait": "gathered parameters",
         "_partition_param": "weights",
         "_partition_param_sec": "weights",
@@ -61,6 +60,8 @@ MAKERS: dict[str, dict[str, str]] = {
         "initialize_optimizer_states": "gradients",
         "step": "gradients",  # the flat fp32 copy that the optimizer reads
     },
+    "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py": {"_configure_aio": "offload buffers"},
+    "deepspeed/sequence/cross_entropy.py": {"forward": "logits and loss", "backward": "logits and loss"},
     # States that live for one step only are those swapped to NVMe; the others are found in the optimizer anyway.
     "deepspeed/ops/adam/cpu_adam.py": {"step": "optimizer states"},
     "deepspeed/ops/adam/fused_adam.py": {"step": "optimizer states"},

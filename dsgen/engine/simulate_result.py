@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.engine import simulate_allocator
+from dsgen.engine import simulate_allocator, simulate_expandable
 from dsgen.engine.simulate_ledger import GPU, HOST, Ledger, Phase
 
 __all__ = ["collectives", "describe"]
@@ -62,12 +62,15 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def _allocator(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
-    found = simulate_allocator.replay(ledger.replay(GPU), capacity_bytes)
+    found = simulate_allocator.replay(ledger.replay(GPU), simulate_allocator.Allocator(capacity_bytes))
+    expandable = simulate_allocator.replay(ledger.replay(GPU), simulate_expandable.Expandable(capacity_bytes))
     return {
         "allocated_peak_bytes": found.allocated_peak_bytes,
         "reserved_peak_bytes": found.reserved_peak_bytes,
         "released_segments": found.released_segments,
         "out_of_memory": found.out_of_memory,
+        "expandable_reserved_peak_bytes": expandable.reserved_peak_bytes,
+        "expandable_out_of_memory": expandable.out_of_memory,
     }
 
 
