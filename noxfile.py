@@ -142,6 +142,14 @@ def gpu_memory(session: nox.Session) -> None:
     session.run("python", "benchmarks/gpu_memory.py", *options)
 
 
+@nox.session(python=PYTHON, default=False)
+def estimators(session: nox.Session) -> None:
+    """Other estimators of memory, ours, and the real engine on the same cases; `-- update` writes docs/memory.md."""
+    session.install(TORCH)
+    session.install(".[proof]", *dependencies("proof"))
+    session.run("python", "benchmarks/estimators.py", *(["--update"] if UPDATE in session.posargs else []))
+
+
 def schema_of_installed(session: nox.Session) -> None:
     """Check, or with `-- update` write, the schema of the DeepSpeed in the session's environment."""
     check = [] if UPDATE in session.posargs else ["--check"]

@@ -62,16 +62,17 @@ def test_what_does_not_fit_exits_with_1_and_says_what_would(run: Run) -> None:
     assert re.search(r"largest micro-batch +none: not even 1 fits", out)
 
 
-def test_what_is_uncertain_exits_with_1(run: Run) -> None:
-    """As a linter's warning does: only what surely fits is 0."""
+def test_what_is_uncertain_is_a_warning(run: Run) -> None:
+    """As of `dsgen plan`, `render` and `simulate`: the exit code is that of what fits, and stderr says the doubt."""
     given = [*MAIN, "--zero-stage", "3", "--tp", "1", "--micro-batch", "1", "--offload", "none", "--format", "json"]
     _, out, _ = run(*given)
     gpu = json.loads(out)["gpu"]
     between = (gpu["low_bytes"] + gpu["overhead_bytes"] + gpu["high_bytes"]) // 2
 
-    code, out, _ = run(*given, "--set", f"hardware.usable_memory={between} B")
+    code, out, err = run(*given, "--set", f"hardware.usable_memory={between} B")
 
-    assert (code, json.loads(out)["verdict"]) == (1, "uncertain")
+    assert (code, json.loads(out)["verdict"]) == (0, "uncertain")
+    assert err == "warning: it is not certain to fit: see the interval of each place\n"
 
 
 @pytest.mark.parametrize("columns", [80, 200])

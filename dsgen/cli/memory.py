@@ -26,7 +26,7 @@ def command(
 
     What the options, the SCENARIO or the config say is taken exactly, whether it fits or not; what nobody says is
     chosen as dsgen plan would, and named. A config needs --hw (or --gpu-memory) and --model beside it; options win
-    over it. Exit code 0 means that it surely fits, 1 that it does not or may not.
+    over it. Exit code 1 means that it does not fit; where that is not certain, a warning says so.
     """
     import json
     import shutil
@@ -40,7 +40,9 @@ def command(
         click.echo(json.dumps(report.data(found), indent=2))
     else:
         click.echo(report.text(found, shutil.get_terminal_size().columns), nl=False)
-    return OK if found.verdict is Verdict.FITS else FOUND
+    if found.verdict is Verdict.UNCERTAIN:
+        click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
+    return FOUND if found.verdict is Verdict.DOES_NOT_FIT else OK
 
 
 def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -62,9 +62,10 @@ def _headline(question: Question) -> str:
     job, chosen = question.job, question.strategy
     gpus = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     shared = f" / {chosen.tp}" if chosen.tp > 1 else ""
+    count = "GPU" if job.world == 1 else "GPUs"
     return (
         f"{job.names.get('model', 'model')} on {gpus} {job.names.get('hardware', 'GPUs')}: {describe(chosen)}, "
-        f"micro-batch {chosen.micro_batch} x {job.world}{shared} GPUs x {chosen.accumulation} = "
+        f"micro-batch {chosen.micro_batch} x {job.world}{shared} {count} x {chosen.accumulation} = "
         f"{chosen.global_batch}, {job.seq_len} tokens, {chosen.precision}"
     )
 
