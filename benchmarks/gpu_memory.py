@@ -1,4 +1,4 @@
-"""Memory of real steps on a real GPU, beside what the simulation says of the same request.
+r"""Memory of real steps on a real GPU, beside what the simulation says of the same request.
 
     python benchmarks/gpu_memory.py [--dry-run | --table] [--measure | --simulate] [--only WORDS] [--update]
 
@@ -6,11 +6,11 @@ Each case is a model with random weights, two real steps of `deepspeed.initializ
 process of its own; then `python -m dsgen.engine.simulate` with the same request. Without --update nothing is written.
 Without a GPU everything before the first CUDA call is run, and what was not run is printed.
 
-On a machine that has a GPU but no network: build wheels where there is one, with
+On a machine that has a GPU but no network: collect wheels where there is one, with the Python of the other, by
 
-    DS_BUILD_OPS=0 pip wheel --no-deps -w wheels deepspeed==0.19.8
-    pip download -d wheels --only-binary :all: transformers peft accelerate attrs cattrs click rich jsonschema \
-        ruamel.yaml ninja hjson msgpack py-cpuinfo psutil pydantic einops
+    DS_BUILD_OPS=0 pip wheel --no-deps -w wheels deepspeed==0.19.8 peft accelerate
+    pip download -d wheels transformers attrs cattrs click rich jsonschema ruamel.yaml tomli \
+        ninja hjson msgpack py-cpuinfo psutil pydantic einops
 
 carry the folder beside the checkout, and there (torch and nvcc are the machine's own; DeepSpeed builds its operators)
 

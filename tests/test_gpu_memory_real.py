@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,3 +119,50 @@ def test_an_error_of_a_run_is_an_answer():
 
     assert found.get("not_run") == "flash_attn is not installed" or "error" in found
     assert found["versions"]["deepspeed"]
+
+
+def test_a_peak_outlives_a_reset_of_deepspeeds(monkeypatch):
+    """`see_memory_usage` resets torch's peaks in the middle of initialize; the largest of the phase is still told."""
+    import torch
+
+    held = {"now": 0, "peak": 0}
+
+    def hold(size: int) -> None:
+        held.update(now=size, peak=max(held["peak"], size))
+
+    def reset(*_: Any) -> None:
+        held["peak"] = held["now"]
+
+    properties = SimpleNamespace(name="a card", major=9, minor=0, multi_processor_count=132)
+    made_up = {
+        "init": lambda: None,
+        "set_device": lambda _: None,
+        "synchronize": lambda: None,
+        "get_device_properties": lambda _: properties,
+        "mem_get_info": lambda: (70, 100),
+        "memory_reserved": lambda: 10,
+        "memory_allocated": lambda: held["now"],
+        "max_memory_allocated": lambda: held["peak"],
+        "max_memory_reserved": lambda: 2 * held["peak"],
+        "memory_stats": dict,
+        "reset_peak_memory_stats": reset,
+    }
+    for name, function in made_up.items():
+        monkeypatch.setattr(torch.cuda, name, function)
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    card = importlib.import_module("gpu_memory_card").Card()
+
+    opened = card.open()
+    card.begin()
+    hold(7)
+    hold(3)
+    torch.cuda.reset_peak_memory_stats(0)
+    hold(5)
+    first = card.end()
+    card.begin()
+    second = card.end()
+
+    assert opened["context_bytes"] == 100 - 70 - 10
+    assert (first["peak_allocated_bytes"], first["peak_reserved_bytes"], first["end_allocated_bytes"]) == (7, 14, 5)
+    assert second["peak_allocated_bytes"] == 5

@@ -53,6 +53,7 @@ SENDER_BYTES = 2 * MIB  # 2,097,152 there; where the receiver reads from the sen
 # (github.com/NVIDIA/nccl/issues/964): 24 channels x 12 MiB and x 18 MiB, and 256 MiB in both cases.
 COMMUNICATOR_BYTES = 256 * MIB
 # Channels of a node's rings: src/graph/search.cc picks the speed (20 to 90 GB/s) and doubles, connect.cc doubles again.
+# By that arithmetic H100 has 6 x 60 GB/s and B200 8 x 90 GB/s, both doubled twice: no log of theirs was found.
 # Logs: "12 coll channels" V100, "Channel 23/24" A100 (nccl-tests issue 100), "16 coll channels" H800 (nccl issue 892).
 NVLINK_CHANNELS = {"sm70": 12, "sm80": 24, "sm90": 24, "sm100": 32}
 NVLINK_CHANNELS_OTHER = 16
