@@ -126,7 +126,7 @@ def _usable(said: Setting, written: list[Layer]) -> Iterator[Layer]:
     by_hand = any(item.path == USABLE for layer in written for item in layer.overrides if layer.rank > Rank.HARDWARE)
     sold, usable = values.get(FIELDS["gpu_memory"]), values.get(USABLE)
     wanted = _bytes(said.value)
-    if by_hand or sold is None or usable is None or not wanted:
+    if by_hand or sold is None or usable is None or not (wanted and _bytes(sold.value)):
         return
     share = _bytes(usable.value) / _bytes(sold.value)
     reason = f"{share:.1%} of the memory sold, as on {sold.origin.source}"
