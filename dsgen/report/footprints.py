@@ -16,7 +16,7 @@ _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
 _MOST_CELLS = 40
 _LEAST_SHARE = 0.0005  # of the peak; smaller parts are told together, as JSON has them all
-_COLUMN = 9  # of a number in the phase table
+_COLUMN = 6  # of a number in the phase table: 1,024
 
 
 def data(
@@ -131,9 +131,11 @@ def phase_lines(phases: Sequence[PhaseMemory], ends: Sequence[PhaseMemory] = (),
     """`phase_rows` as lines of text."""
     (_, *heads), *rows = phase_rows(phases, ends)
     column = max(len(row[0]) for row in (*rows, ["GiB in phase"]))
-    lines = [[f"{'GiB in phase':<{column}}", *heads], *([f"{name:<{column}}", *told] for name, *told in rows)]
+    widths = [max(len(head), _COLUMN) for head in heads]
     return [
-        " " * indent + " ".join([name, *(f"{number:>{_COLUMN}}" for number in told)]).rstrip() for name, *told in lines
+        " " * indent
+        + " ".join([f"{name:<{column}}", *(f"{cell:>{width}}" for cell, width in zip(told, widths, strict=True))])
+        for name, *told in (["GiB in phase", *heads], *rows)
     ]
 
 

@@ -1,0 +1,405 @@
+"""Simulations without DeepSpeed: requests, what the program fills in, answers with limits, words about errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from simulated import ANSWER, CONFIG, GIB, MODEL, answering, asked, interpreter, refusal
+
+import dsgen
+from dsgen import simulator
+from dsgen.errors import DsgenError
+from dsgen.memory import Verdict
+from dsgen.memory.limits import RANK_PROCESS_BYTES
+from dsgen.memory.overheads import overhead
+from dsgen.profiles import Hardware
+from dsgen.simulator import Options, Request, Simulation, from_config, from_rendered, hardware_of
+
+
+def hardware(**changes: Any) -> Hardware:
+    return attrs.evolve(hardware_of(dsgen.profile("a100-40g").layers), **changes)
+
+
+def request(config: dict[str, Any] | None = None, **more: Any) -> Request:
+    return from_config(CONFIG if config is None else config, **{"model": MODEL, "world_size": 16, **more})
+
+
+def simulated(folder: Path, answer: Any = ANSWER, **more: Any) -> Simulation:
+    return simulator.simulate(request(**more), python=answering(folder, answer))
+
+
+def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"zero_stage": 3, "seq_len": 2048}}
+    rendered = dsgen.render(layers)
+
+    engine = from_rendered(rendered, Options(rank=5, steps=1)).to_engine()
+
+    chosen = rendered.plan.chosen.strategy
+    assert engine["config"] == rendered.to_dict()
+    assert (engine["world_size"], engine["gpus_per_node"], engine["rank"], engine["steps"]) == (8, 8, 5, 1)
+    assert (engine["seq_len"], engine["dtype"], engine["attention"]) == (2048, "bfloat16", "flash")
+    assert engine["checkpointing"] is chosen.checkpointing
+    assert (engine["model"]["model_type"], engine["model"]["num_hidden_layers"]) == ("llama", 32)
+    usable = rendered.plan.job.hardware.usable_memory_bytes
+    assert engine["gpu_memory_bytes"] == usable - overhead(rendered.plan.job.hardware, 8).total
+
+
+def test_options_win_over_the_plan() -> None:
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
+    options = Options(attention="math", checkpointing="deepspeed", method="lora", lora_rank=8, dtype="fp32", seq_len=64)
+
+    engine = from_rendered(dsgen.render(layers), options).to_engine()
+
+    assert (engine["attention"], engine["checkpointing"]) == ("math", "deepspeed")
+    assert (engine["method"], engine["lora_rank"], engine["lora_targets"]) == ("lora", 8, ["all-linear"])
+    assert (engine["dtype"], engine["seq_len"]) == ("float32", 64)
+
+
+def test_a_config_is_asked_as_it_is() -> None:
+    engine = request().to_engine()
+
+    assert engine["config"] == CONFIG
+    assert engine["model"] == MODEL
+    assert engine["seq_len"] == 64  # as long as the model's positions reach
+    assert "gpu_memory_bytes" not in engine
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        ({"bf16": {"enabled": True}}, "bfloat16"),
+        ({"bfloat16": {"enabled": True}}, "bfloat16"),
+        ({"fp16": {"enabled": True}}, "float16"),
+        ({"fp16": {"enabled": False}}, "float32"),
+        ({}, "float32"),
+    ],
+)
+def test_weights_are_loaded_in_what_the_config_trains_in(config: dict[str, Any], dtype: str) -> None:
+    assert request(config).to_engine()["dtype"] == dtype
+    assert request(config, options=Options(dtype="fp16")).to_engine()["dtype"] == "float16"
+
+
+def test_auto_is_filled_as_the_trainer_does() -> None:
+    """transformers 5.23, integrations/deepspeed.py: buckets from hidden_size, batch from TrainingArguments."""
+    written = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "fp16": {"enabled": "auto"},
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
+        "zero_optimization": {
+            "stage": 3,
+            "reduce_bucket_size": "auto",
+            "stage3_prefetch_bucket_size": "auto",
+            "stage3_param_persistence_threshold": "auto",
+        },
+    }
+
+    found = request(written, target="hf-trainer", micro_batch=2, accumulation=4)
+
+    used = found.config
+    assert (used["train_micro_batch_size_per_gpu"], used["gradient_accumulation_steps"]) == (2, 4)
+    assert used["train_batch_size"] == 2 * 4 * 16
+    assert (used["bf16"], used["fp16"]) == ({"enabled": True}, {"enabled": False})
+    assert used["zero_optimization"] == {
+        "stage": 3,
+        "reduce_bucket_size": 64 * 64,
+        "stage3_prefetch_bucket_size": int(0.9 * 64 * 64),
+        "stage3_param_persistence_threshold": 640,
+    }
+    assert used["optimizer"]["params"] == {"lr": 5e-5, "betas": [0.9, 0.999]}
+    assert {one.key: one.why for one in found.filled}["train_micro_batch_size_per_gpu"] == "--micro-batch"
+    assert written["train_batch_size"] == "auto"  # what was given stays as it was
+
+
+def test_auto_that_deepspeed_itself_gets_stays() -> None:
+    written = {**CONFIG, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}}
+
+    assert request(written, target="deepspeed").config == written
+
+
+def test_a_config_without_an_optimizer_gets_the_programs() -> None:
+    found = request({key: value for key, value in CONFIG.items() if key != "optimizer"})
+
+    assert found.config["optimizer"]["type"] == "AdamW"
+    assert [one.key for one in found.filled] == ["optimizer.type"]
+    assert request().filled == ()
+
+
+def test_a_model_is_a_profile_a_file_or_a_folder(tmp_path: Path) -> None:
+    import json
+
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+
+    assert request(model="7b").model["hidden_size"] == 4096
+    assert request(model=str(folder)).model == request(model=folder / "config.json").model == MODEL
+    assert request(model=str(folder)).title.startswith("my-model with")
+
+
+def test_of_a_multimodal_model_the_language_model_is_taken() -> None:
+    whole = {
+        "model_type": "gemma3",
+        "tie_word_embeddings": True,
+        "text_config": {**MODEL, "tie_word_embeddings": False},
+    }
+
+    found = request(model=whole)
+
+    assert found.model == MODEL
+    assert found.notes == ("the model is multimodal: its language model alone is simulated",)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"options": Options(rank=16)}, "rank is 16; it must be from 0 to 15"),
+        ({"options": Options(rank=-1)}, "rank is -1"),
+        ({"options": Options(steps=0)}, "steps is 0"),
+        ({"options": Options(attention="fast")}, "it must be one of flash, sdpa, math, eager"),
+        ({"options": Options(checkpointing="all")}, "it must be one of none, full, deepspeed"),
+        ({"options": Options(dtype="int8")}, "it must be one of bf16, fp16, fp32"),
+        ({"world_size": 0}, "world_size is 0"),
+        ({"world_size": True}, "world_size is True"),
+        ({"micro_batch": "two"}, "micro_batch is 'two'"),
+        ({"precision": "int8"}, "precision is 'int8'"),
+        ({"world_size": 12}, "12 GPUs do not fill nodes of 8"),
+        ({"config": {**CONFIG, "tensor_parallel": {"autotp_size": 5}}}, "autotp_size is 5; it must divide 16 GPUs"),
+        ({"config": {**CONFIG, "tensor_parallel": {"autotp_size": 8}}}, "8; it must divide 4 attention heads"),
+        ({"model": {"hidden_size": 64}}, "no model_type"),
+        ({"model": "7bb"}, "did you mean 7b"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_process_starts(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(DsgenError, match=words):
+        request(**more)
+
+
+def test_the_host_is_what_a_rank_holds_times_the_ranks_of_a_node(tmp_path: Path) -> None:
+    found = simulated(tmp_path)
+
+    host = found.estimate.host
+    assert (found.ranks_per_node, host.peak_bytes) == (8, 8 * 6 * GIB)
+    assert dict(host.parts) == {"optimizer states": 8 * 5 * GIB, "fp32 master weights": 8 * GIB}
+    assert (found.pinned_bytes, found.pinned_rounded_bytes) == (8 * 5 * GIB, 8 * 8 * GIB)
+    assert host.high_bytes == 8 * (6 + 3) * GIB + 8 * RANK_PROCESS_BYTES
+    assert found.largest["host"][0].count == 8
+    assert found.estimate.phases[2].host_bytes == 8 * 6 * GIB
+
+
+def test_two_ranks_on_a_node_of_eight_are_two(tmp_path: Path) -> None:
+    found = simulated(tmp_path, world_size=2)
+
+    assert found.estimate.host.peak_bytes == 2 * 6 * GIB
+
+
+def test_the_gpu_is_its_tensors_the_allocator_and_what_lies_outside(tmp_path: Path) -> None:
+    card = hardware()
+    found = simulated(tmp_path, hardware=card)
+
+    gpu, outside = found.estimate.gpu, overhead(card, 16)
+    assert (gpu.peak_bytes, gpu.low_bytes, gpu.reserved_bytes) == (12 * GIB, 12 * GIB, 13 * GIB)
+    assert gpu.high_bytes == 13 * GIB + outside.total
+    assert gpu.overhead == outside.parts
+    assert gpu.phase == "backward 1 of step 1"
+    assert found.allocated_bytes == 12 * GIB + 512
+
+
+@pytest.mark.parametrize(
+    ("tensors_gib", "verdict"),
+    [(11.9, Verdict.DOES_NOT_FIT), (12.1, Verdict.UNCERTAIN), (13.1, Verdict.FITS)],
+)
+def test_the_verdict_is_of_certain_and_of_plausible_bytes(tmp_path: Path, tensors_gib: float, verdict: Verdict) -> None:
+    room = int(tensors_gib * GIB) + overhead(hardware(), 16).total
+
+    found = simulated(tmp_path, hardware=hardware(usable_memory_bytes=room))
+
+    assert found.estimate.gpu.verdict is verdict
+
+
+def test_the_parts_of_every_phase_and_sample_add_up(tmp_path: Path) -> None:
+    found = simulated(tmp_path)
+
+    assert [phase.gpu_bytes // GIB for phase in found.estimate.phases] == [2, 3, 10, 12, 10, 12, 3]
+    assert [phase.gpu_bytes // GIB for phase in found.ends] == [2, 3, 3, 3, 3, 3, 3]
+    assert max(sum(one.parts.values()) for one in found.timeline["gpu"]) == found.estimate.gpu.peak_bytes
+    assert max(sum(one.parts.values()) for one in found.timeline["host"]) == found.estimate.host.peak_bytes
+
+
+def test_what_observes_a_run_and_what_writes_is_kept_out(tmp_path: Path) -> None:
+    swap = {"device": "nvme", "nvme_path": "/local_nvme"}
+    config = {**CONFIG, "tensorboard": {"enabled": True, "output_path": "/nowhere"}, "comms_logger": {"enabled": False}}
+    config["zero_optimization"] = {"stage": 3, "offload_optimizer": swap}
+
+    simulated(tmp_path, config=config)
+
+    used = asked(tmp_path)["config"]
+    assert (used["tensorboard"]["enabled"], used["comms_logger"]["enabled"]) == (False, False)
+    folder = used["zero_optimization"]["offload_optimizer"]["nvme_path"]
+    assert Path(folder).name.startswith("dsgen-simulate-")
+    assert not Path(folder).exists()  # removed with the process
+    assert swap["nvme_path"] == "/local_nvme"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"missing": "deepspeed"}, "a simulation needs deepspeed, which .* has not"),
+        (refusal("ModuleNotFoundError", "No module named 'peft'", "dsgen/engine/x.py:1 in f"), "needs peft"),
+        (refusal("RuntimeError", "the simulation was not tested with torch 9", "dsgen/engine/x.py:1 in f"), "--force"),
+        (refusal("MemoryError", "", "torch/x.py:1 in f"), "this machine's own memory is too small"),
+        (refusal("ValueError", "seq_len is 0", "dsgen/engine/x.py:1 in f"), "^seq_len is 0$"),
+        (
+            refusal("AssertionError", "stage 3 wants more", "deepspeed/runtime/engine.py:9 in f"),
+            r"DeepSpeed refuses it in init: AssertionError: stage 3 wants more \(deepspeed/runtime/engine.py:9 in f\)",
+        ),
+        (
+            refusal("IndexError", "list", "transformers/models/llama/modeling_llama.py:9 in f", "forward"),
+            "the model refuses it in forward: IndexError: list",
+        ),
+    ],
+)
+def test_the_childs_error_becomes_words_for_a_person(tmp_path: Path, answer: Any, words: str) -> None:
+    with pytest.raises(DsgenError, match=words):
+        simulated(tmp_path, answer)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"model_type": "lama"}, "has no model_type lama\n  Did you mean llama"),
+        ({"model_type": "mine", "auto_map": {"AutoConfig": "a.b"}}, "a simulation runs no code from a hub"),
+    ],
+)
+def test_an_unknown_model_type_is_told_with_the_nearest(tmp_path: Path, model: dict[str, Any], words: str) -> None:
+    answer = refusal(
+        "ValueError", f"transformers has no model_type '{model['model_type']}'", "dsgen/engine/x.py:1 in f"
+    )
+
+    with pytest.raises(DsgenError, match=words):
+        simulated(tmp_path, answer, model=model)
+
+
+def test_a_refusal_says_what_the_linter_says_of_the_config(tmp_path: Path) -> None:
+    config = {**CONFIG, "train_batch_size": 7}
+    words = (
+        "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * "
+        "world_size 7 != 1 * 2 * 16"
+    )
+    answer = refusal("AssertionError", words, "deepspeed/runtime/config.py:596 in f")
+
+    with pytest.raises(DsgenError) as told:
+        simulated(tmp_path, answer, config=config)
+
+    assert "DeepSpeed refuses it in init: train_batch_size 7 is not micro-batch 1 x 2 steps x 16 GPUs" in str(
+        told.value
+    )
+    assert "its words: AssertionError: Check batch related parameters" in str(told.value)
+    assert "dsgen lint: " in str(told.value)
+    assert "(DSG202)" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "import sys; sys.stdin.read(); sys.stderr.write('no torch here'); sys.exit(3)",
+            "ended with code 3: no torch here",
+        ),
+        ("print('hello')", "ended with code 0: 'hello'"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "the system killed the process that simulates"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "ended with signal SIGTERM"),
+    ],
+)
+def test_a_child_that_ends_without_an_answer_is_a_clear_error(tmp_path: Path, body: str, words: str) -> None:
+    with pytest.raises(DsgenError, match=words):
+        simulator.simulate(request(), python=interpreter(tmp_path, body))
+
+
+def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    note = tmp_path / "grandchild"
+    body = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(note)!r}, 'w').write(str(child.pid))\ntime.sleep(600)"
+    )
+
+    with pytest.raises(DsgenError, match="was not done within 3 s"):
+        simulator.simulate(request(), python=interpreter(tmp_path, body), timeout_seconds=3)
+
+    assert _ended(int(note.read_text()))
+
+
+def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+    note = tmp_path / "child"
+    python = interpreter(
+        tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    )
+    program = (
+        "import sys; sys.path.append('tests'); from test_simulator import request; from dsgen import simulator; "
+        f"simulator.simulate(request(), python={python!r})"
+    )
+    house = Path(__file__).parent.parent
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=60)
+
+    assert b"KeyboardInterrupt" in words
+    assert _ended(int(note.read_text()))
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and only not yet waited for."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("package", ["torch", "deepspeed", "transformers"])
+def test_a_missing_package_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "find_spec", lambda name: None if name == package else object())
+
+    with pytest.raises(DsgenError, match=rf'needs {package}, which .*\n  pip install "dsgen\[proof\]"'):
+        simulator.simulate(request())
+
+
+def test_a_timeout_of_nothing_is_refused() -> None:
+    with pytest.raises(DsgenError, match="timeout_seconds is 0"):
+        simulator.simulate(request(), timeout_seconds=0)
+
+
+def test_the_face_takes_layers_or_a_dict(tmp_path: Path) -> None:
+    python = answering(tmp_path)
+
+    from_layers = dsgen.simulate(dsgen.profile("a100-40g") | dsgen.profile("7b"), python=python, steps=1)
+    from_dict = dsgen.simulate(CONFIG, model="7b", world_size=16, hardware="a100-40g", python=python)
+
+    assert (from_layers.steps, from_layers.limits) == (1, True)
+    assert from_dict.estimate.gpu.limit_bytes == hardware().usable_memory_bytes
+    with pytest.raises(DsgenError, match="needs model and world_size"):
+        dsgen.simulate(CONFIG, model="7b")
+    with pytest.raises(DsgenError, match="world_size is for a config as a dict"):
+        dsgen.simulate(dsgen.profile("a100-40g") | dsgen.profile("7b"), world_size=8)
