@@ -70,7 +70,9 @@ def test_guide_0_smaller_buckets_take_less_memory() -> None:
         layers = composed("a100-80g", "7b", zero_stage=2, micro_batch=1)
         plan = dsgen.plan(layers | {"zero_optimization": {"reduce_bucket_size": elements}})
         chosen = plan.chosen.strategy
-        return parts(plan.job, chosen, chosen.buffers).phases["backward"]["communication buckets"][0]
+        found = parts(plan.job, chosen, chosen.buffers, chosen.accumulation > 1)
+        sizes = {moment.parts.get("communication buckets", (0, 0))[0] for moment in found.moments}
+        return min(sizes - {0})  # without the flat copy that a reduction makes for a moment
 
     assert bucket_bytes(500_000_000) - bucket_bytes(200_000_000) == 1_200_000_000  # two of bf16: not the guide's 600 MB
 

@@ -58,7 +58,7 @@ class Parts:
     host: Host
 
 
-def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool = False) -> Parts:
+def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
     """Every part of a layout's memory.
 
     Args:

@@ -1,0 +1,170 @@
+"""The scenarios on which the instant memory model is held to the simulation: drawn, always the same, over every model.
+
+Every model has four. The first runs at full depth; the others at the model's width with a few of its blocks, which
+shows the same causes in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.assembly import assemble
+from dsgen.hf_config import to_hf_config
+from dsgen.jobs import Job
+from dsgen.layers import Origin
+from dsgen.memory_questions import ask_config, given
+from dsgen.parameters import parameter_count
+from dsgen.profiles import Network
+from dsgen.scenarios import Scenario, Setting, layers
+from dsgen.strategies import Strategy
+
+__all__ = ["Case", "cases"]
+
+SEED = 20260
+ROUNDS = 4  # scenarios of each model
+DEPTH = 5  # blocks of the scenarios that are not at full depth
+HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
+NETWORK = "ib-hdr-200g"
+LARGEST_FULL = 20e9  # parameters; above it no scenario is at full depth
+_OPTIMIZERS = ("AdamW",) * 8 + ("Lion", "SGD")
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One scenario.
+
+    Attributes:
+        name: Model and number.
+        model: Name of a model profile.
+        depth: Blocks; None for all.
+        gpus: Ranks.
+        config: The DeepSpeed config.
+        options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them.
+    """
+
+    name: str
+    model: str
+    depth: int | None
+    gpus: int
+    config: dict[str, Any]
+    options: dict[str, Any]
+
+    def job(self) -> Job:
+        """The job that the scenario describes."""
+        profiles = {"hardware": (HARDWARE,), "model": (self.model,)}
+        job = assemble(layers(Scenario(profiles=profiles)), None)
+        per_node = min(self.gpus, job.hardware.gpus_per_node)
+        options = self.options
+        training = attrs.evolve(
+            job.training,
+            seq_len=options["seq_len"],
+            attention=options["attention"],
+            method=options["method"],
+            lora_rank=options["lora_rank"],
+            chunked_loss=options["chunked_loss"],
+            checkpointing="full" if options["checkpointing"] else "none",
+        )
+        model = job.model
+        if self.depth is not None:
+            dense = min(model.dense_layers, self.depth - 1)
+            model = attrs.evolve(model, layers=self.depth, dense_layers=dense)
+        nodes = self.gpus // per_node
+        network = _network() if nodes > 1 else job.network
+        return attrs.evolve(
+            job, model=model, training=training, nodes=nodes, gpus_per_node=per_node, network=network, pins=()
+        )
+
+    def strategy(self) -> tuple[Job, Strategy]:
+        """The job and the strategy that the config means."""
+        question = ask_config(self.job(), given(self.config))
+        checkpointing = bool(self.options["checkpointing"])
+        return question.job, attrs.evolve(question.strategy, checkpointing=checkpointing)
+
+    def request(self) -> dict[str, Any]:
+        """What the simulation is asked."""
+        job = self.job()
+        facts = attrs.asdict(job.model)
+        dtype = "float32" if not (self.config.get("bf16") or self.config.get("fp16")) else None
+        dtype = dtype or ("bfloat16" if self.config.get("bf16") else "float16")
+        return {
+            "config": self.config,
+            "model": to_hf_config(facts),
+            "world_size": self.gpus,
+            "gpus_per_node": job.gpus_per_node,
+            "dtype": dtype,
+            **self.options,
+        }
+
+
+def cases() -> Iterator[Case]:
+    """Every scenario, in the order of the models' names."""
+    for name in catalog.names("model"):
+        model = assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
+        for number in range(ROUNDS):
+            draw = random.Random(f"{SEED} {name} {number}")
+            full = number == 0 and parameter_count(model) <= LARGEST_FULL
+            depth = None if full or model.layers <= DEPTH else DEPTH
+            yield _case(f"{name} {number + 1}", name, depth, draw, model)
+
+
+@functools.lru_cache(maxsize=1)
+def _network() -> Network:
+    """What joins the nodes; memory does not depend on it."""
+    profiles = {"hardware": (HARDWARE,), "model": ("7b",), "network": (NETWORK,)}
+    return assemble(
+        layers(Scenario(profiles=profiles, fields={"nodes": Setting(2, Origin("benchmark"))})), None
+    ).network
+
+
+def _case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
+    stage = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 3))
+    gpus = draw.choice((1, 2, 4, 8, 8, 16, 64, 256))
+    method = draw.choice(("full",) * 6 + ("lora", "qlora"))
+    offload = draw.choice(("none", "none", "cpu")) if stage else "none"
+    tp = draw.choice((2, 4)) if _splits(facts, stage, method, gpus) and draw.random() < 0.4 else 1
+    zero: dict[str, Any] = {"stage": stage}
+    if offload == "cpu":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if stage == 3 and draw.random() < 0.5:
+            zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    if stage and draw.random() < 0.5:
+        zero["overlap_comm"] = draw.random() < 0.5
+    if draw.random() < 0.5:
+        zero["reduce_bucket_size"] = draw.choice((50_000_000, 200_000_000))
+    if stage == 3 and draw.random() < 0.5:
+        zero["stage3_max_live_parameters"] = zero["stage3_max_reuse_distance"] = draw.choice((100_000_000, 500_000_000))
+        zero["stage3_prefetch_bucket_size"] = draw.choice((10_000_000, 50_000_000))
+    precision = draw.choice(("bf16",) * 7 + ("fp16", "fp32"))
+    optimizer = draw.choice(_OPTIMIZERS) if offload == "none" else "AdamW"
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": draw.choice((1, 1, 2, 4, 8)),
+        "gradient_accumulation_steps": draw.choice((1, 1, 2)),
+        "optimizer": {"type": optimizer, "params": {"lr": 1e-4}},
+        "zero_optimization": zero,
+    }
+    if precision != "fp32":
+        config[precision] = {"enabled": True}
+    if tp > 1:
+        config["tensor_parallel"] = {"autotp_size": tp}
+    lengths = [length for length in (512, 1024, 2048, 4096, 8192) if length <= facts.max_positions]
+    options = {
+        "seq_len": draw.choice(lengths),
+        "attention": draw.choice(("flash",) * 4 + ("sdpa", "eager")),
+        "checkpointing": draw.random() < 0.6,
+        "method": method,
+        "lora_rank": draw.choice((8, 16, 64)),
+        "chunked_loss": method == "full" and draw.random() < 0.15,
+    }
+    return Case(name=name, model=model, depth=depth, gpus=gpus, config=config, options=options)
+
+
+def _splits(model: Any, stage: int, method: str, gpus: int) -> bool:
+    """Whether AutoTP is asked of the model: dense, trained whole, at the stages where it is right."""
+    heads = model.attention_heads % 4 == 0 and model.kv_heads % 4 == 0
+    return stage in (1, 2) and method == "full" and gpus >= 8 and heads and not model.experts
