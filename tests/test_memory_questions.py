@@ -188,13 +188,24 @@ def test_what_the_program_fills_in_is_chosen_so_that_it_fits() -> None:
     ("config", "note"),
     [
         ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3}, "DeepSpeed refuses that"),
-        ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves is not counted"),
+        ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves or takes is not"),
+        ({"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}}, "data_types.grad_accum_dtype: what"),
         ({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}}, "counted as AdamW"),
-        ({"train_batch_size": 8, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True}}, "were fp32"),
+        (
+            {"train_batch_size": 8, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
+            "master_weights_and_grads: what",
+        ),
     ],
 )
 def test_what_a_config_says_and_is_not_counted_is_noted(config: dict[str, Any], note: str) -> None:
     assert any(note in line for line in ask_config(job(), given(config)).notes)
+
+
+def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
+    asked = question({"zero_stage": 3}, zero_optimization={"zero_hpz_partition_size": 8, "contiguous_gradients": True})
+
+    assert "zero_optimization.zero_hpz_partition_size: what it saves or takes is not counted" in asked.notes
+    assert not any("contiguous_gradients" in note for note in asked.notes)
 
 
 @pytest.mark.parametrize(

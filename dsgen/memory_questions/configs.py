@@ -18,7 +18,7 @@ from dsgen.jobs import Job
 from dsgen.layers import Rank, show
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, refuse
+from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, not_counted, refuse
 from dsgen.sources import Source
 from dsgen.strategies import Layout, Strategy
 from dsgen.subjects import Facts, Subject
@@ -211,12 +211,8 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
-    for key in meanings.beyond(subject):
-        yield f"{key}: what it saves is not counted"
-    for dtype in ("bf16", "fp16"):
-        path = f"{dtype}.{dtype}_master_weights_and_grads"
-        if subject.value(path) is True:
-            yield f"{path}: counted as if the master weights were fp32"
+    for path in meanings.uncounted(subject.config, subject.surface):
+        yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
     total = subject.value("train_batch_size")

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from dsgen import meanings, surface
 from dsgen.buffers import choose
 from dsgen.candidates import search
 from dsgen.errors import mistake
@@ -21,7 +22,7 @@ from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
 
-__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "refuse"]
+__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
@@ -65,7 +66,9 @@ def ask(job: Job) -> Question:
         for name, field in FIELDS.items()
     }
     said |= named(job)
-    return Question(job=job, strategy=chosen, said=said, notes=(*job.warnings, *doubts(job, chosen)))
+    keys = meanings.uncounted(job.deepspeed, surface.load(job.version))
+    notes = (*job.warnings, *doubts(job, chosen), *(not_counted(path) for path in keys))
+    return Question(job=job, strategy=chosen, said=said, notes=notes)
 
 
 def _planned(job: Job) -> Strategy | None:
@@ -181,6 +184,11 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
     if chosen.tp > job.gpus_per_node:
         yield f"tensor parallelism over {chosen.tp} GPUs leaves the node of {job.gpus_per_node}"
+
+
+def not_counted(path: str) -> str:
+    """What is said of a key that changes what is held, and is not counted."""
+    return f"{path}: what it saves or takes is not counted"
 
 
 def _place(job: Job, field: str) -> str | None:
