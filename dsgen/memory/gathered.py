@@ -1,36 +1,185 @@
-"""How many parameters stage 3 has gathered at once: what it needs, what it keeps for reuse, and what it fetches ahead.
+"""How many parameters stage 3 has gathered at once: the coordinator's rules, walked over one step of the model.
 
-Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8: every module that starts fetches ahead
-up to `stage3_prefetch_bucket_size` elements while fewer than `stage3_max_live_parameters` are there, so that a model
-with more elements soon has that many; a parameter is kept where it is used again within `stage3_max_reuse_distance`.
+Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8, from the second step on, when it knows
+the order of use. A module that starts gathers its tensors, then fetches ahead: along the order of use, past tensors
+that are there already, until `stage3_prefetch_bucket_size` elements are on their way or `stage3_max_live_parameters`
+are there. A tensor is released after its use unless fetching ahead has passed a later use of it, or one lies within
+`stage3_max_reuse_distance` elements.
 """
 
 from __future__ import annotations
 
+import functools
+
+import attrs
+
 from dsgen.buffers import Buffers
-from dsgen.memory.numbers import Numbers
+from dsgen.memory.trained import AFTER, BEFORE, sharded
+from dsgen.parameters import adapted, stretches
+from dsgen.profiles import Model
 
-__all__ = ["gathered"]
+__all__ = ["Gathered", "gathered"]
 
 
-def gathered(numbers: Numbers, buffers: Buffers, head: int, layers: int, checkpointing: bool) -> int:
-    """Elements gathered at the turn from forward to backward, the highest moment.
+@attrs.frozen(eq=False)
+class Gathered:
+    """Elements that are gathered at once, persistent ones not among them.
+
+    Attributes:
+        forward: The most while blocks run forward, with the flat buffer that a gather's tensors are copied from.
+        turn: When the loss is made.
+        backward: The most while each block runs backward, its second forward included, by block.
+        embedding: When backward has come to what is before the blocks.
+    """
+
+    forward: int
+    turn: int
+    backward: tuple[int, ...]
+    embedding: int
+
+    def at(self, block: int) -> int:
+        """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
+        if block == AFTER or not self.backward:
+            return self.turn
+        return self.embedding if block == BEFORE else self.backward[min(block, len(self.backward) - 1)]
+
+
+def gathered(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    buffers: Buffers,
+    checkpointing: bool,
+) -> Gathered:
+    """What is gathered in one step.
 
     Args:
-        numbers: Element counts of the model.
-        buffers: Sizes that the config sets, in elements.
-        head: Elements of the output head, used last in forward and first in backward.
-        layers: Transformer blocks.
-        checkpointing: Each block's forward runs again before its backward, which doubles the distance.
+        model: The architecture.
+        method: full, lora or qlora.
+        lora_rank: Rank of the adapters.
+        lora_targets: Names of the matrices that get one.
+        tp: AutoTP degree.
+        buffers: The coordinator's limits, in elements.
+        checkpointing: Each block runs forward again before its backward.
     """
-    passes = 2 if checkpointing else 1
-    reused, distance = 0, 2 * head
-    while reused < layers and distance < buffers.max_reuse:
-        reused += 1
-        distance += passes * numbers.block
-    needed = head + max(reused, 1 if checkpointing else 0) * numbers.block if buffers.max_reuse else numbers.largest
-    ahead = 0
-    if buffers.prefetch and needed < buffers.max_live:
-        # The last tensor fetched ahead may cross the limit by any part of itself.
-        ahead = min(buffers.max_live + numbers.block_largest // 2 - needed, numbers.total)
-    return min(numbers.total, max(needed + ahead, numbers.largest))
+    limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing)
+
+
+@functools.lru_cache(maxsize=1024)
+def _gathered(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    persistence: int,
+    prefetch: int,
+    max_live: int,
+    max_reuse: int,
+    checkpointing: bool,
+) -> Gathered:
+    numels, blocks = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
+    order, turn = _order(model, blocks, checkpointing)
+    peaks, copied = _walk([numels[tensor] for tensor in order], order, prefetch, max_live, max_reuse)
+    forward = embedding = 0
+    backward = [0] * model.layers
+    for step, tensor in enumerate(order):
+        block = blocks[tensor]
+        if step < turn:
+            forward = max(forward, peaks[step] + copied[step] if 0 <= block < model.layers else 0)
+        elif 0 <= block < model.layers:
+            backward[block] = max(backward[block], peaks[step])
+        elif block == BEFORE:
+            embedding = max(embedding, peaks[step])
+    ends = [peaks[step] for step in range(len(order)) if blocks[order[step]] == AFTER]
+    return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding)
+
+
+def _tensors(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
+) -> tuple[list[int], list[int]]:
+    """Elements and block of every tensor that is partitioned, in the order of the model."""
+    names = frozenset() if method == "full" else adapted(model, lora_targets)
+    numels: list[int] = []
+    blocks: list[int] = []
+    number = 0
+    for stretch in stretches(model):
+        row: list[int] = []
+        for item in stretch.parameters:
+            row.append(sharded(item, tp))
+            if item.name in names:
+                row += [lora_rank * size for size in item.shape]
+        row = [numel for numel in row if numel > persistence]
+        for _ in range(stretch.repeats):
+            numels += row
+            blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(row)
+            number += stretch.blocks
+    if model.tied_embeddings and numels and blocks[0] == BEFORE:
+        numels.append(numels[0])  # the head is the first tensor again: it stands for itself at its second use
+        blocks.append(AFTER)
+    return numels, blocks
+
+
+def _order(model: Model, blocks: list[int], checkpointing: bool) -> tuple[list[int], int]:
+    """The tensors in order of use in one step, and where backward begins."""
+    members: dict[int, list[int]] = {}
+    for tensor, block in enumerate(blocks):
+        members.setdefault(block, []).append(tensor)
+    order = list(range(len(blocks)))
+    turn = len(order)
+    order += members.get(AFTER, [])[::-1]
+    for block in range(model.layers - 1, -1, -1):
+        if checkpointing:
+            order += members.get(block, [])
+        order += members.get(block, [])[::-1]
+    return order + members.get(BEFORE, [])[::-1], turn
+
+
+def _walk(
+    numels: list[int], order: list[int], prefetch: int, max_live: int, max_reuse: int
+) -> tuple[list[int], list[int]]:
+    """Elements that are there while each use runs, and those that it copies out of a gather's buffer before."""
+    steps = len(order)
+    later = [steps] * steps  # the next use of the same tensor
+    seen: dict[int, int] = {}
+    for step in range(steps - 1, -1, -1):
+        later[step] = seen.get(order[step], steps)
+        seen[order[step]] = step
+    passed = [0] * (steps + 1)  # elements used before each step
+    for step in range(steps):
+        passed[step + 1] = passed[step] + numels[step]
+    there: dict[int, int] = {}  # tensor -> elements of the gather that brings it, while that is on its way
+    marked: dict[int, int] = {}
+    peaks, copied = [], []
+    live = ahead = 0
+    for step, tensor in enumerate(order):
+        if tensor not in there:
+            there[tensor] = 0
+            live += numels[step]
+        copied.append(there[tensor])  # the first tensor of a gather that is waited for copies them all
+        ahead = max(ahead, step + 1)
+        if prefetch:
+            room = min(max_live - live, prefetch)
+            begun: list[int] = []
+            found = 0
+            while ahead < steps and found < room:
+                other = order[ahead]
+                marked[other] = ahead
+                if other not in there:
+                    there[other] = 0
+                    begun.append(other)
+                    found += numels[ahead]
+                ahead += 1
+            live += found
+            if begun:
+                there[begun[0]] = found
+        peaks.append(live)
+        following = later[step]
+        kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
+        if not kept:
+            del there[tensor]
+            live -= numels[step]
+    return peaks, copied

@@ -14,7 +14,7 @@ from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import arrivals
-from dsgen.memory.gathered import gathered
+from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.trained import AFTER, BEFORE
@@ -81,7 +81,11 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
     )
-    moments = tuple(_Moments(job, layout, buffers, found, active, accumulates).all())
+    live = None
+    if layout.stage == 3:
+        rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
+        live = gathered(job.model, *rest, buffers, layout.checkpointing)
+    moments = tuple(_Moments(job, layout, buffers, found, active, accumulates, live).all())
     return Parts(moments, host(job, layout, buffers, found, accumulates))
 
 
@@ -93,6 +97,7 @@ class _Moments:
     found: States
     active: Activations
     accumulates: bool
+    gathered: Gathered | None
 
     def all(self) -> Iterator[Moment]:
         yield from self.before_training()
@@ -149,20 +154,17 @@ class _Moments:
     def training(self) -> dict[str, Part]:
         """What is on the GPU in forward and backward besides activations, gradients and buckets."""
         held = self.held()
-        if self.layout.stage == 3:
-            layers, head = self.job.model.layers, self.found.tensors.head
-            live = gathered(self.found.numbers, self.buffers, head, layers, self.layout.checkpointing)
-            held["gathered parameters"] = (self.found.size * max(live, self.found.numbers.persistent), 0)
+        if self.gathered is not None:
+            live = self.found.size * (self.gathered.turn + self.found.numbers.persistent)
+            held["gathered parameters"] = (live, 0)
         return held
 
-    def live(self, training: dict[str, Part], block: int) -> dict[str, Part]:
-        """At stage 3, what is still gathered in backward of a block: what lies behind it was used for the last time."""
-        if self.layout.stage != 3:
+    def live(self, block: int) -> dict[str, Part]:
+        """At stage 3, what is gathered in backward of a block."""
+        if self.gathered is None:
             return {}
-        found = self.found
-        before = found.before + max(0, min(block + 1, self.job.model.layers)) * found.numbers.block
-        rest = found.size * max(before if block != AFTER else found.numbers.total, found.numbers.persistent)
-        return {"gathered parameters": (min(training["gathered parameters"][0], rest), 0)}
+        size = self.found.size
+        return {"gathered parameters": (size * (self.gathered.at(block) + self.found.numbers.persistent), 0)}
 
     def forward(self) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
@@ -172,8 +174,12 @@ class _Moments:
             "communication buckets": (bucket, 0),
             "inputs": self.active.inputs,
         }
+        running = {}
+        if self.gathered is not None:
+            most = self.found.size * (self.gathered.forward + self.found.numbers.persistent)
+            running = {"gathered parameters": (most, 0)}
         for moment in self.active.forward:
-            yield Moment("forward", {**base, **_alive(moment)})
+            yield Moment("forward", {**base, **(running if moment.where == "block" else {}), **_alive(moment)})
 
     def backward(self) -> Iterator[Moment]:
         found, stage, buffers = self.found, self.layout.stage, self.buffers
@@ -188,7 +194,7 @@ class _Moments:
             gradients = grads + moment.fresh + (moment.gradients if grows else 0)
             parts = {
                 **training,
-                **self.live(training, block),
+                **self.live(block),
                 "gradients": (gradients, 0),
                 "communication buckets": (full if moment.gradients or moment.blocks else bucket, 0),
                 **_alive(moment),
@@ -204,7 +210,7 @@ class _Moments:
         fresh, alive = self._arrived(load)
         parts = {
             **training,
-            **self.live(training, load.block),
+            **self.live(load.block),
             "gradients": (load.gradients + fresh, 0),
             "communication buckets": (load.buckets, 0),
             **alive,
