@@ -31,7 +31,7 @@ def use_deepspeed(engine: Any, model: Any, config: dict[str, Any]) -> None:
     """
     import deepspeed
 
-    checkpointing = importlib.import_module("deepspeed.runtime.activation_checkpointing.checkpointing")
+    checkpointing: Any = importlib.import_module("deepspeed.runtime.activation_checkpointing.checkpointing")
     checkpointing.get_partitioned_activations_for_backward = partitioned_for_backward
     deepspeed.checkpointing.configure(engine.mpu, deepspeed_config=config)
     model._set_gradient_checkpointing(enable=True, gradient_checkpointing_func=_checkpoint)

@@ -62,7 +62,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
 
 def _known(described: dict[str, Any]) -> tuple[Any, Any]:
     """The config object of a config.json and the class of its causal language model."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     name = described["model_type"]
@@ -78,10 +78,10 @@ def _known(described: dict[str, Any]) -> tuple[Any, Any]:
     hf_config.use_cache = False
     if type(hf_config) not in AutoModelForCausalLM._model_mapping:
         raise ValueError(f"transformers has no causal language model for model_type {name!r}")
+    if type(hf_config) in AutoModelForMaskedLM._model_mapping and not getattr(hf_config, "is_decoder", False):
+        raise ValueError(f"a model of model_type {name!r} is an encoder: it does not predict the next token")
     # Loads the class's module, which must not happen inside zero.Init: it changes torch's factories.
     kind = AutoModelForCausalLM._model_mapping[type(hf_config)]
-    if not kind.can_generate():
-        raise ValueError(f"{kind.__name__} of model_type {name!r} is no decoder: it does not predict the next token")
     return hf_config, kind
 
 

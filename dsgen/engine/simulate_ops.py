@@ -1,7 +1,7 @@
 """Stand-ins for DeepSpeed's compiled operators: they take what the real ones take and change no memory.
 
 The real kernels update tensors in place (csrc/adam, csrc/lion, csrc/adagrad, csrc/lamb) or move bytes between a host
-buffer and a file (csrc/aio); neither allocates a tensor.
+buffer and a file (csrc/aio); neither allocates a tensor. Those of ZeRO++ (csrc/quantization) return new ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _IN_PLACE = frozenset(
     {"FusedAdamBuilder", "CPUAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "FusedLionBuilder", "UtilsBuilder"}
 )
 _FILES = frozenset({"AsyncIOBuilder"})
+_QUANTIZER = frozenset({"QuantizerBuilder"})
 
 
 class Builder:
@@ -25,7 +26,7 @@ class Builder:
 
     def is_compatible(self, verbose: bool = False) -> bool:
         """Whether there is a stand-in."""
-        return self.name in _IN_PLACE or self.name in _FILES
+        return self.name in _IN_PLACE | _FILES | _QUANTIZER
 
     def load(self, verbose: bool = True) -> Any:
         """The stand-in.
@@ -37,6 +38,8 @@ class Builder:
             return _InPlace()
         if self.name in _FILES:
             return _Files()
+        if self.name in _QUANTIZER:
+            return _Quantizer()
         raise NotImplementedError(f"the simulation has no stand-in for the operator {self.name}")
 
 
@@ -47,6 +50,49 @@ class _InPlace:
         if name.startswith("__"):
             raise AttributeError(name)
         return _nothing
+
+
+class _Quantizer:
+    """The module of csrc/quantization/pt_binding.cpp, as far as ZeRO++ calls it; scales are fp32, one for each group.
+
+    The results are on the accelerator, whatever the arguments are.
+    """
+
+    Symmetric, Asymmetric = 0, 1  # quantize::Type; only the asymmetric kind has an offset beside the scale
+
+    def _scales(self, groups: int, kind: int) -> Any:
+        return self._empty((groups, 1 + kind), "float32")
+
+    @staticmethod
+    def _empty(shape: Any, dtype: str) -> Any:
+        import torch
+        from deepspeed.accelerator import get_accelerator
+
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=get_accelerator().current_device_name())
+
+    def quantize(self, values: Any, groups: int, bits: int, kind: int) -> Any:
+        """quantize_kernel: packed numbers and their scales."""
+        *rest, last = values.shape
+        scales = self._scales(groups, kind)
+        return [self._empty((*rest, last // (8 // bits)), "int8"), scales]
+
+    def dequantize(self, packed: Any, scales: Any, groups: int, bits: int, kind: int) -> Any:
+        """dequantize<__half>: always fp16."""
+        *rest, last = packed.shape
+        return self._empty((*rest, last * (8 // bits)), "float16")
+
+    def swizzle_quant(self, values: Any, groups: int, bits: int, kind: int, *_: int) -> Any:
+        """ds_swizzle_quant: packed numbers in one dimension, and their scales."""
+        scales = self._scales(groups, kind)
+        return [self._empty((values.numel() // (8 // bits),), "int8"), scales]
+
+    def quantized_reduction(
+        self, packed: Any, scales: Any, groups: int, out_groups: int, bits: int, kind: int, devices: int
+    ) -> Any:
+        """The sum over a node, packed again."""
+        *rest, last = packed.shape
+        made = self._scales(out_groups, kind)
+        return [self._empty((*rest, last // devices), "int8"), made]
 
 
 class _Files:

@@ -27,6 +27,7 @@ def patch_torch(pin: Callable[[Any, Any], Any], is_pinned: Callable[[Any], bool]
     _streams_are_done()
     _values_are_zero()
     _fused_as_on_cuda()
+    _foreach_as_on_cuda()
     _moves_keep_the_parameter()
 
 
@@ -35,6 +36,7 @@ def patch_deepspeed() -> None:
     _operators_stand_in()
     _ranks_agree()
     _meshes_are_real()
+    _shards_are_even()
     simulate_shortcuts.apply()
 
 
@@ -114,6 +116,16 @@ def _fused_as_on_cuda() -> None:
         _registration.impl(name, never, "PrivateUse1")
 
 
+def _foreach_as_on_cuda() -> None:
+    """torch's optimizers update all tensors of a group at once on CUDA, but only those of a type that they know."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.optim import optimizer
+    from torch.utils import _foreach_utils
+
+    for module in (optimizer, _foreach_utils):
+        module._foreach_supported_types.append(FakeTensor)
+
+
 def _moves_keep_the_parameter() -> None:
     """A parameter stays the same object when its data goes to another device; between fake devices torch refuses that.
 
@@ -160,6 +172,21 @@ def _meshes_are_real() -> None:
 
     device_mesh.init_device_mesh = init_device_mesh
     torch.distributed.device_mesh.init_device_mesh = init_device_mesh
+
+
+def _shards_are_even() -> None:
+    """AutoTP's loss reads from every rank which part of the vocabulary it has; here every rank has as much as this."""
+    from deepspeed import comm
+    from deepspeed.sequence import cross_entropy
+
+    def validate(size: int, start: int, end: int, group: Any, device: Any) -> int:
+        ranks = comm.get_world_size(group) if group is not None else 1
+        if ranks > 1:
+            own = torch.empty(3, dtype=torch.long, device=device)
+            comm.all_gather_into_tensor(own.new_empty(3 * ranks), own, group=group)
+        return ranks * size
+
+    cross_entropy._validate_vocab_shard_bounds = validate
 
 
 def no_input_check(engine: Any) -> None:

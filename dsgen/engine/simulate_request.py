@@ -72,5 +72,9 @@ def _divisible(asked: dict[str, Any]) -> None:
     """DeepSpeed 0.19 does not check that the tensor-parallel degree divides the world."""
     section = asked["config"].get("tensor_parallel")
     degree = section.get("autotp_size", 0) if isinstance(section, dict) else 0
-    if isinstance(degree, int) and degree > 1 and asked["world_size"] % degree:
+    if not isinstance(degree, int) or degree < 2:
+        return
+    if asked["chunked_loss"]:
+        raise ValueError("chunked_loss is true with tensor_parallel; it must be false: Liger needs the whole head")
+    if asked["world_size"] % degree:
         raise ValueError(f"tensor_parallel.autotp_size is {degree}, which does not divide {asked['world_size']} ranks")

@@ -78,18 +78,16 @@ def reduce_scatter_coalesced(tensors: list[Any], group: Any = None) -> list[Any]
 
 
 def wait(self: Any, handle_dependency: bool = True) -> None:
-    """As deepspeed.runtime.zero.partition_parameters.AllGatherCoalescedHandle.wait, without a view for every rank.
-
-    Raises:
-        NotImplementedError: The partitions are quantized (ZeRO++ qwZ), which the simulation does not know.
-    """
+    """As deepspeed.runtime.zero.partition_parameters.AllGatherCoalescedHandle.wait, without a view for every rank."""
     from deepspeed.runtime.zero.partition_parameters import AllGatherCoalescedHandle, ZeroParamStatus
 
     if self.complete:
         return
-    if self.quantization:
-        raise NotImplementedError("the simulation does not know quantized weights (zero_quantized_weights)")
     self.allgather_handle.wait()
+    if self.quantization:
+        packed = self.quantization
+        packed.quant_handle.wait()
+        self.partitions = [packed.backend.dequantize(packed.quantized_param, packed.scale_buffer)]
     buffer = self.partitions[0]
     for parameter in self.params:
         gathered = torch.empty(parameter.ds_numel, dtype=buffer.dtype, device=buffer.device)

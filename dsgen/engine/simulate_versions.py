@@ -23,6 +23,7 @@ PATCHED: dict[str, str] = {
     "deepspeed.runtime.zero.partition_parameters:AllGatherCoalescedHandle.wait": "898453ec1a22",
     "deepspeed.runtime.zero.partition_parameters:Init._convert_to_deepspeed_param": "1c639977bd9a",
     "deepspeed.runtime.zero.utils:assert_ints_same_as_other_ranks": "2bdacaf64d04",
+    "deepspeed.sequence.cross_entropy:_validate_vocab_shard_bounds": "a2c367d8a260",
     "torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init": "69433dd54d1e",
     "torch.distributed.device_mesh:init_device_mesh": "a8e1d76795ef",
     "torch.nn.modules.module:Module._apply": "4e7315ad6635",
