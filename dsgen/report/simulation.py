@@ -55,8 +55,9 @@ def text(found: Simulation, width: int = 80, every: bool = False) -> str:
         every: Show every tensor that the simulation lists, and the collectives of every step.
     """
     width = max(width, _NARROWEST)
-    lines = [line for head in headlines(found) for line in textwrap.wrap(head, width, subsequent_indent="  ")]
-    lines += _memory(found, width)
+    heads = [*headlines(found), *([footprints.verdict_line(found.estimate)] if found.limits else [])]
+    lines = [line for head in heads for line in textwrap.wrap(head, width, subsequent_indent="  ")]
+    lines += ["", *_memory(found, width)]
     lines += ["", *footprints.phase_lines(found.estimate.phases, found.ends)]
     lines += ["", *_largest(found, width, every)]
     moved = list(_shown(found, every))

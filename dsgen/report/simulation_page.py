@@ -47,6 +47,7 @@ def html(found: Simulation) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         *(f'<p class="soft">{escape(line)}</p>' for line in rest),
+        f"<p><b>{escape(footprints.verdict_line(estimate))}</b></p>" if found.limits else "",
         f'<div class="scroll">{drawing(found)}</div>',
         '<div class="columns">',
         *(_place(label, place, words, found.limits) for _, label, place, words in places),

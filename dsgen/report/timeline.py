@@ -160,7 +160,8 @@ def _panel(found: Simulation, name: str, label: str, place: Place, kinds: Sequen
     if drawn:
         y = base - limit / most * height
         yield f'<path class="limit" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
-        yield f'<text class="soft over" text-anchor="end" x="{_WIDTH - _RIGHT - 6}" y="{y + 14:.1f}">limit {gib(limit)} GiB</text>'
+        right = _WIDTH - _RIGHT - 6
+        yield f'<text class="soft over" text-anchor="end" x="{right}" y="{y + 14:.1f}">limit {gib(limit)} GiB</text>'
     yield from _phases(found, spans, name, top, base)
 
 

@@ -1,0 +1,115 @@
+"""Simulations through the real engine: both ways in, DeepSpeed's own refusals, and what a large one costs."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import MODEL
+
+import dsgen
+from dsgen import simulator
+from dsgen.cli import main
+from dsgen.errors import DsgenError
+from dsgen.simulator import Options, from_config
+
+pytestmark = pytest.mark.proof
+
+STAGE_3: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 1,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 3},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+}
+CPU_SECONDS = 40.0  # 20 s on a machine of its own; a shared one counts up to twice that for the same work
+MEMORY_BYTES = 10**9
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_scenario_runs_from_its_profiles_to_the_peak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+    more = ("--global-batch", "16", "--micro-batch", "1", "--seq-len", "32", "--steps", "1", "--format", "json")
+
+    code = run("--hw", "a100-40g", "--model", str(tmp_path), *more)
+
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["verdict"]) == (0, "fits")
+    assert (told["engine"]["model"], told["engine"]["accumulation"]) == ("LlamaForCausalLM", 2)
+    assert [one["phase"] for one in told["phases"]] == [
+        "load", "init", "forward", "backward", "forward", "backward", "step"
+    ]  # fmt: skip
+    for place in ("gpu", "host"):
+        assert sum(told[place]["parts"].values()) == told[place]["peak_bytes"]
+    assert told["gpu"]["peak_bytes"] <= told["gpu"]["allocated_bytes"] <= told["gpu"]["reserved_bytes"]
+
+
+def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Offloaded states of 2 x 4 bytes and master weights of 4 for each element of a rank's share, on the node."""
+    (tmp_path / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True}, "reduce_bucket_size": "auto"}
+    written = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": zero}
+    file = tmp_path / "ds.json"
+    file.write_text(json.dumps(written), encoding="utf-8")
+
+    code = run("--config", str(file), "--model", str(tmp_path), "--world-size", "16", "--format", "json", "--rank", "9")
+
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["rank"], told["verdict"]) == (0, 9, None)
+    assert told["engine"]["micro_batch"] == 8
+    held = told["phases"][-1]["host"]["end_parts"]
+    share = 8 * told["engine"]["parameters"] / 16
+    assert held["optimizer states"] == pytest.approx(8 * share, rel=0.01)
+    assert held["fp32 master weights"] == pytest.approx(4 * share, rel=0.01)
+    assert told["host"]["pinned_bytes"] > 0
+    assert {one["key"] for one in told["filled"]} == {
+        "train_micro_batch_size_per_gpu", "bf16.enabled", "zero_optimization.reduce_bucket_size", "optimizer.type"
+    }  # fmt: skip
+
+
+def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
+    request = from_config({**STAGE_3, "train_batch_size": 7}, model=MODEL, world_size=8)
+
+    with pytest.raises(DsgenError) as told:
+        simulator.simulate(request)
+
+    assert "DeepSpeed refuses it in " in str(told.value)
+    assert "deepspeed/runtime/config.py:" in str(told.value)
+    assert "dsgen lint: train_batch_size 7" in str(told.value)
+
+
+def test_an_unknown_model_type_is_no_traceback() -> None:
+    request = from_config(STAGE_3, model={**MODEL, "model_type": "lama"}, world_size=8)
+
+    with pytest.raises(DsgenError, match=r"has no model_type lama\n  Did you mean llama"):
+        simulator.simulate(request)
+
+
+def test_7b_on_64_gpus_is_cheap() -> None:
+    """The published count of Llama 2 7B is 6,738,415,616 parameters."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    found = dsgen.simulate(STAGE_3, model="7b", world_size=64, hardware="a100-40g", seq_len=2048, checkpointing="full")
+
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert found.engine["parameters"] == 6_738_415_616
+    assert found.process_bytes < MEMORY_BYTES
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < CPU_SECONDS
+
+
+def test_a_lora_run_holds_states_of_the_adapters_alone() -> None:
+    found = simulator.simulate(
+        from_config(STAGE_3, model=MODEL, world_size=4, options=Options(method="lora", lora_rank=4, steps=1))
+    )
+
+    end = found.ends[-1].gpu
+    trained = 2 * 4 * 4 * (64 + 64) + 2 * 4 * 3 * (64 + 128)
+    assert end["optimizer states"] < 2 * 4 * trained  # of 4 ranks one holds a quarter, padded
