@@ -1,16 +1,18 @@
 """The rules of thumb and estimators that people use, ours, and what the real engine holds, on the same cases.
 
-    python benchmarks/estimators.py [--update]
+    python benchmarks/estimators.py [--update] [--recorded]
 
-Prints the tables of docs/memory.md, or with --update writes them into it. DeepSpeed's and Accelerate's own functions
-are called; formulas of papers and guides are written out below with their source. The truth is `dsgen simulate`: the
-real DeepSpeed at true size on a virtual GPU. Takes about a minute a case.
+Prints the tables of docs/memory.md, or with --update writes them into it and records what the engine held in
+benchmarks/estimators.json, which --recorded takes instead of running the engine again. DeepSpeed's and Accelerate's own
+functions are called; formulas of papers and guides are written out below with their source. The truth is `dsgen
+simulate`: the real DeepSpeed at true size on a virtual GPU. Takes about a minute a case.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +28,7 @@ from dsgen.profiles import Model
 __all__ = ["CASES", "Case", "Guess", "guesses", "page"]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory.md"
+RECORD = Path(__file__).resolve().parent / "estimators.json"
 BEGIN, END = "<!-- benchmarks/estimators.py -->", "<!-- end -->"
 GIB = 2**30
 FP32 = 4  # bytes an element, as Accelerate counts a model
@@ -170,7 +173,7 @@ def _deepspeed(case: Case, total: int, largest: int) -> Guess | None:
             num_gpus_per_node=case.gpus,
             cpu_offload=case.offload_optimizer,
             cpu_offload_params=case.offload_param,
-            zero_init=False,
+            zero_init=True,
         )
     return Guess(gpu, host)
 
@@ -201,9 +204,9 @@ def _dsgen(case: Case) -> Guess:
     return Guess(memory.gpu.peak_bytes, memory.host.peak_bytes - processes)
 
 
-def page(found: dict[Case, tuple[Guess, dict[str, Guess | None]]]) -> str:
+def page(found: dict[Case, tuple[Guess, dict[str, Guess | None]]], versions: dict[str, str]) -> str:
     """The tables in Markdown, with the versions that made them."""
-    made_with = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
+    made_with = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [f"Made with {made_with}.", "", "GiB on one GPU, and how far each is from the engine:", ""]
     lines += _rows(found, "gpu")
     lines += ["", "GiB in the RAM of one node, without the processes themselves:", "", *_rows(found, "host"), ""]
@@ -229,20 +232,35 @@ def _cell(size: int | None, true: int) -> str:
     return "-" if size is None else f"{size / GIB:.1f} ({size / true - 1:+.0%})"
 
 
-def main() -> None:
-    """Run every case; print the tables, or write them into the page."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--update", action="store_true", help="write the tables into docs/memory.md")
-    chosen = options.parse_args()
-    found = {}
+def recorded() -> dict[str, Any]:
+    """What the engine held when it was last run: versions, and case -> bytes of each place."""
+    found: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
+    return found
+
+
+def run() -> dict[str, Any]:
+    """Run the engine on every case; the same shape as `recorded`."""
+    cases = {}
     for case in CASES:
         print(case.title, file=sys.stderr)
-        with contextlib.redirect_stdout(sys.stderr):  # DeepSpeed logs to stdout
-            found[case] = (truth(case), guesses(case))
-    tables = page(found)
+        cases[case.title] = attrs.asdict(truth(case))
+    return {"versions": {name: metadata.version(name) for name in PACKAGES}, "cases": cases}
+
+
+def main() -> None:
+    """Compare every case; print the tables, or write them into the page."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--update", action="store_true", help="write docs/memory.md and benchmarks/estimators.json")
+    options.add_argument("--recorded", action="store_true", help="take what the engine held from the record")
+    chosen = options.parse_args()
+    engine = recorded() if chosen.recorded else run()
+    with contextlib.redirect_stdout(sys.stderr):  # DeepSpeed logs to stdout
+        found = {case: (Guess(**engine["cases"][case.title]), guesses(case)) for case in CASES}
+    tables = page(found, engine["versions"])
     if not chosen.update:
         print(tables)
         return
+    RECORD.write_text(f"{json.dumps(engine, indent=2)}\n", encoding="utf-8")
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{tables}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
