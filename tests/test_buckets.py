@@ -1,0 +1,136 @@
+"""Gradients in DeepSpeed's buckets, and what stage 3 gathers: sequences worked out by hand from its code."""
+
+from __future__ import annotations
+
+import itertools
+
+import attrs
+import pytest
+
+from dsgen.buffers import Buffers
+from dsgen.memory.buckets import arrivals, flat_chunk, flushes, partition_numel, scattered
+from dsgen.memory.gathered import gathered
+from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
+from dsgen.parameters import lora_parameters, parameter_count
+
+BUFFERS = Buffers(
+    reduce_bucket=100,
+    allgather_bucket=100,
+    prefetch=0,
+    persistence=0,
+    max_live=10**12,
+    max_reuse=0,
+    sub_group=10**9,
+    swap_buffers=4,
+    overlap_comm=False,
+)
+
+
+def tensors(*numels: int, blocks: tuple[int, ...] | None = None) -> Trained:
+    """Trained tensors of these sizes, each a block of its own unless `blocks` says more."""
+    return Trained(numels, blocks or tuple(range(len(numels))), tuple(itertools.accumulate(numels)), 0, 0, 0, False)
+
+
+def test_a_bucket_is_reduced_when_the_next_gradient_does_not_fit():
+    """40 + 50 fit into 100; the 30 that comes then does not, and waits outside while the 90 are reduced."""
+    found = tensors(20, 30, 50, 40)
+
+    first, last = flushes(found, 100, 1000, arrivals(found, ()))
+
+    assert (first.block, first.elements, first.current) == (1, 90, 30)
+    assert (last.block, last.elements, last.current) == (BEFORE, 50, 0)
+    assert first.copied == last.copied == 0  # all of it belongs to one rank: one slice, which is not copied
+
+
+def test_a_bucket_that_two_ranks_share_is_copied_flat():
+    """Shares of 70 end inside the second tensor: the bucket of the last three holds slices of two ranks."""
+    found = tensors(40, 40, 40, 20)
+
+    shared, alone = flushes(found, 100, 70, arrivals(found, ()))
+
+    assert (shared.elements, shared.copied) == (100, 100)
+    assert (alone.elements, alone.copied) == (40, 0)
+
+
+def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
+    """Rank 0 owns the first 30 elements, which reach into two tensors of 20: it keeps 40 of them."""
+    found = tensors(20, 20, 60, 60)
+
+    made = flushes(found, 60, 30, arrivals(found, ()))
+
+    assert [flush.own for flush in made] == [0] * len(made)  # the own tensors are the last to be reduced
+    assert [(flush.elements, flush.own) for flush in flushes(found, 60, 30, None)] == [(40, 0), (60, 40)]
+
+
+def test_a_gradient_larger_than_the_bucket_is_reduced_alone():
+    found = tensors(10, 300, 10)
+
+    made = flushes(found, 100, 1000, arrivals(found, ()))
+
+    assert [flush.elements for flush in made] == [10, 300]
+
+
+def test_stage_3_pads_every_tensor_to_whole_shares():
+    """Over 8 ranks 10 elements become 16, and 20 become 24; one tensor that divides needs no copy."""
+    found = tensors(10, 20)
+
+    assert partition_numel(found, 8) == 2 + 3
+    assert [flush.copied for flush in scattered(found, 100, 8, arrivals(found, ()))] == [16 + 24]
+    assert [flush.copied for flush in scattered(tensors(64), 100, 8, arrivals(tensors(64), ()))] == [0]
+
+
+def test_stage_0_flattens_tensors_until_they_are_more_than_its_chunk():
+    million = 10**6
+
+    assert flat_chunk(tensors(300 * million, 300 * million, 100 * million)) == 600 * million
+    assert flat_chunk(tensors(600 * million, 100 * million)) == 0  # each chunk is a single tensor, which is not copied
+
+
+def test_gradients_come_in_the_order_of_backward():
+    """The block says that its second tensor's gradient is made first; around it the order is reversed."""
+    found = Trained((5, 1, 2, 1, 2, 7), (BEFORE, 0, 0, 1, 1, AFTER), (5, 6, 8, 9, 11, 18), 5, 7, 0, False)
+
+    order = arrivals(found, ((2, (1, 2)),))
+
+    assert [index for index, _ in order] == [5, 3, 4, 1, 2, 0]
+    assert [place for _, place in order] == [0, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["7b", "gpt2", "mixtral-8x7b", "deepseek-v3", "llama-3.2-1b", "falcon-7b"])
+def test_the_tensors_of_a_model_are_all_of_its_parameters(make_job, name):
+    model = make_job(model=name).model
+
+    assert trained(model, "full", 16, ("all-linear",), 1).elements == parameter_count(model)
+    assert trained(model, "lora", 16, ("all-linear",), 1).elements == lora_parameters(model, 16, ("all-linear",))
+
+
+def live(job, **changes):
+    """What is gathered of a model of three blocks."""
+    model = attrs.evolve(job.model, layers=3)
+    return model, gathered(model, "full", 16, ("all-linear",), 1, attrs.evolve(BUFFERS, **changes), False)
+
+
+def test_without_fetching_ahead_or_reuse_one_tensor_is_gathered_at_a_time(make_job):
+    model, found = live(make_job(model="7b"))
+
+    assert found.turn == model.vocab_size * model.hidden_size  # the head
+    assert set(found.backward) == {model.ffn_size * model.hidden_size}
+    assert found.embedding == model.vocab_size * model.hidden_size
+
+
+def test_fetching_ahead_gathers_all_of_a_model_that_may_live(make_job):
+    model, found = live(make_job(model="7b"), prefetch=50_000_000)
+
+    assert found.turn == parameter_count(model)
+
+
+def test_the_limit_of_live_parameters_is_crossed_by_less_than_one_tensor(make_job):
+    model, found = live(make_job(model="7b"), prefetch=50_000_000, max_live=300_000_000)
+
+    assert 300_000_000 <= found.turn < 300_000_000 + model.vocab_size * model.hidden_size
+
+
+def test_persistent_tensors_are_not_gathered(make_job):
+    _, found = live(make_job(model="7b"), persistence=10**12)
+
+    assert (found.forward, found.turn, found.embedding, set(found.backward)) == (0, 0, 0, {0})
