@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import dsgen
 from dsgen.jobs import Job
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions import CHOSEN, Question, alternatives, ask, ask_config, counterfactuals, given
+from dsgen.memory_questions.counterfactuals import _largest, _least
 from dsgen.memory_questions.questions import strategy_of
 
 
@@ -328,6 +330,28 @@ def test_the_ram_needed_is_enough_and_a_gibibyte_less_is_not(training: dict[str,
     assert needed is not None
     assert with_ram(needed)
     assert not with_ram(needed - 2**30)
+
+
+@pytest.mark.parametrize("start", [1, 2, 7, 100, 1000])
+@pytest.mark.parametrize("edge", [0, 1, 2, 3, 31, 99, 100])
+@pytest.mark.parametrize("slope", [1, 977])
+def test_an_edge_is_found_from_anywhere_on_any_rising_line(start: int, edge: int, slope: int) -> None:
+    """Also where the line has a step, a bend, or is flat but at the edge."""
+    lines: list[Callable[[int], int]] = [
+        lambda number: slope * (number - edge),
+        lambda number: (number - edge) ** 3,
+        lambda number: 1 if number > edge else 0,
+        lambda number: 10**12 if number > edge else -1,
+        lambda number: number - edge if number > edge else -(10**12),
+    ]
+
+    assert [_largest(line, 100, start) for line in lines] == [edge] * len(lines)
+
+
+@pytest.mark.parametrize("start", [1, 50, 100])
+@pytest.mark.parametrize(("edge", "answer"), [(1, 1), (2, 2), (77, 77), (100, 100), (101, 0)])
+def test_the_least_that_is_enough_is_found_or_nothing(start: int, edge: int, answer: int) -> None:
+    assert _least(lambda number: edge - number, 100, start) == answer
 
 
 def test_no_change_is_offered_where_it_fits() -> None:

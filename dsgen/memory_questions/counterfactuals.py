@@ -71,11 +71,16 @@ class Counterfactuals:
 def counterfactuals(question: Question) -> Counterfactuals:
     """Search them all."""
     job, asked = question.job, question.strategy
-    micro = _largest(lambda size: _fits(job, _sized(question, size)), MOST_SEQUENCES)
+    micro = _largest(lambda size: _over(job, _sized(question, size)), MOST_SEQUENCES, asked.micro_batch)
     bound = job.model.max_positions if job.model.architecture in LEARNED_POSITIONS else MOST_TOKENS
-    length = _largest(lambda tokens: _fits(_at_length(job, tokens), asked), bound)
+    length = _largest(lambda tokens: _over(_at_length(job, tokens), asked), bound, job.seq_len)
     cluster = _cluster(question)
-    host = _least(lambda size: estimate(_with_ram(job, size), asked).host.verdict is Verdict.FITS, MOST_HOST_GIB)
+
+    def lacking(size_gib: int) -> int:
+        host = estimate(_with_ram(job, size_gib), asked).host
+        return host.high_bytes - host.limit_bytes
+
+    host = _least(lacking, MOST_HOST_GIB, estimate(job, asked).host.high_bytes // GIB)
     fits = estimate(job, asked).verdict is Verdict.FITS
     return Counterfactuals(
         changes=() if fits else tuple(_changes(question, length)),
@@ -89,7 +94,7 @@ def counterfactuals(question: Question) -> Counterfactuals:
 
 
 def _fits(job: Job, strategy: Strategy) -> bool:
-    return estimate(job, strategy).verdict is Verdict.FITS
+    return _over(job, strategy) <= 0
 
 
 def _sized(question: Question, size: int) -> Strategy:
@@ -106,23 +111,41 @@ def _with_ram(job: Job, size_gib: int) -> Job:
     return attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=size_gib * GIB))
 
 
-def _largest(fits: Callable[[int], bool], bound: int) -> int:
-    """The largest number up to a bound that fits, where a larger one never fits when a smaller does not; 0 for none."""
-    if not fits(1):
-        return 0
-    low, high = 1, 2
-    while high <= bound and fits(high):
-        low, high = high, 2 * high
-    high = min(high, bound + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+def _over(job: Job, strategy: Strategy) -> int:
+    """Bytes that it may take over the tightest limit; 0 or less where it surely fits."""
+    memory = estimate(job, strategy)
+    return max(place.high_bytes - place.limit_bytes for place in (memory.gpu, memory.host, memory.nvme))
 
 
-def _least(fits: Callable[[int], bool], bound: int) -> int:
-    """The least number up to a bound that fits, where a larger one fits when a smaller does; 0 for none."""
-    found = _largest(lambda number: not fits(number), bound) + 1
+def _largest(over: Callable[[int], int], bound: int, start: int = 1) -> int:
+    """The largest number up to a bound that fits; 0 for none.
+
+    Args:
+        over: Bytes over the limit at a number, 0 or less where it fits; they never fall as the number grows.
+        bound: The largest number that is tried.
+        start: Where to begin: the nearer to the answer, the fewer are tried.
+    """
+    low, high, halve = 0, bound + 1, False  # what fits, what does not, and whether the next step halves
+    known: dict[int, int] = {}
+    number = min(max(1, start), bound)
+    while True:
+        known[number] = over(number)
+        low, high = (number, high) if known[number] <= 0 else (low, number)
+        if high - low <= 1:
+            return low
+        if high > bound:
+            number = min(2 * low, bound)
+        elif not low or halve:
+            number = (low + high) // 2
+        else:  # between two sizes memory is nearly a line
+            line = low - known[low] * (high - low) // (known[high] - known[low])
+            number = min(max(low + 1, line), high - 1)
+        halve = not halve
+
+
+def _least(lacking: Callable[[int], int], bound: int, start: int = 1) -> int:
+    """The least number up to a bound that lacks nothing (0 or less); a larger one never lacks more. 0 for none."""
+    found = _largest(lambda number: 1 - lacking(number), bound, start) + 1
     return found if found <= bound else 0
 
 
@@ -141,7 +164,7 @@ def _cluster(question: Question) -> tuple[int, int] | None:
     for per_node in range(1, full + 1):
         if fits(1, per_node):
             return 1, per_node
-    nodes = _least(lambda nodes: nodes > 1 and fits(nodes, full), MOST_NODES)
+    nodes = _least(lambda nodes: 0 if nodes > 1 and fits(nodes, full) else 1, MOST_NODES, max(2, job.nodes))
     return (nodes, full) if nodes else None
 
 
