@@ -1,95 +1,250 @@
-"""Forward of Llama and of the models written after it, as modeling_llama.py has it: sizes on a tape."""
+"""Forward of Llama and of the dense models written after it: sizes on a tape.
+
+Source: transformers 5.23, models/{llama,mistral,qwen2,qwen3,phi3,gemma,gemma2,gemma3}/modeling_*.py. Local variables
+are those of the classes: they decide how long a tensor lives.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from dsgen.memory.activations import operators as op
+from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.products import cross_entropy
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
-__all__ = ["before", "block", "head"]
+__all__ = ["attention", "before", "block", "final_norm", "head", "mlp", "norm", "rotate", "turned_pair"]
+
+GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
+SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
+QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 
 
-def norm(tape: Tape, on: Setting, hidden: Tensor, width: int) -> Tensor:
-    """LlamaRMSNorm: in fp32, with the weight's product in the model's type."""
-    item = hidden.item
+def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
+    if on.model.architecture in GEMMAS:
+        return _gemma_norm(tape, on, hidden)
+    if on.model.architecture == "gpt_oss":
+        return _gpt_oss_norm(tape, on, hidden)
+    width = hidden.width
     states = op.cast(tape, hidden, op.FP32)
-    squares = op.power(tape, states)
-    variance = op.mean(tape, squares)
-    del squares
+    variance = _mean_square(tape, states)
     scale = op.rsqrt(tape, variance)
     states = op.mul(tape, states, scale)
     del scale
-    states_cast = op.cast(tape, states, item)
-    return op.mul(tape, on.weight(width), states_cast)
+    narrow = op.cast(tape, states, hidden.item)
+    return op.mul(tape, on.weight(width), narrow)
+
+
+def _mean_square(tape: Tape, states: Tensor) -> Tensor:
+    squares = op.power(tape, states)
+    return op.mean(tape, squares)
+
+
+def _gemma_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """GemmaRMSNorm: `_norm(x.float()) * (1.0 + weight.float())`, then back to the type."""
+    width = hidden.width
+    states = op.cast(tape, hidden, op.FP32)
+    scale = op.rsqrt(tape, _mean_square(tape, states))
+    output = op.mul(tape, states, scale)
+    del states, scale
+    kernel = op.cast(tape, on.weight(width), op.FP32)
+    kernel = op.scaled(tape, kernel)
+    output = op.mul(tape, output, kernel)
+    del kernel
+    return op.cast(tape, output, hidden.item)
+
+
+def _gpt_oss_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """GptOssRMSNorm: the product with the weight in fp32, then back to the type."""
+    states = op.cast(tape, hidden, op.FP32)
+    variance = _mean_square(tape, states)
+    scale = op.rsqrt(tape, variance)
+    states = op.mul(tape, states, scale)
+    del scale
+    product = op.mul(tape, on.weight(hidden.width), states)
+    return op.cast(tape, product, hidden.item)
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """`(q * cos) + (rotate_half(q) * sin)`."""
     one = op.mul(tape, tensor, cosine)
-    first, second = op.part(tape, tensor, tensor.width // 2), op.part(tape, tensor, tensor.width // 2)
-    turned = op.neg(tape, second)
-    half = op.cat(tape, turned, first)
-    del turned, first, second
+    half = _rotate_half(tape, tensor)
     other = op.mul(tape, half, sine)
     del half
     return op.add(tape, one, other)
 
 
-def attention(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """LlamaAttention."""
+def _rotate_half(tape: Tape, tensor: Tensor) -> Tensor:
+    first = op.part(tape, tensor, tensor.width // 2)
+    second = op.part(tape, tensor, tensor.width // 2)
+    turned = op.neg(tape, second)
+    return op.cat(tape, turned, first)
+
+
+def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
-    heads, kv_heads, size = model.attention_heads // on.tp, max(1, model.kv_heads // on.tp), model.head_size
-    query = op.transposed(tape, linear(tape, on, hidden, heads * size))
-    key = op.transposed(tape, linear(tape, on, hidden, kv_heads * size))
-    value = linear(tape, on, hidden, kv_heads * size)
-    table = Tensor((on.seq_len, 0), size, on.item, None)
-    rotated = rotate(tape, query, table, table)
-    rotated_key = rotate(tape, key, table, table)
+    kind, size = model.architecture, model.head_size
+    bias = kind in ("qwen2", "gpt_oss") or model.attention_bias
+    if kind == "phi3":
+        return _phi3_attention(tape, on, hidden)
+    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, bias=bias))
+    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, bias=bias))
+    value = on.linear(tape, hidden, on.kv_heads * size, bias=bias)
+    if on.eager:
+        value = op.transposed(tape, value)
+    if kind in QK_NORMS:
+        query = _head_norm(tape, on, query, on.heads)
+        key = _head_norm(tape, on, key, on.kv_heads)
+    halves = kind == "gpt_oss"
+    table = on.table(size // 2 if halves else size)
+    turn = rotate_halves if halves else rotate
+    rotated = turn(tape, query, table, table)
+    rotated_key = turn(tape, key, table, table)
     query, key = rotated, rotated_key
     del rotated, rotated_key
-    out = op.attend(tape, query, key, value, heads, kv_heads)
-    return linear(tape, on, out, model.hidden_size)
+    out, weights = attend(tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves)
+    out = on.linear(tape, out, on.hidden, bias=model.attention_bias or kind == "gpt_oss")
+    return out, weights
 
 
-def linear(tape: Tape, on: Setting, hidden: Tensor, out: int, bias: bool = False) -> Tensor:
-    """nn.Linear."""
-    return op.linear(tape, hidden, on.weight(hidden.width * out), out, on.weight(out) if bias else None)
+def _head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
+    """A norm over every head."""
+    rows, width = tensor.rows, tensor.width
+    normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
+    return op.view(normed, rows, width)
 
 
-def mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Phi3Attention: one matrix; every head is put together from its rotated and its plain (here empty) part."""
+    size = on.model.head_size
+    fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size)
+    query = op.transposed(tape, op.part(tape, fused, on.heads * size))
+    key = op.transposed(tape, op.part(tape, fused, on.kv_heads * size))
+    value = op.part(tape, fused, on.kv_heads * size)
+    if on.eager:
+        value = op.transposed(tape, value)
+    del fused
+    table = on.table(size)
+    rest, rest_key = op.part(tape, query, 0), op.part(tape, key, 0)
+    turned = rotate(tape, query, table, table)
+    joined = op.cat(tape, turned, rest)
+    del turned
+    turned = rotate(tape, key, table, table)
+    joined_key = op.cat(tape, turned, rest_key)
+    del turned, rest, rest_key
+    query, key = joined, joined_key
+    del joined, joined_key
+    out, weights = attend(tape, on, query, key, value, heads_first=True)
+    return on.linear(tape, out, on.hidden), weights
+
+
+def rotate_halves(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """GptOss' rotation: both halves are turned by themselves and joined."""
+    half = tensor.width // 2
+    first, second = op.split(tape, tensor, half, half)
+    return turned_pair(tape, first, second, cosine, sine)
+
+
+def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """`cat((a * cos - b * sin, b * cos + a * sin))`."""
+    one = op.mul(tape, first, cosine)
+    other = op.mul(tape, second, sine)
+    left = op.sub(tape, one, other)
+    del one, other
+    one = op.mul(tape, second, cosine)
+    other = op.mul(tape, first, sine)
+    right = op.add(tape, one, other)
+    del one, other
+    return op.cat(tape, left, right)
+
+
+def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
-    width = on.model.ffn_size // on.tp
-    gate = op.silu(tape, linear(tape, on, hidden, width))
-    up = linear(tape, on, hidden, width)
+    width, bias = width or on.ffn, on.model.mlp_bias
+    if on.model.architecture == "phi3":
+        fused = on.linear(tape, hidden, 2 * width)
+        gate, up = op.split(tape, fused, width, width)
+        del fused
+        curve = op.silu(tape, gate)
+        product = op.mul(tape, up, curve)
+        del up, curve
+        return on.linear(tape, product, on.hidden)
+    gate = op.silu(tape, on.linear(tape, hidden, width, bias=bias))
+    up = on.linear(tape, hidden, width, bias=bias)
     product = op.mul(tape, gate, up)
     del gate, up
-    return linear(tape, on, product, on.model.hidden_size)
+    return on.linear(tape, product, on.hidden, bias=bias)
 
 
-def block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """LlamaDecoderLayer."""
+def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
+    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too.
+
+    Args:
+        tape: The tape.
+        on: The setting.
+        hidden: What goes in.
+        attending: The attention: gives its output and its weights.
+        feeding: The feed-forward part.
+    """
+    sandwiched = on.model.architecture in SANDWICHED
     residual = hidden
-    states = norm(tape, on, hidden, on.model.hidden_size)
-    found = attention(tape, on, states)
-    hidden = op.add(tape, residual, found)
-    del found, states
+    states = norm(tape, on, hidden)
+    found, weights = attending(tape, on, states)
+    states = found
+    if sandwiched:
+        states = norm(tape, on, found)
+    del found
+    hidden = op.add(tape, residual, states)
     residual = hidden
-    states = norm(tape, on, hidden, on.model.hidden_size)
-    found = mlp(tape, on, states)
-    return op.add(tape, residual, found)
+    states = norm(tape, on, hidden)
+    found = feeding(tape, on, states)
+    states = found
+    if sandwiched:
+        states = norm(tape, on, found)
+    del found
+    hidden = op.add(tape, residual, states)
+    del weights
+    return hidden
 
 
-def before(tape: Tape, on: Setting) -> list[Tensor]:
-    """Token ids, embedding and rope tables; the hidden states come first."""
-    hidden = op.embedding(tape, on.rows, on.weight(on.model.vocab_size * on.model.hidden_size), on.model.hidden_size)
-    tables = [tape.born((on.seq_len, 0), on.model.head_size, on.item) for _ in range(2)]
-    return [hidden, *tables]
+def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
+    """Embedding, masks and rope tables.
+
+    Returns:
+        The hidden states; what blocks save of the rest; what they only read; what forward's variables refer to.
+    """
+    model = on.model
+    hidden = op.embedding(tape, on.rows, on.weight(model.vocab_size * model.hidden_size), model.hidden_size)
+    if model.architecture == "gemma3_text":
+        hidden = op.scaled(tape, hidden)
+    ids = tape.born((on.seq_len, 0), 1, 8)
+    masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
+    if masks and (model.architecture in SANDWICHED or model.architecture == "gpt_oss"):  # local and global blocks
+        masks.append(tape.born(on.rows, on.seq_len, on.item))
+    size = model.qk_rope_head_size or model.head_size
+    size = size // 2 if model.architecture == "gpt_oss" else size
+    pairs = 2 if model.architecture == "gemma3_text" else 1
+    tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2 * pairs)]
+    return hidden, tables, [ids, *masks], [hidden]
 
 
-def head(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def final_norm(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
+    """The norm after the last block; its input is dropped with the model's own forward."""
+    states = hidden.pop()
+    return norm(tape, on, states)
+
+
+def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     """Final norm, output head and loss."""
-    states = norm(tape, on, hidden, on.model.hidden_size)
-    logits = linear(tape, on, states, on.model.vocab_size)
+    states = final_norm(tape, on, hidden)
+    logits = on.linear(tape, states, on.model.vocab_size)
     del states
+    if on.model.architecture == "gemma2":
+        logits = op.scaled(tape, logits)
+        logits = op.tanh(tape, logits)
+        logits = op.scaled(tape, logits)
     wide = op.cast(tape, logits, op.FP32)
-    return op.cross_entropy(tape, wide)
+    return cross_entropy(tape, wide)

@@ -1,37 +1,51 @@
 """PyTorch's operators on a tape: what each makes, saves for backward, and makes while its backward runs.
 
-Source: tools/autograd/derivatives.yaml and FunctionsManual.cpp of PyTorch 2.13; the order in which a node makes its
-gradients is that of the names in that file (of `mm`: mat2 before self; of `addmm`: mat1, mat2, self).
+Source: tools/autograd/derivatives.yaml and FunctionsManual.cpp of PyTorch 2.13; a node makes its gradients in the order
+of the names in that file (of `mul`: other before self), and hands them on in the order of its inputs.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations.tape import GRADIENTS, Leaf, Size, Summed, Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Size, Tape, Tensor
 
 __all__ = [
+    "FP32",
+    "INDEX",
     "add",
-    "attend",
     "cast",
     "cat",
-    "cross_entropy",
+    "clone",
+    "dropout",
     "embedding",
-    "linear",
+    "gelu",
+    "gelu_steps",
+    "in_place",
+    "index",
+    "like",
     "mean",
     "mul",
     "neg",
     "part",
+    "picked",
     "power",
+    "relu",
     "rsqrt",
+    "scaled",
     "silu",
+    "softmax",
+    "split",
+    "sub",
+    "tanh",
     "transposed",
+    "view",
     "weight",
 ]
 
 FP32 = 4  # bytes
-FLASH_ROWS = 128  # rows to which FlashAttention 2 rounds its backward's work space (csrc/flash_attn/flash_api.cpp)
-FLASH_HEAD = 32  # elements to which it rounds a head there
+INDEX = 8  # bytes of an int64
+MASK = 1  # bytes of a bool
 
 
 def weight(elements: int, item: int, trained: bool) -> Tensor:
@@ -39,12 +53,9 @@ def weight(elements: int, item: int, trained: bool) -> Tensor:
     return Tensor((1, 0), elements, item, None, Leaf(elements, item) if trained else None)
 
 
-def _like(tape: Tape, tensor: Tensor, item: int | None = None) -> Tensor:
+def like(tape: Tape, tensor: Tensor, item: int | None = None) -> Tensor:
+    """A new tensor of the same shape."""
     return tape.born(tensor.rows, tensor.width, item or tensor.item)
-
-
-def _gradient(tape: Tape, leaf: Any) -> Tensor:
-    return tape.born((1, 0), leaf.elements, leaf.item, GRADIENTS)
 
 
 def view(tensor: Tensor, rows: Size | None = None, width: int | None = None) -> Tensor:
@@ -52,204 +63,241 @@ def view(tensor: Tensor, rows: Size | None = None, width: int | None = None) -> 
     return Tensor(rows or tensor.rows, width or tensor.width, tensor.item, tensor.storage, tensor.edge)
 
 
-def linear(tape: Tape, tensor: Tensor, kernel: Tensor, out: int, bias: Tensor | None = None) -> Tensor:
-    """`mm`, or `addmm` where there is a bias. The input is saved for the weight's gradient only."""
-    saved = tape.keep(tensor if kernel.edge else None, kernel if tensor.edge else None)
-    made = tape.born(tensor.rows, out, tensor.item)
-    width, item, leaf, into = tensor.width, tensor.item, kernel.edge, tensor.edge
-    if bias is None:
-
-        def run(_: Any, gradient: Tensor) -> list[Any]:
-            first = _gradient(tape, leaf) if leaf else None
-            second = tape.born(gradient.rows, width, item) if into else None
-            return [first, second]
-
-        return tape.node(made, (leaf, into), saved, run)
-
-    def run_with_bias(_: Any, gradient: Tensor) -> list[Any]:
-        first = tape.born(gradient.rows, width, item) if into else None
-        second = _gradient(tape, leaf) if leaf else None
-        third = Summed(gradient, (1, 0), out) if bias_leaf else None
-        return [first, second, third]
-
-    bias_leaf = bias.edge
-    return tape.node(made, (into, leaf, bias_leaf), saved, run_with_bias)
+def _simple(tape: Tape, made: Tensor, into: Tensor, saved: Any = None) -> Tensor:
+    """A node whose backward makes one tensor: the gradient of its input."""
+    rows, width, item = into.rows, into.width, into.item
+    return tape.node(made, (into.edge,), saved, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
 
 
 def cast(tape: Tape, tensor: Tensor, item: int) -> Tensor:
     """`to(dtype)`: the same tensor where it has it already."""
-    if tensor.item == item:
-        return tensor
-    before = tensor.item
-    made = _like(tape, tensor, item)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [_like(tape, gradient, before)])
+    return tensor if tensor.item == item else _simple(tape, like(tape, tensor, item), tensor)
+
+
+def clone(tape: Tape, tensor: Tensor) -> Tensor:
+    """`contiguous()` or `reshape` of a tensor in another order: a copy; the gradient goes on as it is."""
+    made = like(tape, tensor)
+    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [gradient])  # type: ignore[no-any-return]
 
 
 def add(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
-    """`one + other`: the gradient goes on to both as it is."""
-    made = tape.born(one.rows, one.width, max(one.item, other.item))
-    items = (one.item, other.item)
+    """`one + other`: the gradient goes on to both, summed or cast where they are smaller."""
+    big = one if _elements(one) >= _elements(other) else other
+    made = tape.born(big.rows, big.width, max(one.item, other.item))
+    shapes = [(tensor.rows, tensor.width, tensor.item, tensor.edge) for tensor in (one, other)]
 
     def run(_: Any, gradient: Tensor) -> list[Any]:
-        # A sum of different types is made in the wider one; each gradient is cast back.
-        return [gradient if gradient.item == item else _like(tape, gradient, item) for item in items]
+        return [Fitted(gradient, rows, width, item) if edge else None for rows, width, item, edge in shapes]
 
-    return tape.node(made, (one.edge, other.edge), None, run)
+    return tape.node(made, (one.edge, other.edge), None, run)  # type: ignore[no-any-return]
+
+
+def _elements(tensor: Tensor) -> tuple[int, int]:
+    return tensor.rows[1] * tensor.width, tensor.rows[0] * tensor.width
 
 
 def mul(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
     """`one * other`: each is saved where the other asks for a gradient; the smaller one is broadcast."""
-    saved = tape.keep(other if one.edge else None, one if other.edge else None)
-    big = (
-        one
-        if one.rows[0] * one.width + one.rows[1] * one.width
-        >= other.rows[0] * other.width + other.rows[1] * other.width
-        else other
-    )
+    saved = tape.keep(one if other.edge else None, other if one.edge else None)
+    big = one if _elements(one) >= _elements(other) else other
     made = tape.born(big.rows, big.width, max(one.item, other.item))
-    shapes = tuple(
-        (tensor.rows, tensor.width, tensor.item, tensor is big or _same(tensor, big)) for tensor in (other, one)
-    )
-    wanted = (other.edge, one.edge)
+    shapes = [(tensor.rows, tensor.width, tensor.item, tensor.edge) for tensor in (other, one)]
 
     def run(_: Any, gradient: Tensor) -> list[Any]:
-        found: list[Any] = []
-        for edge, (rows, width, item, whole) in zip(wanted, shapes, strict=True):
-            if edge is None:
-                found.append(None)
-                continue
-            product = _like(tape, gradient, item)
-            found.append(product if whole else Summed(product, rows, width))
-            del product
+        found = [
+            Fitted(like(tape, gradient), rows, width, item) if edge else None for rows, width, item, edge in shapes
+        ]
+        found.reverse()
         return found
 
-    return tape.node(made, wanted, saved, run)
+    return tape.node(made, (one.edge, other.edge), saved, run)  # type: ignore[no-any-return]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.rows == other.rows and one.width == other.width
+def scaled(tape: Tape, tensor: Tensor) -> Tensor:
+    """`tensor * number`, or `/ number`."""
+    return _simple(tape, like(tape, tensor), tensor)
 
 
 def power(tape: Tape, tensor: Tensor) -> Tensor:
-    """`tensor.pow(2)`; backward: `grad * (2 * tensor.pow(1))`."""
+    """`tensor.pow(n)`; backward: `grad * (n * tensor.pow(n - 1))`."""
     saved = tape.keep(tensor)
-    made = _like(tape, tensor)
+    made = like(tape, tensor)
 
     def run(_: Any, gradient: Tensor) -> list[Any]:
-        raised = _like(tape, gradient)
-        doubled = _like(tape, gradient)
-        found = [_like(tape, gradient)]
-        del doubled, raised
+        raised = like(tape, gradient)
+        multiplied = like(tape, gradient)
+        found = [like(tape, gradient)]
+        del multiplied, raised
         return found
 
-    return tape.node(made, (tensor.edge,), saved, run)
+    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
 
 
 def mean(tape: Tape, tensor: Tensor) -> Tensor:
     """`tensor.mean(-1, keepdim=True)`; backward: the gradient spread and divided."""
-    rows, width, item = tensor.rows, tensor.width, tensor.item
-    made = tape.born(rows, 1, item)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [tape.born(rows, width, item)])
+    return _simple(tape, tape.born(tensor.rows, 1, tensor.item), tensor)
 
 
 def rsqrt(tape: Tape, tensor: Tensor) -> Tensor:
     """`torch.rsqrt(tensor + eps)`, whose result is saved."""
-    raised = _like(tape, tensor)
-    made = _like(tape, raised)
+    raised = like(tape, tensor)
+    made = like(tape, raised)
     del raised
     saved = tape.keep(made)
 
     def run(_: Any, gradient: Tensor) -> list[Any]:
-        cubed = _like(tape, gradient)
-        return [_like(tape, cubed)]
+        cubed = like(tape, gradient)
+        return [like(tape, cubed)]
 
-    return tape.node(made, (tensor.edge,), saved, run)
+    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
 
 
 def neg(tape: Tape, tensor: Tensor) -> Tensor:
     """`-tensor`."""
-    made = _like(tape, tensor)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [_like(tape, gradient)])
+    return _simple(tape, like(tape, tensor), tensor)
 
 
 def part(tape: Tape, tensor: Tensor, width: int) -> Tensor:
-    """`tensor[..., :width]`: a view; backward makes a whole tensor of zeros around the gradient."""
-    whole = tensor.width
-    made = view(tensor, width=width)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [tape.born(gradient.rows, whole, gradient.item)])
+    """`tensor[..., a:a + width]`: a view; backward makes a whole tensor of zeros around the gradient."""
+    return _simple(tape, Tensor(tensor.rows, width, tensor.item, tensor.storage), tensor)
+
+
+def split(tape: Tape, tensor: Tensor, *widths: int) -> list[Tensor]:
+    """`split` or `chunk` along the last dimension: views; backward joins the gradients."""
+    rows, width, item = tensor.rows, tensor.width, tensor.item
+    made = [Tensor(rows, one, item, tensor.storage) for one in widths]
+
+    def run(_: Any, *gradients: Tensor) -> list[Any]:
+        missing = [tape.born(rows, one, item) for one, given in zip(widths, gradients, strict=True) if given is None]
+        found = [tape.born(rows, width, item)]
+        del missing
+        return found
+
+    return tape.node(made, (tensor.edge,), None, run)  # type: ignore[no-any-return]
 
 
 def cat(tape: Tape, *tensors: Tensor) -> Tensor:
     """`torch.cat(tensors, dim=-1)`; backward cuts views out of the gradient."""
-    widths = tuple(tensor.width for tensor in tensors)
+    widths = [tensor.width for tensor in tensors]
     made = tape.born(tensors[0].rows, sum(widths), tensors[0].item)
-    edges = tuple(tensor.edge for tensor in tensors)
-    return tape.node(
-        made,
-        edges,
-        None,
-        lambda _, gradient: [Tensor(gradient.rows, w, gradient.item, gradient.storage) for w in widths],
-    )
+
+    def run(_: Any, gradient: Tensor) -> list[Any]:
+        return [Tensor(gradient.rows, width, gradient.item, gradient.storage) for width in widths]
+
+    return tape.node(made, [tensor.edge for tensor in tensors], None, run)  # type: ignore[no-any-return]
 
 
 def transposed(tape: Tape, tensor: Tensor) -> Tensor:
     """`tensor.view(...).transpose(1, 2)`: a view; a gradient that is laid out anew is copied back to the old layout."""
-    made = view(tensor)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [_like(tape, gradient)])
+    return _simple(tape, Tensor(tensor.rows, tensor.width, tensor.item, tensor.storage), tensor)
 
 
 def silu(tape: Tape, tensor: Tensor) -> Tensor:
     """SiLU: the input is saved."""
     saved = tape.keep(tensor)
-    made = _like(tape, tensor)
-    return tape.node(made, (tensor.edge,), saved, lambda _, gradient: [_like(tape, gradient)])
+    return _simple(tape, like(tape, tensor), tensor, saved)
+
+
+gelu = silu  # GELU, by erf or by tanh, as one operator: the input is saved too
+
+
+def relu(tape: Tape, tensor: Tensor) -> Tensor:
+    """ReLU and tanh save their result."""
+    made = like(tape, tensor)
+    return _simple(tape, made, tensor, tape.keep(made))
+
+
+tanh = relu
+
+
+def gelu_steps(tape: Tape, tensor: Tensor) -> Tensor:
+    """NewGELUActivation: `0.5 * x * (1.0 + torch.tanh(c * (x + 0.044715 * torch.pow(x, 3.0))))`, step by step."""
+    half = scaled(tape, tensor)
+    cubed = power(tape, tensor)
+    small = scaled(tape, cubed)
+    del cubed
+    inner = add(tape, tensor, small)
+    del small
+    bent = scaled(tape, inner)
+    del inner
+    curve = tanh(tape, bent)
+    del bent
+    raised = tape.node(like(tape, curve), (curve.edge,), None, lambda _, gradient: [gradient])
+    del curve
+    return mul(tape, half, raised)
+
+
+def softmax(tape: Tape, tensor: Tensor) -> Tensor:
+    """Softmax saves its result."""
+    return relu(tape, tensor)
+
+
+def dropout(tape: Tape, tensor: Tensor, active: bool) -> Tensor:
+    """`native_dropout`, which keeps a mask; with a probability of 0 nothing happens."""
+    if not active:
+        return tensor
+    made = like(tape, tensor)
+    saved = tape.keep(like(tape, tensor, MASK))
+    return _simple(tape, made, tensor, saved)
 
 
 def embedding(tape: Tape, rows: Size, kernel: Tensor, width: int) -> Tensor:
     """`nn.functional.embedding`; the ids, which it saves, are the caller's."""
     made = tape.born(rows, width, kernel.item)
     leaf = kernel.edge
-    return tape.node(made, (leaf,), None, lambda _, gradient: [_gradient(tape, leaf)])
+
+    def run(*_: Any) -> list[Any]:
+        return [tape.born((1, 0), leaf.elements, leaf.item, GRADIENTS)]
+
+    return tape.node(made, (leaf,), None, run)  # type: ignore[no-any-return]
 
 
-def attend(tape: Tape, query: Tensor, key: Tensor, value: Tensor, heads: int, kv_heads: int) -> Tensor:
-    """FlashAttention 2, which torch's fused kernels of scaled_dot_product_attention equal in what they keep.
+def index(tape: Tape, tensor: Tensor, rows: Size, width: int = 0, ids: Tensor | None = None) -> Tensor:
+    """`tensor[ids]`: a part picked; backward puts the gradient into zeros, a copy of them. The ids are saved."""
+    before, whole, item = tensor.rows, tensor.width, tensor.item
+    saved = tape.keep(ids)
+    made = tape.born(rows, width or whole, item)
 
-    Forward saves query, key, value, output and an fp32 log-sum-exp of every row; backward makes three gradients, an
-    fp32 sum for every row, an fp32 gradient of the query, and for grouped queries keys' and values' expanded gradients.
-    """
-    size = query.width // heads
-    made = tape.born(query.rows, value.width // kv_heads * heads, query.item)
-    lse = tape.born(query.rows, heads, FP32)
-    saved = tape.keep(query, key, value, made, lse)
-    widths = query.width, key.width, value.width
-
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        rows, item = gradient.rows, gradient.item
-        found = [tape.born(rows, width, item) for width in widths]
-        padded = tape.padded(rows, FLASH_ROWS)
-        work = [tape.born(padded, heads, FP32)]
-        work.append(tape.born(padded, heads * (-(-size // FLASH_HEAD) * FLASH_HEAD), FP32))
-        if kv_heads != heads:
-            work += [tape.born(rows, heads * size, item) for _ in range(2)]
-        work.clear()
+    def run(*_: Any) -> list[Any]:
+        zeros = tape.born(before, whole, item)
+        found = [tape.born(before, whole, item)]
+        del zeros
         return found
 
-    return tape.node(made, (query.edge, key.edge, value.edge), saved, run)
+    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
 
 
-def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
-    """`cross_entropy` of fp32 logits: log_softmax, whose result is saved, and the negative log-likelihood."""
-    scores = _like(tape, logits)
-    saved = tape.keep(scores)
-    del scores
-    rows, width = logits.rows, logits.width
+def sub(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
+    """`one - other`: the other's gradient is turned, and summed where it is smaller."""
+    made = like(tape, one)
+    rows, width, item, wanted = other.rows, other.width, other.item, other.edge
 
-    def likelihood(_: Any, gradient: Tensor) -> list[Any]:
-        return [tape.born(rows, width, FP32)]
+    def run(_: Any, gradient: Tensor) -> list[Any]:
+        return [gradient, Fitted(like(tape, gradient), rows, width, item) if wanted else None]
 
-    middle = tape.node(
-        Tensor(rows, width, FP32, None), (logits.edge,), saved, lambda _, gradient: [_like(tape, gradient)]
-    )
-    made = tape.born((1, 0), 1, FP32)
-    return tape.node(made, (middle.edge,), tape.keep(), likelihood)
+    return tape.node(made, (one.edge, wanted), None, run)  # type: ignore[no-any-return]
+
+
+def picked(tape: Tape, tensor: Tensor, rows: Size, width: int, item: int) -> tuple[Tensor, Tensor]:
+    """`topk` or `max`: values and saved int64 indices; backward scatters the gradient into zeros, a copy of them."""
+    whole, inner, size = tensor.rows, tensor.width, tensor.item
+    values = tape.born(rows, width, item)
+    ids = tape.born(rows, width, INDEX)
+    saved = tape.keep(ids)
+
+    def run(*_: Any) -> list[Any]:
+        zeros = tape.born(whole, inner, size)
+        found = [tape.born(whole, inner, size)]
+        del zeros
+        return found
+
+    return tape.node(values, (tensor.edge,), saved, run), ids
+
+
+def in_place(tape: Tape, tensor: Tensor, *others: Tensor) -> Tensor:
+    """`tensor += other`, or `tensor /= number`, whose gradient is made anew."""
+    made = view(tensor)
+    if others:
+        edges = (tensor.edge, *(other.edge for other in others))
+        return tape.node(made, edges, None, lambda _, gradient: [gradient] * len(edges))  # type: ignore[no-any-return]
+    return _simple(tape, made, tensor)

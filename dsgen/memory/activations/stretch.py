@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -34,7 +35,7 @@ class Stretch:
     arrivals: tuple[Moment, ...]
 
     @classmethod
-    def run(cls, body: Callable[[Tape, Tensor], Tensor], shape: Tensor, *, again: bool, vocabulary: int = 0) -> Stretch:
+    def run(cls, body: Callable[[Tape, Any], Tensor], shape: Tensor, *, again: bool, vocabulary: int = 0) -> Stretch:
         """Run a body forward and backward.
 
         Args:
@@ -42,14 +43,21 @@ class Stretch:
             shape: What goes in: its size, and whether it asks for a gradient.
             again: The body keeps its input only and runs forward once more before its backward
                 (torch.utils.checkpoint, use_reentrant=False).
-            vocabulary: The width that marks logits.
+            vocabulary: The width that marks logits. It marks the head as well, which drops its input on the way: it
+                gets it in a list.
         """
         tape = Tape(vocabulary)
         hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
         if shape.edge is not None:
             hidden.edge = (Node(0, (), None, lambda *_: []), 0)
         tape.forget = again
-        out = body(tape, hidden)
+        if vocabulary:
+            passed = [hidden]
+            del hidden
+            out = body(tape, passed)
+            hidden = out
+        else:
+            out = body(tape, hidden)
         forward = front(tape.moments)
         tape.moments.clear()
         if again:

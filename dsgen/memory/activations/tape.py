@@ -19,11 +19,11 @@ __all__ = [
     "GRADIENTS",
     "LOGITS",
     "TEMPORARIES",
+    "Fitted",
     "Leaf",
     "Moment",
     "Node",
     "Size",
-    "Summed",
     "Tape",
     "Tensor",
     "front",
@@ -89,12 +89,13 @@ class Leaf:
         self.elements, self.item = elements, item
 
 
-class Summed(NamedTuple):
-    """A gradient of something that was broadcast: PyTorch makes it whole, and sums it when the node is done."""
+class Fitted(NamedTuple):
+    """A gradient made in another shape or type than its input's: PyTorch sums and casts it when the node is done."""
 
-    whole: Any
+    made: Any
     rows: Size
     width: int
+    item: int
 
 
 class Node:
@@ -163,11 +164,14 @@ class Tape:
         """Rows of every sequence rounded up to a multiple of `step`."""
         return -(-rows[0] // step) * step, -(-rows[1] // step) * step
 
-    def node(self, tensor: Tensor, edges: Sequence[Any], saved: Any, run: Callable[..., Any]) -> Tensor:
-        """Make a tensor the result of a node, unless nothing asks for a gradient."""
+    def node(self, made: Tensor | list[Tensor], edges: Sequence[Any], saved: Any, run: Callable[..., Any]) -> Any:
+        """Make a tensor, or several, the result of a node, unless nothing asks for a gradient."""
+        results = made if isinstance(made, list) else [made]
         if any(edge is not None for edge in edges):
-            tensor.edge = (Node(self.next(), edges, saved, run), 0)
-        return tensor
+            node = Node(self.next(), edges, saved, run, len(results))
+            for index, tensor in enumerate(results):
+                tensor.edge = (node, index)
+        return made
 
     def next(self) -> int:
         """The order of a new node."""
@@ -203,22 +207,25 @@ class Tape:
             made = node.run(node.saved, *given)
             if not isinstance(made, list):
                 made = [made]
+            one: Any
             for place, one in enumerate(made):  # validate_outputs
-                if isinstance(one, Summed):
+                if isinstance(one, Fitted):
                     kind = GRADIENTS if isinstance(node.edges[place], Leaf) else None
-                    made[place] = self.born(one.rows, one.width, one.whole.item, kind)
-                    one = None
-            node.saved = None
+                    same = one.rows == one.made.rows and one.width == one.made.width
+                    fitted = one.made if same else self.born(one.rows, one.width, one.made.item, kind)
+                    made[place] = fitted if fitted.item == one.item else self.born(one.rows, one.width, one.item, kind)
+                    fitted = None
+            one = node.saved = None
             given = []
+            leaves: list[Storage] = []  # AccumulateGrad is a node of its own, and runs when this one is done
             for place, edge in enumerate(node.edges):
                 got, made[place] = made[place], None
                 if edge is None:
                     continue
                 if isinstance(edge, Leaf):
-                    if got is not None:
-                        self.arrivals.append(self._now())
-                        self.handed += got.storage.fixed
-                        got = None
+                    if got is not None and got.storage is not None:
+                        leaves.append(got.storage)
+                    got = None
                     continue
                 target, index = edge
                 buffer = buffers.get(target)
@@ -232,6 +239,9 @@ class Tape:
                 waiting[target] -= 1
                 if not waiting[target]:
                     heapq.heappush(ready, (-target.order, target))
+            while leaves:
+                self.arrivals.append(self._now())
+                self.handed += leaves.pop(0).fixed
 
 
 def _dependencies(root: Node) -> dict[Node, int]:
@@ -251,13 +261,14 @@ def _dependencies(root: Node) -> dict[Node, int]:
 
 
 def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
-    """The moments that can be the highest of their stretch and block, before and after the first weight gradient.
+    """The moments that can be the highest of their stretch and block, with logits or gradients and without.
 
     They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go.
     """
-    groups: dict[tuple[str, int, bool], list[Moment]] = {}
+    groups: dict[tuple[str, int, bool, bool], list[Moment]] = {}
     for moment in moments:
-        groups.setdefault((moment.where, moment.blocks, moment.gradients > 0), []).append(moment)
+        key = (moment.where, moment.blocks, moment.gradients > 0, moment.logits > (0, 0))
+        groups.setdefault(key, []).append(moment)
     return tuple(moment for group in groups.values() for moment in _highest(group))
 
 

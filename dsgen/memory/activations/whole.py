@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
-from dsgen.memory.activations import llama
+from dsgen.memory.activations import models
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Moment, Size, Tape, Tensor, front
@@ -93,32 +94,41 @@ def activations(
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
     """
-    on = Setting(model, FP32 if precision == "fp32" else 2, attention, tp, method, seq_len)
+    eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
+    on = Setting(model, FP32 if precision == "fp32" else 2, eager, tp, method, seq_len)
     first = Tape()
-    hidden, *held = llama.before(first, on)
+    family = models.family(model.architecture)
+    hidden, saved, read, referred = family.before(first, on)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, hidden.edge)
-    whole = first.alive()
-    del hidden
-    rest = first.alive()  # rope tables and masks live as long as forward, and those that blocks saved until backward
-    embedded = _plus(whole, rest, -1)
-    del held
+    size = (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item)
+    refers_to_input = hidden in referred
+    during = _plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
+    del hidden, referred
+    if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
+        del read
+    rest = first.alive()
+    del saved
+    if checkpointing and on.eager and family.carries_weights:
+        during = _plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
-    counts = {"dense": (dense, llama.block), "sparse": (model.layers - dense, llama.block)}
+    counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
     runs = [
         (name, count, Stretch.run(_Body(body, on), shape, again=checkpointing))
         for name, (count, body) in counts.items()
         if count
     ]
-    last = Stretch.run(_Body(llama.head, on), shape, again=False, vocabulary=model.vocab_size)
+    last = Stretch.run(_Body(family.head, on), shape, again=False, vocabulary=model.vocab_size)
     blocks = _NOTHING
     for _, count, stretch in runs:
         blocks = _plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
-    referred = _NOTHING if runs[0][2].keeps_input else embedded
-    tied = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
-    gradient = Moment(
-        rest, _NOTHING, (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item), 0, tied
-    )
+    extra = size if refers_to_input and not runs[0][2].keeps_input else _NOTHING
+    leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
+    # Autograd adds up the two gradients of a shared weight before anything else sees them.
+    waiting = leaf if model.tied_embeddings else 0
+    ends = [Moment(_NOTHING, _NOTHING, size, 0, leaf)]
+    if waiting:
+        ends.append(Moment(_NOTHING, _NOTHING, _NOTHING, 0, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
         kept=_plus(_plus(rest, last.kept), blocks),
@@ -128,8 +138,8 @@ def activations(
         blocks=tuple(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
-        forward=_forward(first.moments, runs, last, rest, referred),
-        backward=_backward(last, runs, _plus(rest, blocks), gradient),
+        forward=_forward(first.moments, runs, last, during, _plus(during, rest, -1), extra),
+        backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
     )
 
 
@@ -137,15 +147,15 @@ def activations(
 class _Body:
     """A part of a model's forward, ready to run."""
 
-    function: Callable[[Tape, Setting, Tensor], Tensor]
+    function: Callable[[Tape, Setting, Any], Tensor]
     on: Setting
 
-    def __call__(self, tape: Tape, hidden: Tensor) -> Tensor:
+    def __call__(self, tape: Tape, hidden: Any) -> Tensor:
         return self.function(tape, self.on, hidden)
 
 
 def _forward(
-    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, referred: Size
+    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, read: Size, referred: Size
 ) -> tuple[Moment, ...]:
     """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss."""
     moments = [moment._replace(where="embedding") for moment in before]
@@ -158,25 +168,34 @@ def _forward(
         below = _plus(below, stretch.kept, count)
         done += count
     for moment in last.forward:  # the model's own forward has ended when the head runs
-        base = _plus(below, referred) if moment.logits == _NOTHING else below
+        base = _plus(below, referred) if moment.logits == _NOTHING else _plus(below, read, -1)
         moments.append(_placed(moment, "loss", base, 0, done))
     return front(moments)
 
 
-def _backward(last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, gradient: Moment) -> tuple[Moment, ...]:
+def _backward(
+    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
+) -> tuple[Moment, ...]:
     """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
     moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
     for _, count, stretch in reversed(runs):
         for index in sorted({0, count - 1}):
             base = _plus(below, stretch.kept, -index - 1)
-            made_before = made + index * stretch.gradients
-            moments += [_placed(moment, "block", base, made_before, done + index) for moment in stretch.backward]
+            before = made + index * stretch.gradients
+            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
         below = _plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count
-    moments.append(_placed(gradient, "embedding", _NOTHING, made, done))
-    return front(moments)
+    moments += [_placed(moment, "embedding", _NOTHING, made, done) for moment in ends]
+    return front([_waiting(moment, waiting) for moment in moments])
+
+
+def _waiting(moment: Moment, waiting: int) -> Moment:
+    """A moment when the first bytes of gradients handed over wait for others first."""
+    if not waiting or moment.gradients < waiting:
+        return moment
+    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting)
 
 
 def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:

@@ -1,0 +1,98 @@
+"""DeepseekV3Attention: queries, keys and values from low ranks (MLA): sizes on a tape.
+
+Source: transformers 5.23, models/deepseek_v3/modeling_deepseek_v3.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen.memory.activations import operators as op
+from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.llama import norm, turned_pair
+from dsgen.memory.activations.setting import Setting
+from dsgen.memory.activations.tape import Tape, Tensor
+
+__all__ = ["latent_attention"]
+
+
+def latent_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """DeepseekV3Attention."""
+    model = on.model
+    rope = model.qk_rope_head_size
+    plain, narrow = model.head_size - rope, model.v_head_size or model.head_size
+    query = _query(tape, on, hidden)
+    query_plain, query_turned = op.split(tape, query, on.heads * plain, on.heads * rope)
+    compressed = on.linear(tape, hidden, model.kv_lora_rank + rope, bias=model.attention_bias)
+    latent, key_turned = op.split(tape, compressed, model.kv_lora_rank, rope)
+    latent = norm(tape, on, latent)
+    query_turned = _turned(tape, on, query_turned)
+    key_turned = _turned(tape, on, key_turned)
+    joined = op.cat(tape, query_plain, query_turned)
+    key, value, held = _expanded(tape, on, latent, key_turned, plain, narrow)
+    del held
+    if on.eager:
+        out, weights = attend(tape, on, joined, key, value, kv_heads=on.heads, heads_first=True)
+    else:
+        out, weights = _padded(tape, on, joined, key, value, narrow)
+    return on.linear(tape, out, on.hidden, bias=model.attention_bias), weights
+
+
+def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    model = on.model
+    width = on.heads * model.head_size
+    if not model.q_lora_rank:
+        return op.transposed(tape, on.linear(tape, hidden, width))
+    low = norm(tape, on, on.linear(tape, hidden, model.q_lora_rank, bias=model.attention_bias))
+    return op.transposed(tape, on.linear(tape, low, width))
+
+
+def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+    """apply_rotary_pos_emb_interleave of one tensor: every second element is a half."""
+    half = tensor.width // 2
+    first, second = op.part(tape, tensor, half), op.part(tape, tensor, half)
+    table = on.table(on.model.qk_rope_head_size)
+    return turned_pair(tape, first, second, table, table)
+
+
+def _expanded(
+    tape: Tape, on: Setting, latent: Tensor, key_turned: Tensor, plain: int, narrow: int
+) -> tuple[Tensor, Tensor, Any]:
+    """expand_kv: keys are written into an empty tensor part by part, which backward undoes part by part."""
+    rows, item, rope = latent.rows, latent.item, key_turned.width
+    fused = op.transposed(tape, on.linear(tape, latent, on.heads * (plain + narrow)))
+    key_plain, value = op.split(tape, fused, on.heads * plain, on.heads * narrow)
+    spread = Tensor(rows, on.heads * rope, item, key_turned.storage)
+    tape.node(spread, (key_turned.edge,), None, lambda *_: [tape.born(rows, rope, item)])
+    key = tape.born(rows, on.heads * (plain + rope), item)
+    first, second = key_plain.width, spread.width
+
+    def undo_first(*_: Any) -> list[Any]:
+        whole = tape.born(rows, first + second, item)
+        found = [tape.born(rows, first, item)]
+        del whole
+        return found
+
+    def undo_second(*_: Any) -> list[Any]:
+        whole = tape.born(rows, first + second, item)
+        found = [whole, tape.born(rows, second, item)]
+        tape.born(rows, second, item)
+        return found
+
+    tape.node(key, (key_plain.edge,), None, undo_first)
+    tape.node(key, (key.edge, spread.edge), None, undo_second)
+    return key, value, fused
+
+
+def _padded(
+    tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, narrow: int
+) -> tuple[Tensor, Tensor | None]:
+    """A fused kernel knows one head size: values are padded, and the output is cut."""
+    size = on.model.head_size
+    if narrow == size:
+        return attend(tape, on, query, key, value, kv_heads=on.heads, heads_first=True)
+    rows, width, item = value.rows, value.width, value.item
+    wide = tape.born(rows, on.heads * size, item)
+    tape.node(wide, (value.edge,), None, lambda *_: [tape.born(rows, width, item)])
+    out, weights = attend(tape, on, query, key, wide, kv_heads=on.heads)
+    return op.clone(tape, op.part(tape, out, width)), weights

@@ -1,0 +1,144 @@
+"""Forward of blocks with experts: sizes on a tape.
+
+Source: transformers 5.23, models/{mixtral,qwen3_moe,deepseek_v3,gpt_oss}/modeling_*.py and integrations/moe.py,
+grouped_mm_experts_forward, which from_pretrained chooses on its own.
+"""
+
+from __future__ import annotations
+
+from dsgen.memory.activations import operators as op
+from dsgen.memory.activations.llama import mlp
+from dsgen.memory.activations.products import grouped, linear
+from dsgen.memory.activations.setting import Setting
+from dsgen.memory.activations.tape import Size, Tape, Tensor
+
+__all__ = ["mixture"]
+
+
+def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """The feed-forward part: router, experts, and what every token passes."""
+    model = on.model
+    router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
+    weights, ids, logits = router(tape, on, hidden)
+    out = _experts(tape, on, hidden, weights)
+    del ids
+    if model.shared_experts:
+        shared = mlp(tape, on, hidden, model.shared_experts * model.expert_ffn_size)
+        out = op.add(tape, out, shared)
+    del logits
+    return out
+
+
+def _picked(on: Setting) -> Size:
+    """Rows of what the experts get: every token once for each of its experts."""
+    return 0, on.seq_len * on.model.experts_per_token
+
+
+def _shared_out(tape: Tape, on: Setting, values: Tensor) -> Tensor:
+    """`values /= values.sum(dim=-1)`: the values before are kept in a copy."""
+    total = tape.born(on.rows, 1, values.item)
+    copy = tape.born(values.rows, 1, values.item)
+    saved = tape.keep(total, copy)
+    made = op.view(values)
+    return tape.node(made, (values.edge,), saved, lambda _, gradient: [op.like(tape, gradient)])  # type: ignore[no-any-return]
+
+
+def _softmax_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """MixtralTopKRouter and Qwen3MoeTopKRouter: softmax in fp32, the best, and their shares."""
+    logits = on.linear(tape, hidden, on.model.experts)
+    wide = op.cast(tape, logits, op.FP32)
+    scores = op.softmax(tape, wide)
+    del wide
+    values, ids = op.picked(tape, scores, _picked(on), 1, op.FP32)
+    shared = on.model.architecture == "mixtral"
+    values = _shared_out(tape, on, values) if shared else op.cast(tape, values, logits.item)
+    return values, ids, logits
+
+
+def _late_softmax_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """GptOssTopKRouter: the best, and a softmax over them."""
+    logits = on.linear(tape, hidden, on.model.experts, bias=True)
+    values, ids = op.picked(tape, logits, _picked(on), 1, logits.item)
+    return op.softmax(tape, values), ids, logits
+
+
+def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """DeepseekV3TopkRouter: in fp32, and from groups of experts; what picks them asks for no gradient."""
+    model = on.model
+    wide = op.cast(tape, hidden, op.FP32)
+    kernel = op.cast(tape, on.weight(model.hidden_size * model.experts), op.FP32)
+    logits = linear(tape, wide, kernel, model.experts)
+    del wide, kernel
+    scores = op.relu(tape, logits)
+    choice = [op.like(tape, scores) for _ in range(2)]
+    values, ids = op.picked(tape, scores, _picked(on), 1, op.FP32)
+    values = _shared_out(tape, on, values)
+    del choice
+    return op.scaled(tape, values), ids, logits
+
+
+def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:
+    """grouped_mm_experts_forward."""
+    model = on.model
+    width, picked = model.expert_ffn_size, _picked(on)
+    biased = model.architecture == "gpt_oss"
+    ids = tape.born(picked, 1, op.INDEX)
+    order = tape.born(picked, 1, op.INDEX)
+    tokens = tape.born(picked, 1, op.INDEX)
+    chosen = op.index(tape, hidden, picked, ids=tokens)
+    del tokens
+    share = op.index(tape, weights, picked, ids=order)
+    counted = tape.born(picked, 1, 4)
+    bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
+    states = grouped(tape, chosen, on.weight(model.experts * 2 * width * model.hidden_size), 2 * width)
+    states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
+    bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
+    states = grouped(tape, states, on.weight(model.experts * width * model.hidden_size), model.hidden_size)
+    states = _plus(tape, states, bias)
+    weighted = op.mul(tape, states, share)
+    back = tape.born(picked, 1, op.INDEX)
+    weighted = op.index(tape, weighted, picked, ids=back)
+    final = _over_experts(tape, on, weighted)
+    del counted, ids, order, chosen, share, states, bias
+    return op.cast(tape, final, hidden.item)
+
+
+def _over_experts(tape: Tape, on: Setting, weighted: Tensor) -> Tensor:
+    """`weighted.view(tokens, experts, hidden).sum(dim=1)`; backward repeats the gradient, in a copy."""
+    rows, width, item = weighted.rows, weighted.width, weighted.item
+    made = tape.born(on.rows, width, item)
+    return tape.node(made, (weighted.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
+
+
+def _gated(tape: Tape, states: Tensor) -> Tensor:
+    """`act(gate) * up` of a fused product."""
+    half = states.width // 2
+    gate, up = op.split(tape, states, half, half)
+    curve = op.silu(tape, gate)
+    return op.mul(tape, curve, up)
+
+
+def _bias(tape: Tape, on: Setting, picked: Size, width: int, ids: Tensor) -> Tensor:
+    """`bias[expert_ids]`: a row for every row of its expert."""
+    experts = on.model.experts
+    return op.index(tape, op.view(on.weight(experts * width), (1, 0)), picked, width, ids)
+
+
+def _plus(tape: Tape, states: Tensor, bias: Tensor | None) -> Tensor:
+    """`states.add_(bias)`, in place."""
+    return states if bias is None else op.in_place(tape, states, bias)
+
+
+def _gated_oss(tape: Tape, states: Tensor) -> Tensor:
+    """GptOssExperts._apply_gate: clamped halves, `(up + 1) * gate * sigmoid(gate * alpha)`."""
+    half = states.width // 2
+    gate, up = op.part(tape, states, half), op.part(tape, states, half)
+    gate = op.silu(tape, gate)  # clamp saves its input too
+    up = op.silu(tape, up)
+    bent = op.scaled(tape, gate)
+    curve = op.relu(tape, bent)  # sigmoid saves its result
+    del bent
+    glu = op.mul(tape, gate, curve)
+    del curve
+    raised = tape.node(op.like(tape, up), (up.edge,), None, lambda _, gradient: [gradient])
+    return op.mul(tape, raised, glu)

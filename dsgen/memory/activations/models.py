@@ -1,0 +1,78 @@
+"""Which functions make up the forward of every model type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from dsgen.memory.activations import gpts, llama
+from dsgen.memory.activations.deepseek import latent_attention
+from dsgen.memory.activations.mixtures import mixture
+from dsgen.memory.activations.setting import Setting
+from dsgen.memory.activations.tape import Tape, Tensor
+
+__all__ = ["NOT_FUSED", "FamilyOfForwards", "family"]
+
+
+# Attention -> model types whose class has it not, and runs the eager one (_supports_flash_attn, _supports_sdpa).
+NOT_FUSED = {
+    "flash": frozenset({"bloom"}),
+    "sdpa": frozenset({"bloom", "gemma2", "gpt_oss", "gptj"}),
+}
+
+
+@attrs.frozen
+class FamilyOfForwards:
+    """The forward of a model type.
+
+    Attributes:
+        before: From token ids to the first block: hidden states, what blocks save beside, what they only read, and
+            what forward's variables refer to until its end.
+        dense: A block with a plain feed-forward part.
+        sparse: A block with experts.
+        head: From the last block to the loss.
+        carries_weights: Forward refers to a block's attention weights, if it made them, until the next block has ended.
+    """
+
+    before: Callable[[Tape, Setting], tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]]
+    dense: Callable[[Tape, Setting, Tensor], Tensor]
+    sparse: Callable[[Tape, Setting, Tensor], Tensor]
+    head: Callable[[Tape, Setting, Any], Tensor]
+    carries_weights: bool = False
+
+
+def _sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    return llama.block(tape, on, hidden, feeding=mixture)
+
+
+def _latent_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    return llama.block(tape, on, hidden, attending=latent_attention)
+
+
+def _latent_sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    return llama.block(tape, on, hidden, attending=latent_attention, feeding=mixture)
+
+
+CARRYING = frozenset({"bloom", "falcon"})
+_LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
+_FAMILIES = {
+    "deepseek_v3": FamilyOfForwards(llama.before, _latent_block, _latent_sparse_block, llama.head),
+    **{
+        kind: FamilyOfForwards(gpts.before, block, block, gpts.head, kind in CARRYING)
+        for kind, block in {
+            "bloom": gpts.bloom_block,
+            "falcon": gpts.falcon_block,
+            "gpt2": gpts.gpt2_block,
+            "gpt_neox": gpts.gpt_neox_block,
+            "gptj": gpts.gptj_block,
+            "opt": gpts.opt_block,
+        }.items()
+    },
+}
+
+
+def family(architecture: str) -> FamilyOfForwards:
+    """The forward of a model type."""
+    return _FAMILIES.get(architecture, _LLAMA)
