@@ -103,6 +103,8 @@ ANSWER: dict[str, Any] = {
                 "reserved_peak_bytes": 13 * GIB,
                 "released_segments": 0,
                 "out_of_memory": False,
+                "expandable_reserved_peak_bytes": 12 * GIB + GIB // 2,
+                "expandable_out_of_memory": False,
             },
         },
         "host": {
@@ -124,6 +126,7 @@ ANSWER: dict[str, Any] = {
             "pinned": {"bytes": 5 * GIB, "rounded_bytes": 8 * GIB},
         },
     },
+    "nvme": {},
     "timeline": {
         "gpu": [
             {"mark": mark, "event": 10 * mark, "parts": phase["gpu"]["peak_parts"]} for mark, phase in enumerate(PHASES)

@@ -198,6 +198,13 @@ def test_the_host_is_what_a_rank_holds_times_the_ranks_of_a_node(tmp_path: Path)
     assert found.estimate.phases[2].host_bytes == 8 * 6 * GIB
 
 
+def test_files_are_those_of_every_rank_of_a_node(tmp_path: Path) -> None:
+    found = simulated(tmp_path, {**ANSWER, "nvme": {"optimizer states": 3 * GIB, "parameters": GIB}})
+
+    assert dict(found.estimate.nvme.parts) == {"optimizer states": 8 * 3 * GIB, "parameters": 8 * GIB}
+    assert found.estimate.nvme.peak_bytes == 8 * 4 * GIB
+
+
 def test_two_ranks_on_a_node_of_eight_are_two(tmp_path: Path) -> None:
     found = simulated(tmp_path, world_size=2)
 

@@ -75,6 +75,19 @@ def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: py
     }  # fmt: skip
 
 
+def test_files_on_the_drives_are_counted() -> None:
+    """Stage 3 swaps master weights, two moments and the gradient, 4 bytes each; a tensor below 1 MiB stays."""
+    swap = {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 12}
+    zero = {"stage": 3, "offload_optimizer": swap, "sub_group_size": 4 * 10**6}
+    larger = {**MODEL, "hidden_size": 1024, "intermediate_size": 2048, "vocab_size": 8192}
+    request = from_config({**STAGE_3, "zero_optimization": zero}, model=larger, world_size=4, options=Options(steps=1))
+
+    found = simulator.simulate(request)
+
+    assert found.estimate.nvme.parts == {"optimizer states": found.estimate.nvme.peak_bytes}
+    assert 3 * 4 < found.estimate.nvme.peak_bytes / found.engine["parameters"] <= 4 * 4 * 1.05
+
+
 def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
     request = from_config({**STAGE_3, "train_batch_size": 7}, model=MODEL, world_size=8)
 

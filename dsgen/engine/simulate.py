@@ -2,7 +2,7 @@
 
 stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
 `simulate_request.DEFAULTS` names.
-stdout: `{"versions", "engine", "phases", "peak", "collectives", "timeline", "seconds", "rss_bytes"}`, or
+stdout: `{"versions", "engine", "phases", "peak", "nvme", "collectives", "timeline", "seconds", "rss_bytes"}`, or
 `{"versions", "error": {"type", "message", "site", "phase"}}`, or `{"missing": package}`. What the libraries print goes
 to stderr.
 """
@@ -52,13 +52,14 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     progress = {"phase": "load"}
     try:
         asked = simulate_request.filled(request)
-        from dsgen.engine import simulate_result, simulate_run
+        from dsgen.engine import simulate_ops, simulate_result, simulate_run
 
         ledger, recorder, engine = simulate_run.run(asked, versions, progress)
         return {
             "versions": versions,
             "engine": simulate_run.facts(engine),
             **simulate_result.describe(ledger, asked["gpu_memory_bytes"]),
+            "nvme": simulate_ops.written(),
             "collectives": simulate_result.collectives(recorder.collectives),
             "storages": len(ledger.sizes),
             "seconds": round(time.monotonic() - began, 2),

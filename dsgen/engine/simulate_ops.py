@@ -6,15 +6,17 @@ buffer and a file (csrc/aio); neither allocates a tensor. Those of ZeRO++ (csrc/
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-__all__ = ["Builder"]
+__all__ = ["FILES", "Builder", "written"]
 
 # Builders whose operators only update in place, or move bytes to files. Any other operator is refused by name.
 _IN_PLACE = frozenset(
     {"FusedAdamBuilder", "CPUAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "FusedLionBuilder", "UtilsBuilder"}
 )
 _FILES = frozenset({"AsyncIOBuilder"})
+FILES: dict[str, int] = {}  # file -> bytes: what the process that simulates would have on its drive
 _QUANTIZER = frozenset({"QuantizerBuilder"})
 
 
@@ -103,6 +105,19 @@ class _Files:
         return _Handle(*args)
 
 
+def _note_file(buffer: Any, path: Any) -> None:
+    FILES[str(path)] = max(FILES.get(str(path), 0), int(buffer.numel() * buffer.element_size()))
+
+
+def written() -> dict[str, int]:
+    """Bytes of the files that one rank has written, by what is in them: a file is as long as its longest write."""
+    found: dict[str, int] = {}
+    for path, size in FILES.items():
+        kind = "parameters" if f"params{os.sep}" in path else "optimizer states"
+        found[kind] = found.get(kind, 0) + size
+    return found
+
+
 class _Handle:
     """An aio_handle: it counts what is in flight, as the engine asserts on that."""
 
@@ -147,12 +162,24 @@ class _Handle:
         self._waiting += 1
         return 0
 
-    async_pread = async_pwrite = pread = pwrite = _ask
+    async_pread = pread = _ask
+
+    def _keep(self, buffer: Any, path: Any, *_: Any) -> int:
+        _note_file(buffer, path)
+        return self._ask()
+
+    async_pwrite = pwrite = _keep
 
     def _now(self, *_: Any) -> int:
         return 1
 
-    sync_pread = sync_pwrite = read = write = _now
+    sync_pread = read = _now
+
+    def _keep_now(self, buffer: Any, path: Any, *_: Any) -> int:
+        _note_file(buffer, path)
+        return 1
+
+    sync_pwrite = write = _keep_now
 
     def wait(self) -> int:
         """Requests that are done since the last call."""

@@ -99,7 +99,9 @@ def host_words(found: Simulation) -> str:
 def torch_words(found: Simulation) -> str:
     """What torch would report of the GPU."""
     said = f"torch allocates {gib(found.allocated_bytes)} and reserves {gib(found.estimate.gpu.reserved_bytes)} GiB"
-    return f"{said}, and runs out of memory" if found.out_of_memory and found.limits else said
+    if found.out_of_memory and found.limits:
+        said = f"{said}, and runs out of memory"
+    return f"{said} ({gib(found.expandable_reserved_bytes)} with expandable_segments)"
 
 
 def how(found: Simulation) -> Iterator[str]:
@@ -117,7 +119,8 @@ def how(found: Simulation) -> Iterator[str]:
 
 def _memory(found: Simulation, width: int) -> list[str]:
     estimate = found.estimate
-    lines = [*footprints.place_lines("GPU", estimate.gpu, width, found.limits), f"      {torch_words(found)}"]
+    lines = footprints.place_lines("GPU", estimate.gpu, width, found.limits)
+    lines += textwrap.wrap(torch_words(found), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     lines += footprints.place_lines("host", estimate.host, width, found.limits)
     lines += textwrap.wrap(host_words(found), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if estimate.nvme.peak_bytes:
@@ -231,6 +234,7 @@ def data(found: Simulation) -> dict[str, Any]:
         limits=found.limits,
     )
     told["gpu"]["out_of_memory"] = found.out_of_memory
+    told["gpu"]["expandable_reserved_bytes"] = found.expandable_reserved_bytes
     told["host"]["pinned_bytes"] = found.pinned_bytes
     told["host"]["pinned_rounded_bytes"] = found.pinned_rounded_bytes
     return {

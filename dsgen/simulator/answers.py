@@ -41,6 +41,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         versions=answer["versions"],
         allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
         out_of_memory=peaks["gpu"]["allocator"]["out_of_memory"],
+        expandable_reserved_bytes=peaks["gpu"]["allocator"]["expandable_reserved_peak_bytes"],
         pinned_bytes=ranks * pinned["bytes"],
         pinned_rounded_bytes=ranks * pinned["rounded_bytes"],
         largest={
@@ -126,8 +127,8 @@ def _host(answer: Mapping[str, Any], request: Request) -> Place:
 
 
 def _nvme(answer: Mapping[str, Any], request: Request) -> Place:
-    """One node's drives: the largest that its ranks' files are."""
-    parts = _times(answer["peak"].get("nvme", {}).get("parts", {}), request.ranks_per_node)
+    """One node's drives: the files of all its ranks."""
+    parts = _times(answer["nvme"], request.ranks_per_node)
     size = sum(parts.values())
     return Place(
         peak_bytes=size,
@@ -135,7 +136,7 @@ def _nvme(answer: Mapping[str, Any], request: Request) -> Place:
         high_bytes=size,
         limit_bytes=request.hardware.nvme_capacity_bytes if request.hardware else 0,
         parts=parts,
-        phase="step" if size else "",
+        phase="training" if size else "",
     )
 
 

@@ -88,6 +88,7 @@ class Simulation:
         versions: Package -> release.
         allocated_bytes: The GPU's peak with the allocator's rounding.
         out_of_memory: Whether torch's allocator ran out with these tensors in this order.
+        expandable_reserved_bytes: What torch's allocator takes with expandable_segments:True.
         pinned_bytes, pinned_rounded_bytes: Page-locked bytes of a node at the host's peak: asked for, and as torch's
             host allocator takes them.
         largest: "gpu" and "host" -> the tensors that hold most at the peak, largest first.
@@ -112,6 +113,7 @@ class Simulation:
     versions: Mapping[str, str]
     allocated_bytes: int
     out_of_memory: bool
+    expandable_reserved_bytes: int
     pinned_bytes: int
     pinned_rounded_bytes: int
     largest: Mapping[str, tuple[Held, ...]]
