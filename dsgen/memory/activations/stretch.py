@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,35 +51,25 @@ class Stretch:
         hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
         if shape.edge is not None:
             hidden.edge = (Node(0, (), None, lambda *_: []), 0)
-        tape.forget = again
+        if again:
+            tape.again = functools.partial(body, tape, hidden)
+        held = [hidden]
         if vocabulary:
-            passed = [hidden]
             del hidden
-            out = body(tape, passed)
-            hidden = out
-        else:
-            out = body(tape, hidden)
+        out = body(tape, held) if vocabulary else body(tape, hidden)
         forward = front(tape.moments)
         tape.moments.clear()
-        if again:
-            tape.forget = False
-            like = Tensor(out.rows, out.width, out.item, None)
-            del out
-            kept, kept_logits, keeps_input = tape.alive(), tape.alive(LOGITS), True
-            gradients: list[Tensor | None] = [tape.born(like.rows, like.width, like.item, TEMPORARIES)]
-            # The second forward ends when the last tensor that backward wants is there.
-            tape.stop_after, tape.saves = tape.saves, 0
-            root = body(tape, hidden).edge[0]
-            tape.stop_after, tape.kind = None, TEMPORARIES
-        else:
-            with_input = tape.alive()
-            del hidden
-            keeps_input = tape.alive() == with_input
-            out.storage = None
-            kept, kept_logits = tape.alive(), tape.alive(LOGITS)
-            tape.kind = TEMPORARIES
-            gradients = [tape.born(out.rows, out.width, out.item)]
-            root = out.edge[0]
-            del out
+        with_input = tape.alive()
+        if not again:
+            hidden = out
+            held.clear()
+        keeps_input = tape.alive() == with_input
+        out.storage = None
+        kept, kept_logits = tape.alive(), tape.alive(LOGITS)
+        tape.kind = TEMPORARIES
+        gradients: list[Tensor | None] = [tape.born(out.rows, out.width, out.item)]
+        root = out.edge[0]
+        del out, hidden
         tape.backward(root, gradients)
+        held.clear()  # a checkpoint refers to its input until all of it is done
         return cls(kept, kept_logits, keeps_input, tape.handed, forward, front(tape.moments), tuple(tape.arrivals))

@@ -128,8 +128,16 @@ class Tensor:
         self.rows, self.width, self.item, self.storage, self.edge = rows, width, item, storage, edge
 
 
+class Promise(list[Tensor | None]):
+    """What a node will have saved when it is asked for it."""
+
+
 class Tape:
-    """A run: sizes by kind while storages come and go, and every moment at which one came."""
+    """A run: sizes by kind while storages come and go, and every moment at which one came.
+
+    Attributes:
+        again: Under checkpointing, what runs the body once more; set while its first run and until its second.
+    """
 
     def __init__(self, vocabulary: int = 0) -> None:
         self.vocabulary = vocabulary
@@ -139,14 +147,14 @@ class Tape:
         self.moments: list[Moment] = []
         self.arrivals: list[Moment] = []  # when each weight gradient is handed over; it counts as fresh still
         self.kind = ACTIVATIONS
-        self.saves = 0
-        self.stop_after: int | None = None
-        self.forget = False
+        self.again: Callable[[], Any] | None = None
+        self.promises: list[Promise] = []
+        self._kept: int | None = None  # promises kept so far while the body runs again
         self._count = 0
 
     def born(self, rows: Size, width: int, item: int, kind: int | None = None) -> Tensor:
         """A new tensor, and the moment of its birth."""
-        if self.stop_after is not None and self.saves >= self.stop_after:
+        if self._kept is not None and self._kept == len(self.promises):
             return Tensor(rows, width, item, None)
         size = width * item
         if kind is None:
@@ -179,12 +187,27 @@ class Tape:
         return self._count
 
     def keep(self, *tensors: Tensor | None) -> list[Tensor | None]:
-        """Save tensors for backward."""
-        kept = [tensor for tensor in tensors if tensor is not None]
-        self.saves += len(kept)
-        if self.forget:
+        """Save tensors for backward; under checkpointing, promise to have them by then."""
+        if all(tensor is None for tensor in tensors):
             return []
-        return [None if one is None else Tensor(one.rows, one.width, one.item, one.storage) for one in tensors]
+        if self.again is not None and self._kept is None:
+            self.promises.append(Promise())
+            return self.promises[-1]
+        kept = [None if one is None else Tensor(one.rows, one.width, one.item, one.storage) for one in tensors]
+        if self._kept is None:
+            return kept
+        if self._kept < len(self.promises):
+            self.promises[self._kept].extend(kept)
+            self._kept += 1
+        return []
+
+    def _keep_promises(self) -> None:
+        """Run the body again, until everything is there that its first run promised (torch.utils.checkpoint)."""
+        kind, self.kind, self._kept = self.kind, ACTIVATIONS, 0
+        if self.again is not None:
+            self.again()
+        self.kind, self._kept, self.again = kind, None, None
+        self.promises.clear()
 
     def alive(self, kind: int = ACTIVATIONS) -> Size:
         """Bytes of one kind that are alive now."""
@@ -203,6 +226,8 @@ class Tape:
         ready = [(-root.order, root)]
         while ready:
             node = heapq.heappop(ready)[1]
+            if self.again is not None and isinstance(node.saved, Promise):
+                self._keep_promises()
             given = buffers.pop(node)
             made = node.run(node.saved, *given)
             if not isinstance(made, list):
