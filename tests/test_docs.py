@@ -16,7 +16,7 @@ from dsgen.reference import commands_page, pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
-BY_HAND = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/index.md", "docs/memory.md")
+BY_HAND = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/index.md", "docs/memory.md", "docs/simulate.md")
 LINK = re.compile(r"\]\(([^)#\s]+)")
 
 
