@@ -239,7 +239,8 @@ def test_the_engine_keeps_what_the_simulation_says(name):
 
     `load` is left out: the weight that tying replaces is in no attribute then and lives until Python collects it.
     """
-    phases = [(where, real["held"], both(simulated, "end")) for where, real, simulated in pairs(name)][1:]
+    phases = [(where, real["held"], both(simulated, "end")) for where, real, simulated in pairs(name)]
+    phases = [phase for phase in phases if ", load " not in phase[0]]
 
     for where, held, ended in phases:
         sides = [{kind: size for kind, size in less(one, name).items() if kind in KEPT} for one in (held, ended)]
@@ -277,7 +278,8 @@ def test_shortcuts_change_no_peak(name):
 
     assert "error" not in whole, whole["error"]
     assert whole["phases"] == shortcut["phases"]
-    assert whole["peak"] == shortcut["peak"]
+    for place in ("gpu", "host"):
+        assert whole["peak"][place]["parts"] == shortcut["peak"][place]["parts"]
 
 
 def test_every_kind_is_compared():
