@@ -64,7 +64,13 @@ def attend(
         weights = _masked_softmax(tape, weights, mask)
     else:
         weights = op.add(tape, weights, mask)
-        weights = _softmax(tape, weights, style, sinks, value.item)
+        if sinks:
+            weights = _with_sinks(tape, weights)
+        elif style == GPT2:
+            weights = op.softmax(tape, weights)
+            weights = op.cast(tape, weights, value.item)
+        else:
+            weights = _wide_softmax(tape, weights, value.item)
     if drop:
         weights = op.dropout(tape, weights, drop)
     return _gathered(tape, on, weights, values, kv_heads), weights
@@ -75,11 +81,8 @@ def _masked_softmax(tape: Tape, weights: Tensor, mask: Tensor) -> Tensor:
     return op.softmax(tape, masked)
 
 
-def _softmax(tape: Tape, weights: Tensor, style: str, sinks: bool, item: int) -> Tensor:
-    if sinks:
-        return _with_sinks(tape, weights)
-    if style == GPT2:
-        return op.softmax(tape, weights)
+def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
+    """`softmax(weights, dtype=torch.float32).to(query.dtype)`."""
     wide = op.cast(tape, weights, op.FP32)
     probabilities = op.softmax(tape, wide)
     del wide

@@ -134,7 +134,7 @@ def _gptj_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
             op.transposed(tape, op.cast(tape, query, op.FP32)),
             op.transposed(tape, op.cast(tape, key, op.FP32)),
         )
-        out, weights = attend(tape, on, query, key, value)
+        out, weights = attend(tape, on, query, key, value, style=GPT2)
     out = on.linear(tape, out, on.hidden)
     del positions, query_turned, key_turned
     return out, weights

@@ -55,7 +55,7 @@ def _latent_sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return llama.block(tape, on, hidden, attending=latent_attention, feeding=mixture)
 
 
-CARRYING = frozenset({"bloom", "falcon"})
+CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 _FAMILIES = {
     "deepseek_v3": FamilyOfForwards(llama.before, _latent_block, _latent_sparse_block, llama.head),

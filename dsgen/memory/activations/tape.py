@@ -230,8 +230,8 @@ class Tape:
                 self._keep_promises()
             given = buffers.pop(node)
             made = node.run(node.saved, *given)
-            if not isinstance(made, list):
-                made = [made]
+            if isinstance(node.saved, Promise):  # a checkpoint drops what it made again as soon as it is asked for it
+                node.saved = None
             one: Any
             for place, one in enumerate(made):  # validate_outputs
                 if isinstance(one, Fitted):
