@@ -132,6 +132,13 @@ def corpus(session: nox.Session) -> None:
     session.run("python", "benchmarks/agreement.py", *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False)
+def published(session: nox.Session) -> None:
+    """Write docs/published.md: the instant memory model against measurements that others published."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/published.py", *session.posargs)
+
+
 @nox.session(name="gpu-memory", python=PYTHON, default=False)
 def gpu_memory(session: nox.Session) -> None:
     """Memory of real steps on a GPU beside the simulation's; `-- update` records benchmarks/gpu_memory.json."""

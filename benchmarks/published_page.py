@@ -1,0 +1,172 @@
+"""docs/published.md: the published measurements beside what dsgen says, misses first."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Iterable, Sequence
+
+from published_cases import LEFT_OUT, PEAK, VERDICT, Case  # benchmarks/, beside this script
+from published_sources import GIB, SOURCES
+
+from dsgen.memory import Verdict
+
+__all__ = ["page", "summary"]
+
+_HOW = (
+    "DeepSpeed's own runs keep their stage and offload. FSDP's FULL_SHARD is taken as ZeRO-3 and SHARD_GRAD_OP as"
+    " ZeRO-2, with buckets and prefetch of one block and nothing kept for reuse. A single GPU is stage 0.",
+    "Buckets are those of the source where it shows its config (Qwen, ms-swift, the guides of Transformers), else"
+    " DeepSpeed's defaults.",
+    "A model gets the facts of a profile with the same sizes, else those that the record states. MPT is taken as"
+    " GPT-NeoX, which has the same layers; Qwen 1 as Qwen 2.",
+    "LitGPT's models have a head of their own, whatever the checkpoint ties (litgpt/model.py).",
+    "LLM Foundry's loss is flash-attn's fused cross-entropy, which keeps one copy of the logits; the chunked loss,"
+    " which keeps none, is the nearest word.",
+    "LoRA on a fused matrix is LoRA on each of its parts.",
+    "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
+)
+
+
+def page(cases: Sequence[Case]) -> str:
+    """The whole page."""
+    peaks = [case for case in cases if case.kind == PEAK]
+    verdicts = [case for case in cases if case.kind == VERDICT]
+    left = [case for case in cases if case.kind == LEFT_OUT]
+    lines = [
+        "# How far the memory model agrees with published measurements",
+        "",
+        f"Others measured {len(cases)} training runs and published them. Of those, {len(peaks)} are compared with the",
+        f"instant memory model by their peak, {len(verdicts)} by whether they ran, and {len(left)} not at all, each",
+        "for a reason. `nox -s published` writes this page; the measurements are not part of the project.",
+        "",
+        "An error is dsgen's number less the measured one, of the measured one: above 0, dsgen says more.",
+        "",
+        "## Peaks",
+        "",
+        *summary(cases),
+        "",
+        "## Verdicts",
+        "",
+        "Of the runs that are compared by their verdict, and below of all that ran or did not, those with a peak too:",
+        "",
+        *_verdict_table(verdicts, [*peaks, *verdicts]),
+        "",
+        "## What a number means",
+        "",
+        *_table(("source", "its number", "known from"), _readings(peaks)),
+        "",
+        "## How a run becomes a question",
+        "",
+        *(f"- {line}" for line in _HOW),
+        "",
+        "## Every peak",
+        "",
+        "Worst first in each source. The grade is that of the record: A is exact, C rests on guesses.",
+        "",
+        *_every_peak(peaks),
+        "## Every verdict",
+        "",
+        "Wrong ones first, then those that dsgen leaves open.",
+        "",
+        *_table(("record", "what ran", "grade", "it", "dsgen says"), _every_verdict(verdicts)),
+        "",
+        "## What is not compared",
+        "",
+        *_table(("why", "records", "sources"), _reasons(left)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def summary(cases: Iterable[Case]) -> list[str]:
+    """The table of peaks by source, and of all of them."""
+    peaks = [case for case in cases if case.kind == PEAK]
+    head = ("source", "records", "median error", "median absolute error", "worst")
+    rows = [
+        (source.title, *_errors([case for case in peaks if case.source == prefix]))
+        for prefix, source in SOURCES.items()
+        if any(case.source == prefix for case in peaks)
+    ]
+    return _table(head, [*rows, ("all", *_errors(peaks))])
+
+
+def _errors(cases: Sequence[Case]) -> tuple[str, str, str, str]:
+    worst = max(cases, key=_size)
+    return (
+        str(len(cases)),
+        _percent(statistics.median(case.error for case in cases)),
+        _percent(statistics.median(map(_size, cases)), signed=False),
+        f"{_percent(worst.error)} ({worst.name})",
+    )
+
+
+def _size(case: Case) -> float:
+    return abs(case.error)
+
+
+def _percent(value: float, *, signed: bool = True) -> str:
+    return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
+
+
+def _verdict_table(verdicts: Sequence[Case], everything: Sequence[Case]) -> list[str]:
+    head = ("", "runs", *(verdict.value for verdict in Verdict), "right")
+    rows = []
+    for title, those in (("by verdict", verdicts), ("all", everything)):
+        for fits, what in ((True, "ran"), (False, "ran out of memory")):
+            group = [case for case in those if case.fits is fits]
+            counts = collections.Counter(case.verdict for case in group)
+            right = sum(case.right is True for case in group)
+            numbers = (str(counts[verdict]) for verdict in Verdict)
+            rows.append((f"{title}: {what}", str(len(group)), *numbers, f"{right} of {len(group)}"))
+    return _table(head, rows)
+
+
+def _readings(peaks: Sequence[Case]) -> list[tuple[str, ...]]:
+    used = {case.source for case in peaks}
+    return [(source.title, source.reading.value, source.why) for key, source in SOURCES.items() if key in used]
+
+
+def _every_peak(peaks: Sequence[Case]) -> list[str]:
+    lines: list[str] = []
+    for prefix, source in SOURCES.items():
+        those = sorted((case for case in peaks if case.source == prefix), key=_size, reverse=True)
+        if those:
+            rows = [
+                (case.name, case.title, case.grade, _gib(case.measured), _gib(case.ours), _percent(case.error))
+                for case in those
+            ]
+            head = ("record", "what ran", "grade", "measured, GiB", "dsgen, GiB", "error")
+            lines += [f"### {source.title}", "", *_table(head, rows), ""]
+    return lines
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}"
+
+
+def _every_verdict(verdicts: Iterable[Case]) -> list[tuple[str, ...]]:
+    order = {False: 0, None: 1, True: 2}
+    return [
+        (case.name, case.title, case.grade, "ran" if case.fits else "ran out of memory", _said(case))
+        for case in sorted(verdicts, key=lambda case: order[case.right])
+    ]
+
+
+def _said(case: Case) -> str:
+    assert case.verdict is not None
+    return case.verdict.value if case.right is not False else f"**{case.verdict.value}**"
+
+
+def _reasons(left: Iterable[Case]) -> list[tuple[str, ...]]:
+    groups: dict[str, list[Case]] = {}
+    for case in left:
+        groups.setdefault(case.reason, []).append(case)
+    return [
+        (why, str(len(those)), "; ".join(dict.fromkeys(SOURCES[case.source].title for case in those)))
+        for why, those in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]

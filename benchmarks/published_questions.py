@@ -1,0 +1,179 @@
+"""From a record to the question of memory that it is an answer to: the job and the strategy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from published_models import model_of, targets_of  # benchmarks/, beside this script
+from published_reasons import checkpointing_of, offload_of, stage_of
+from published_sources import GIB, source_of
+
+from dsgen.assembly import assemble
+from dsgen.buffers import block_elements
+from dsgen.jobs import Job
+from dsgen.layers import Origin
+from dsgen.memory_questions import Question, ask_config, given
+from dsgen.profiles import Hardware, Model
+from dsgen.scenarios import Scenario, Setting, layers
+
+__all__ = ["config_of", "hardware_of", "job_of", "question_of"]
+
+Record = Mapping[str, Any]
+
+# The records' GPUs -> profile.
+_PROFILES = {
+    "A100-40GB": "a100-40g",
+    "A100-80GB": "a100-80g",
+    "A10G-24GB": "a10g-24g",
+    "A800-80GB": "a800-80g",
+    "B200-180GB": "b200-180g",
+    "H100-SXM-80GB": "h100-80g",
+    "H20-96GB": "h20-96g",
+    "H200-141GB": "h200-141g",
+    "L40S-48GB": "l40s-48g",
+    "RTX3090-24GB": "rtx3090-24g",
+    "RTX4090-24GB": "rtx4090-24g",
+    "RTXA6000-48GB": "rtxa6000-48g",
+    "V100-SXM-32GB": "v100-32g",
+}
+# No profile has it: a card of the same family, with its own memory. TITAN RTX: "22.3 of 23.65 GiB" in the record.
+_TURING = ("TITAN-RTX-24GB", "RTX6000-24GB")
+_TURING_PROFILE = "t4-16g"
+_TURING_USABLE_BYTES = int(23.65 * GIB)
+_MODEL = "7b"  # every job is assembled with it and then gets the record's own
+_NETWORK = "ib-hdr-200g"  # memory does not depend on it
+
+# Buckets of the DeepSpeed configs that Qwen, ms-swift and the guides of Transformers give: 2e8 at stages 1 and 2
+# (finetune/ds_config_zero2.json), and at stage 3 "auto", which Transformers fills from the hidden size
+# (integrations/deepspeed.py, trainer_config_process).
+_BUCKET = 200_000_000  # elements
+_PREFETCH_SHARE = 0.9  # of hidden_size squared
+_PERSISTENT = 10  # times hidden_size
+_LIVE = 1_000_000_000  # elements
+
+
+def question_of(record: Record) -> Question:
+    """The question that a record answers.
+
+    Raises:
+        DsgenError: A model or a strategy that dsgen cannot say anything about.
+    """
+    job = job_of(record)
+    question = ask_config(job, given(config_of(record, job.model)))
+    strategy = attrs.evolve(question.strategy, checkpointing=bool(checkpointing_of(record)))
+    return attrs.evolve(question, strategy=strategy)
+
+
+def job_of(record: Record) -> Job:
+    """The job: hardware, model, and how it is trained."""
+    where, config = record["hardware"], record["config"]
+    per_node = where["gpus"] // where["nodes"]
+    base = _base(_TURING_PROFILE if where["gpu"] in _TURING else _PROFILES[where["gpu"]], where["nodes"] > 1)
+    model, lora = model_of(record), config["lora"]
+    said = {}
+    if lora:
+        method = "qlora" if config.get("quantization") else "lora"
+        said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
+    training = attrs.evolve(
+        base.training,
+        seq_len=record["model"]["seq_len"],
+        attention=_attention(record),
+        chunked_loss=_chunked(record),
+        checkpointing="full" if checkpointing_of(record) else "none",
+        **said,
+    )
+    return attrs.evolve(
+        base,
+        hardware=attrs.evolve(hardware_of(record), gpus_per_node=per_node),
+        model=model,
+        training=training,
+        nodes=where["nodes"],
+        gpus_per_node=per_node,
+        pins=(),
+    )
+
+
+def hardware_of(record: Record) -> Hardware:
+    """The profile of a record's GPU."""
+    gpu = record["hardware"]["gpu"]
+    if gpu in _TURING:
+        hardware = _base(_TURING_PROFILE, False).hardware
+        return attrs.evolve(hardware, gpu_memory_bytes=24 * GIB, usable_memory_bytes=_TURING_USABLE_BYTES)
+    return _base(_PROFILES[gpu], False).hardware
+
+
+@functools.cache
+def _base(hardware: str, several: bool) -> Job:
+    profiles = {"hardware": (hardware,), "model": (_MODEL,)}
+    if not several:
+        return assemble(layers(Scenario(profiles=profiles)), None)
+    nodes = {"nodes": Setting(2, Origin("benchmark"))}
+    return assemble(layers(Scenario(profiles={**profiles, "network": (_NETWORK,)}, fields=nodes)), None)
+
+
+def _attention(record: Record) -> str:
+    said = record["config"].get("flash_attn")
+    if not said:
+        return "eager"
+    return "sdpa" if str(said).startswith("SDPA") else "flash"
+
+
+def _chunked(record: Record) -> bool:
+    config = record["config"]
+    return bool(config.get("liger_kernel")) or "chunked" in str(config.get("loss")) or source_of(record).fused_loss
+
+
+def config_of(record: Record, model: Model) -> dict[str, Any]:
+    """The DeepSpeed config that is like what a record ran."""
+    config = record["config"]
+    stage, offload = stage_of(record), offload_of(record)
+    assert stage is not None
+    assert offload is not None
+    zero: dict[str, Any] = {"stage": stage, **_buffers(record, model, stage)}
+    if offload[0] == "cpu" and stage:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if offload[1] == "cpu" and stage == 3:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    found: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": config["micro_batch"],
+        "gradient_accumulation_steps": config.get("grad_accum") or 1,
+        "optimizer": {"type": "Muon" if config["optimizer"].startswith("Muon") else "AdamW", "params": {"lr": 1e-4}},
+        "zero_optimization": zero,
+    }
+    precision = config["precision"].removeprefix("amp_")[:4]
+    if precision != "fp32":
+        found[precision] = {"enabled": True}
+    return found
+
+
+def _buffers(record: Record, model: Model, stage: int) -> dict[str, Any]:
+    """What gradients and parameters travel through, as far as it is not DeepSpeed's own default."""
+    if not stage:
+        return {}
+    if "zero_stage_equiv" in record["config"]:  # FSDP: whole blocks, the next one gathered ahead, none kept for reuse
+        block = block_elements(model)
+        found: dict[str, Any] = {"overlap_comm": True, "reduce_bucket_size": block}
+        if stage == 3:
+            found |= {
+                "stage3_prefetch_bucket_size": block,
+                "stage3_max_live_parameters": 2 * block,
+                "stage3_max_reuse_distance": 0,
+                "stage3_param_persistence_threshold": 0,
+            }
+        return found
+    if source_of(record).buffers != "huggingface":
+        return {}
+    if stage < 3:
+        return {"overlap_comm": True, "reduce_bucket_size": _BUCKET, "allgather_bucket_size": _BUCKET}
+    square = model.hidden_size**2
+    return {
+        "overlap_comm": True,
+        "reduce_bucket_size": square,
+        "stage3_prefetch_bucket_size": int(_PREFETCH_SHARE * square),
+        "stage3_param_persistence_threshold": _PERSISTENT * model.hidden_size,
+        "stage3_max_live_parameters": _LIVE,
+        "stage3_max_reuse_distance": _LIVE,
+    }

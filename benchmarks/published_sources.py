@@ -1,0 +1,175 @@
+"""Who measured: for every source what its number of memory means, and the buffers its program communicates through."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+__all__ = ["GIB", "SOURCES", "Reading", "Source", "measured_bytes", "source_of"]
+
+GB = 10**9  # bytes
+GIB = 2**30  # bytes
+
+
+class Reading(enum.Enum):
+    """What a number of memory counts, and which of ours it is compared with."""
+
+    ALLOCATED = "allocated: torch's `max_memory_allocated`"
+    RESERVED = "reserved: torch's `max_memory_reserved`"
+    DRIVER = "the whole process, as nvidia-smi shows it"
+    UNSTATED = "not stated; compared with what torch reserves"
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """One publication.
+
+    Attributes:
+        title: Who measured.
+        prefix: What the ids of its records begin with.
+        reading: What its number of memory means.
+        why: From where that is known.
+        unit: Bytes of its "GB" where a record has no number in GiB.
+        buffers: `huggingface`, `fsdp` or `default`: what is communicated through (published_questions.py).
+        length: Why the sequences were not as long as the record says; empty where they were.
+        fused_loss: Its program's loss keeps fewer copies of the logits than torch's.
+    """
+
+    title: str
+    prefix: str
+    reading: Reading = Reading.UNSTATED
+    why: str = ""
+    unit: int = GB
+    buffers: str = "default"
+    length: str = ""
+    fused_loss: bool = False
+
+
+_SCRIPT = "header comment of the script, rounded to GiB, method not stated"
+_SOURCES = (
+    Source(
+        title="LitGPT, table of resources",
+        prefix="litr",
+        reading=Reading.ALLOCATED,
+        why="litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended",
+    ),
+    Source(
+        title="LitGPT, config hub",
+        prefix="lith",
+        reading=Reading.ALLOCATED,
+        why="litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended",
+    ),
+    Source(
+        title="ms-swift, benchmark",
+        prefix="swb",
+        reading=Reading.RESERVED,
+        why="swift's trainer: `get_max_cuda_memory` is `max_memory_reserved / 1024**3`, the highest of the run",
+        buffers="huggingface",
+    ),
+    Source(title="ms-swift, example scripts", prefix="sws", why=_SCRIPT, buffers="huggingface"),
+    Source(
+        title="Qwen, README",
+        prefix="qwen",
+        why='printed as "G" without a method; 81.0 on a card of 80 GiB shows that it is not GiB',
+        buffers="huggingface",
+    ),
+    Source(
+        title="PEFT, MetaMathQA comparison",
+        prefix="peftmc",
+        reading=Reading.RESERVED,
+        why="`accelerator_memory_max` of its results: the most bytes reserved",
+    ),
+    Source(title="PEFT, README and FSDP guide", prefix="peft", why="printed as GB without a method"),
+    Source(
+        title="torchtune, README",
+        prefix="tune",
+        why="`get_memory_stats` logs active, allocated and reserved bytes; the table does not say which",
+    ),
+    Source(
+        title="torchtune, tutorials",
+        prefix="tunel2",
+        reading=Reading.RESERVED,
+        why='the text says "reserved"; its `memory_stats_log` divided by 1e9',
+        length="the sequences were not packed, and their length is not stated",
+    ),
+    Source(
+        title="TorchTitan, benchmarks",
+        prefix="ttn",
+        reading=Reading.RESERVED,
+        why="the most bytes reserved over the ranks, in GiB",
+    ),
+    Source(
+        title="gist of chenyaofo, ZeRO on LLaMA-7B",
+        prefix="dsgist",
+        reading=Reading.ALLOCATED,
+        why="the text says `torch.cuda.max_memory_allocated()`",
+    ),
+    Source(title="DeepSpeed, blog on Muon", prefix="dsmuon", why="printed as GiB without a method"),
+    Source(title="DeepSpeed, blog on Ulysses-Offload", prefix="dsfpdt", why="printed as GB without a method"),
+    Source(
+        title="DeepSpeed-Chat, training logs",
+        prefix="dschat",
+        reading=Reading.ALLOCATED,
+        why="DeepSpeed's `see_memory_usage` prints MaxMemAllocated in GiB",
+        unit=GIB,
+    ),
+    Source(
+        title="BELLE, issue 402",
+        prefix="belle",
+        reading=Reading.DRIVER,
+        why="nvidia-smi, which counts in MiB",
+        unit=GIB,
+        buffers="huggingface",
+    ),
+    Source(title="H2O LLM Studio, pull request 288", prefix="h2o", why="printed as GB without a method"),
+    Source(title="Colossal-AI, READMEs", prefix="col", why="printed without a method"),
+    Source(title="nanotron, summary of benchmarks", prefix="nano", why="printed without a method"),
+    Source(
+        title="BigScience, chronicles of the 176B model",
+        prefix="bs",
+        reading=Reading.DRIVER,
+        why="the most over the nodes, as nvidia-smi shows it",
+        unit=GIB,
+    ),
+    Source(title="Axolotl, examples", prefix="axo", why='the text calls them "estimates"'),
+    Source(title="issues of DeepSpeed, Transformers and Accelerate", prefix="iss", why="each as its text says"),
+    Source(
+        title="LLM Foundry, benchmarking",
+        prefix="llmf",
+        fused_loss=True,  # llmfoundry/models/mpt/modeling_mpt.py: loss_fn is fused_crossentropy unless told otherwise
+    ),
+    Source(title="DeepSpeed, DeepCompile benchmark", prefix="dsdc"),
+    Source(title="DeepSpeed, blog on Azure", prefix="dsaz"),
+    Source(title="DeepSpeed, autotuning examples", prefix="dsat"),
+    Source(title="DeepSpeed, blog on communication", prefix="dsuly"),
+    Source(title="Megatron-DeepSpeed, long sequences", prefix="dslong"),
+    Source(title="Megatron-Bridge, performance summary", prefix="mb"),
+    Source(title="Megatron-LM, README", prefix="mlm"),
+    Source(title="Megatron-LM, Llama example", prefix="dst"),
+    Source(title="Hugging Face, blog", prefix="hfb"),
+    Source(title="XTuner, benchmark", prefix="xtuner", buffers="huggingface"),
+    Source(title="Open-Llama, README", prefix="openllama"),
+)
+SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
+
+
+def source_of(record: Mapping[str, Any]) -> Source:
+    """The publication that a record is from.
+
+    Raises:
+        KeyError: A record of a source that has no row here.
+    """
+    return SOURCES[record["id"].partition("-")[0]]
+
+
+def measured_bytes(record: Mapping[str, Any]) -> int | None:
+    """The peak of a record in bytes: what is printed in GiB wins over GB; None where no peak was measured."""
+    found = record["measured"]
+    if found.get("peak_gpu_mem_gib") is not None:
+        return round(found["peak_gpu_mem_gib"] * GIB)
+    if found.get("peak_gpu_mem_gb") is not None:
+        return round(found["peak_gpu_mem_gb"] * source_of(record).unit)
+    return None
