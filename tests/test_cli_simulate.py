@@ -186,6 +186,16 @@ def test_the_page_tells_places_phases_tensors_and_collectives(tmp_path: Path) ->
     assert "no GPU was used" in lines[-1]
 
 
+def test_the_headline_says_what_is_not_as_usual(tmp_path: Path) -> None:
+    options = Options(method="qlora", lora_rank=8, checkpointing="deepspeed", attention="eager", chunked_loss=True)
+
+    found_ = simulate(from_config(CONFIG, model=MODEL, world_size=16, options=options), python=answering(tmp_path))
+
+    line = list(simulation.headlines(found_))[1]
+    assert "qlora of rank 8, DeepSpeed's checkpointing, eager attention, chunked loss; rank 0 of 16" in line
+    assert list(simulation.headlines(found(tmp_path)))[1].endswith("2 passes a step; rank 0 of 16")
+
+
 def test_alike_micro_batches_are_one_row_and_others_their_own(tmp_path: Path) -> None:
     estimate = found(tmp_path).estimate
 

@@ -404,7 +404,7 @@ def test_the_face_takes_layers_or_a_dict(tmp_path: Path) -> None:
     from_layers = dsgen.simulate(dsgen.profile("a100-40g") | dsgen.profile("7b"), python=python, steps=1)
     from_dict = dsgen.simulate(CONFIG, model="7b", world_size=16, hardware="a100-40g", python=python)
 
-    assert (from_layers.steps, from_layers.limits) == (1, True)
+    assert (from_layers.run.steps, from_layers.limits) == (1, True)
     assert from_dict.estimate.gpu.limit_bytes == hardware().usable_memory_bytes
     with pytest.raises(DsgenError, match="needs model and world_size"):
         dsgen.simulate(CONFIG, model="7b")

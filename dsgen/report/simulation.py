@@ -76,12 +76,22 @@ def headlines(found: Simulation) -> Iterator[str]:
     """What was simulated: the setting, then the model and the run."""
     yield found.title
     engine = found.engine
-    samples = f"{engine['micro_batch']} x {found.seq_len} tokens"
+    samples = f"{engine['micro_batch']} x {found.run.seq_len} tokens"
     passes = f", {engine['accumulation']} passes a step" if engine["accumulation"] > 1 else ""
     yield (
         f"{engine['model']}, {_elements(engine['parameters'])} parameters, ZeRO stage {engine['stage']}, "
-        f"{samples}{passes}; rank {found.rank} of {found.world_size}"
+        f"{samples}{passes}{_how_run(found)}; rank {found.run.rank} of {found.world_size}"
     )
+
+
+def _how_run(found: Simulation) -> str:
+    """What else decides the memory and is not as usual."""
+    run = found.run
+    said = [f"{run.method} of rank {run.lora_rank}"] if run.method != "full" else []
+    said += {"full": ["checkpointing"], "deepspeed": ["DeepSpeed's checkpointing"]}.get(run.checkpointing or "", [])
+    said += [f"{run.attention} attention"] if run.attention != "flash" else []
+    said += ["chunked loss"] if run.chunked_loss else []
+    return "".join(f", {words}" for words in said)
 
 
 def host_words(found: Simulation) -> str:
@@ -111,8 +121,8 @@ def how(found: Simulation) -> Iterator[str]:
     names = {name: version.partition("+")[0] for name, version in found.versions.items()}
     others = ", ".join(f"{name} {version}" for name, version in names.items() if name != "deepspeed")
     yield (
-        f"the real DeepSpeed {names.get('deepspeed', '')} ({others}) on a virtual GPU, {found.steps} "
-        f"step{'s' if found.steps > 1 else ''} in {found.seconds:.0f} s and {gib(found.process_bytes)} GiB of this "
+        f"the real DeepSpeed {names.get('deepspeed', '')} ({others}) on a virtual GPU, {found.run.steps} "
+        f"step{'s' if found.run.steps > 1 else ''} in {found.seconds:.0f} s and {gib(found.process_bytes)} GiB of this "
         "machine; no GPU was used"
     )
 
@@ -192,7 +202,7 @@ def traffic(collectives: tuple[Collective, ...]) -> tuple[Traffic, ...]:
 def _shown(found: Simulation, every: bool) -> Iterator[Traffic]:
     """The last step stands for all: it is like every later one."""
     order = {"load": 0, "init": 1, "input": 2, "forward": 3, "backward": 4, "step": 5}
-    listed = [one for one in traffic(found.collectives) if every or one.step == found.steps]
+    listed = [one for one in traffic(found.collectives) if every or one.step == found.run.steps]
     return iter(sorted(listed, key=lambda one: (one.step, order.get(one.phase, len(order)), -one.bytes)))
 
 
@@ -210,7 +220,8 @@ def _collectives(moved: list[Traffic], found: Simulation, width: int, every: boo
         for one in moved
     ]
     heads = [*(["step"] if every else []), "phase", "collective", "ranks", "calls", "GiB", "largest MiB"]
-    title = "collectives of a rank" + ("" if every else f" in step {found.steps}, as in every later one")
+    later = ", as in every later one" if found.run.steps > 1 else ""
+    title = "collectives of a rank" + ("" if every else f" in step {found.run.steps}{later}")
     return [title, *table(rows, width, heads).splitlines()]
 
 
@@ -240,10 +251,9 @@ def data(found: Simulation) -> dict[str, Any]:
     return {
         "title": found.title,
         **told,
-        "rank": found.rank,
+        "rank": found.run.rank,
         "world_size": found.world_size,
-        "steps": found.steps,
-        "seq_len": found.seq_len,
+        "run": attrs.asdict(found.run),
         "engine": dict(found.engine),
         "largest": {name: [attrs.asdict(one) for one in listed] for name, listed in found.largest.items()},
         "collectives": [attrs.asdict(one) for one in found.collectives],

@@ -102,7 +102,7 @@ def drawing(found: Simulation, alone: bool = False) -> str:
     body.append(f'<text class="soft" x="{_LEFT}" y="{top - 16:.0f}">{escape(_cut(_footnote(found), 145))}</text>')
     style = f"<style>{STYLE}</style>" if alone else ""
     description = (
-        f"Stacked areas of bytes by kind over {found.steps} steps. GPU: peak {gib(places['gpu'].peak_bytes)} GiB in "
+        f"Bytes by kind over {found.run.steps} steps, stacked. GPU: peak {gib(places['gpu'].peak_bytes)} GiB in "
         f"{places['gpu'].phase}. Host: peak {gib(places['host'].peak_bytes)} GiB of a node in {places['host'].phase}."
     )
     return (

@@ -9,6 +9,7 @@ import attrs
 
 from dsgen.memory import MemoryEstimate, PhaseMemory
 from dsgen.simulator.autos import Filled
+from dsgen.simulator.requests import Options
 
 __all__ = ["Collective", "Held", "Sample", "Simulation"]
 
@@ -83,7 +84,8 @@ class Simulation:
         estimate: Peaks, parts, limits and phases; the limits are 0 where no hardware was said.
         ends: What is alive at the end of each phase.
         limits: Whether the limits are known.
-        rank, world_size, ranks_per_node, steps, seq_len: Of the run.
+        run: The options it ran with: rank, steps, seq_len, attention, checkpointing, method ...
+        world_size, ranks_per_node: GPUs in all, and those of a node.
         engine: Facts of the engine: classes, stage, batch, parameters.
         versions: Package -> release.
         allocated_bytes: The GPU's peak with the allocator's rounding.
@@ -104,11 +106,9 @@ class Simulation:
     estimate: MemoryEstimate
     ends: tuple[PhaseMemory, ...]
     limits: bool
-    rank: int
+    run: Options
     world_size: int
     ranks_per_node: int
-    steps: int
-    seq_len: int
     engine: Mapping[str, Any]
     versions: Mapping[str, str]
     allocated_bytes: int
