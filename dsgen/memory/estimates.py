@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -137,14 +137,10 @@ def gpu_peak(found: Parts, micro_batch: int) -> tuple[int, str]:
     return total, moment.phase
 
 
-def _highest(moments: Iterable[Moment], micro_batch: int) -> tuple[Moment, int]:
-    best, most = None, -1
-    for moment in moments:
-        total = moment.total(micro_batch)
-        if total > most:
-            best, most = moment, total
-    assert best is not None
-    return best, most
+def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
+    """The moment that holds most, the first of equals, and its bytes."""
+    best = max(moments, key=lambda moment: moment.total(micro_batch))
+    return best, best.total(micro_batch)
 
 
 def gpu_high(peak: int, job: Job) -> int:
