@@ -141,6 +141,7 @@ def _case(name: str, model: str, depth: int | None, draw: random.Random, facts: 
         zero["stage3_max_live_parameters"] = zero["stage3_max_reuse_distance"] = draw.choice((100_000_000, 500_000_000))
         zero["stage3_prefetch_bucket_size"] = draw.choice((10_000_000, 50_000_000))
     precision = draw.choice(("bf16",) * 7 + ("fp16", "fp32"))
+    precision = "bf16" if method == "qlora" and precision == "fp32" else precision  # 4-bit weights are made from bf16
     optimizer = draw.choice(_OPTIMIZERS) if offload == "none" else "AdamW"
     config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": draw.choice((1, 1, 2, 4, 8)),

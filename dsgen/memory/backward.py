@@ -14,6 +14,7 @@ from dsgen.memory.trained import BEFORE
 __all__ = ["Load", "buckets", "epilogue", "reductions", "start"]
 
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
+NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
 
 @attrs.frozen
@@ -59,8 +60,11 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, o
     """What is there at every reduction beside backward that can make its peak."""
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
+        # Gradients that leave for the CPU are added up and have their norm taken on the GPU, one share at a time.
+        share = 0 if found.on_gpu else NORM + (found.size if accumulates else 0)
         for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, order):
-            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied)
+            moved = share * min(flush.normed, NORM_CHUNK)
+            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, order):
             yield _reduced(found, buffers, flush, prior, bucket)

@@ -153,14 +153,14 @@ def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Fl
         order: As gradients are made.
     """
     made: list[Flush] = []
-    filled = padded = count = 0
+    filled = padded = count = widest = 0
 
     def flush(block: int, place: int, current: int) -> None:
-        nonlocal filled, padded, count
+        nonlocal filled, padded, count, widest
         if filled:
             whole = count == 1 and padded == filled
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, 0))
-        filled = padded = count = 0
+            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest))
+        filled = padded = count = widest = 0
 
     for index, place in order:
         numel = found.numels[index]
@@ -168,6 +168,7 @@ def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Fl
             flush(found.blocks[index], place, numel)
         filled += numel
         padded += -(-numel // ranks) * ranks
+        widest = max(widest, -(-numel // ranks))
         count += 1
     flush(BEFORE, -1, 0)
     return tuple(_worst(made))
