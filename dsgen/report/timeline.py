@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 import attrs
@@ -223,13 +223,12 @@ def _phases(found: Simulation, spans: Sequence[_Span], name: str, top: float, ba
     """Names of the phases where there is room, the steps below them, and the numbers under the pointer."""
     phases = found.estimate.phases
     last = max((span.phase for span in spans), default=-1)
+    labels = _labels((phases[min(span.phase, len(phases) - 1)].phase, span.end - span.begin) for span in spans)
     for span in spans:
         phase = phases[min(span.phase, len(phases) - 1)]
         width, middle = span.end - span.begin, (span.begin + span.end) / 2
-        label = next(
-            (text for text in (phase.phase, _SHORT.get(phase.phase, "")) if len(text) * _LETTER < width - 2), ""
-        )
-        if label:
+        label = labels[phase.phase]
+        if len(label) * _LETTER < width - 2:
             yield f'<text class="soft" text-anchor="middle" x="{middle:.1f}" y="{base + 15:.0f}">{label}</text>'
         parts = phase.gpu if name == "gpu" else phase.host
         top_parts = sorted(parts.items(), key=lambda item: -item[1])
@@ -251,6 +250,16 @@ def _phases(found: Simulation, spans: Sequence[_Span], name: str, top: float, ba
             yield f'<text x="{(begin + end) / 2:.1f}" y="{base + 34:.0f}" text-anchor="middle">{words}</text>'
         if step:
             yield f'<path class="step" d="M{begin:.1f} {top:.0f}V{base:.0f}m0 20v18"/>'
+
+
+def _labels(widths: Iterable[tuple[str, float]]) -> dict[str, str]:
+    """What to call each phase everywhere: its name, or where that finds no room once, a shorter one."""
+    narrowest: dict[str, float] = {}
+    for name, width in widths:
+        narrowest[name] = min(width, narrowest.get(name, width))
+    return {
+        name: name if len(name) * _LETTER < width - 2 else _SHORT.get(name, name) for name, width in narrowest.items()
+    }
 
 
 def _cut(text: str, most: int) -> str:
