@@ -27,6 +27,7 @@ class Load:
         gradients: Bytes of gradients that DeepSpeed holds outside the buckets, the one just made not among them.
         buckets: Bytes of buckets and of the flat copies made of them.
         temporaries: Bytes that a norm takes.
+        index: Index of the gradient just made among the trained tensors, where stage 3 asks for it; else -1.
     """
 
     block: int
@@ -34,6 +35,7 @@ class Load:
     gradients: int
     buckets: int
     temporaries: int = 0
+    index: int = -1
 
 
 def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
@@ -60,11 +62,11 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, o
     """What is there at every reduction beside backward that can make its peak."""
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
-        # Gradients that leave for the CPU are added up and have their norm taken on the GPU, one share at a time.
-        share = 0 if found.on_gpu else NORM + (found.size if accumulates else 0)
+        # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
+        share = 0 if found.on_gpu else NORM + found.size
         for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, order):
             moved = share * min(flush.normed, NORM_CHUNK)
-            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved)
+            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved, 0, flush.index)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, order):
             yield _reduced(found, buffers, flush, prior, bucket)

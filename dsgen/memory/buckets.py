@@ -30,6 +30,7 @@ class Flush:
         current: Elements of the gradient that did not fit, which waits outside; 0 at the end of backward.
         own: Elements of this rank's own gradients that were kept by earlier reductions.
         normed: Elements of the largest piece of an own gradient in the bucket.
+        index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
     """
 
     block: int
@@ -39,6 +40,7 @@ class Flush:
     current: int
     own: int
     normed: int
+    index: int = -1
 
 
 Order = tuple[tuple[int, int], ...]  # (index of a tensor, its place among its block's gradients), as gradients are made
@@ -155,22 +157,22 @@ def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Fl
     made: list[Flush] = []
     filled = padded = count = widest = 0
 
-    def flush(block: int, place: int, current: int) -> None:
+    def flush(block: int, place: int, current: int, index: int) -> None:
         nonlocal filled, padded, count, widest
         if filled:
             whole = count == 1 and padded == filled
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest))
+            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, index))
         filled = padded = count = widest = 0
 
     for index, place in order:
         numel = found.numels[index]
         if filled + numel > bucket:
-            flush(found.blocks[index], place, numel)
+            flush(found.blocks[index], place, numel, index)
         filled += numel
         padded += -(-numel // ranks) * ranks
         widest = max(widest, -(-numel // ranks))
         count += 1
-    flush(BEFORE, -1, 0)
+    flush(BEFORE, -1, 0, -1)
     return tuple(_worst(made))
 
 

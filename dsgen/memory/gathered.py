@@ -30,12 +30,14 @@ class Gathered:
         turn: When the loss is made.
         backward: The most while each block runs backward, its second forward included, by block.
         embedding: When backward has come to what is before the blocks.
+        uses: Index of a tensor among all of the model's -> elements while its backward runs.
     """
 
     forward: int
     turn: int
     backward: tuple[int, ...]
     embedding: int
+    uses: dict[int, int]
 
     def at(self, block: int) -> int:
         """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
@@ -81,11 +83,12 @@ def _gathered(
     max_reuse: int,
     checkpointing: bool,
 ) -> Gathered:
-    numels, blocks = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
+    numels, blocks, places = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
     order, turn = _order(model, blocks, checkpointing)
     peaks, copied = _walk([numels[tensor] for tensor in order], order, prefetch, max_live, max_reuse)
     forward = embedding = 0
     backward = [0] * model.layers
+    uses: dict[int, int] = {}
     for step, tensor in enumerate(order):
         block = blocks[tensor]
         if step < turn:
@@ -94,33 +97,39 @@ def _gathered(
             backward[block] = max(backward[block], peaks[step])
         elif block == BEFORE:
             embedding = max(embedding, peaks[step])
+        if step >= turn:
+            uses[places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later one is its backward
     ends = [peaks[step] for step in range(len(order)) if blocks[order[step]] == AFTER]
-    return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding)
+    return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding, uses)
 
 
 def _tensors(
     model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
-) -> tuple[list[int], list[int]]:
-    """Elements and block of every tensor that is partitioned, in the order of the model."""
+) -> tuple[list[int], list[int], list[int]]:
+    """Elements, block and index of every tensor that is partitioned, in the order of the model."""
     names = frozenset() if method == "full" else adapted(model, lora_targets)
     numels: list[int] = []
     blocks: list[int] = []
-    number = 0
+    places: list[int] = []
+    number = count = 0
     for stretch in stretches(model):
         row: list[int] = []
         for item in stretch.parameters:
             row.append(sharded(item, tp))
             if item.name in names:
                 row += [lora_rank * size for size in item.shape]
-        row = [numel for numel in row if numel > persistence]
+        large = [place for place, numel in enumerate(row) if numel > persistence]
         for _ in range(stretch.repeats):
-            numels += row
-            blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(row)
+            numels += [row[place] for place in large]
+            places += [count + place for place in large]
+            blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(large)
             number += stretch.blocks
+            count += len(row)
     if model.tied_embeddings and numels and blocks[0] == BEFORE:
         numels.append(numels[0])  # the head is the first tensor again: it stands for itself at its second use
         blocks.append(AFTER)
-    return numels, blocks
+        places.append(-1)
+    return numels, blocks, places
 
 
 def _order(model: Model, blocks: list[int], checkpointing: bool) -> tuple[list[int], int]:

@@ -116,9 +116,7 @@ class _Moments:
         }
         if offloaded and self.layout.stage in (1, 2):
             held["offload buffers"] = (found.size * _largest(found), 0)
-        if self.layout.stage == 3:
-            held["gathered parameters"] = (found.size * found.numbers.persistent, 0)
-        return held
+        return held if self.gathered is None else {**held, **self._gathers(0)}
 
     def before_training(self) -> Iterator[Moment]:
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
@@ -154,17 +152,22 @@ class _Moments:
     def training(self) -> dict[str, Part]:
         """What is on the GPU in forward and backward besides activations, gradients and buckets."""
         held = self.held()
-        if self.gathered is not None:
-            live = self.found.size * (self.gathered.turn + self.found.numbers.persistent)
-            held["gathered parameters"] = (live, 0)
-        return held
+        return held if self.gathered is None else {**held, **self._gathers(self.gathered.turn)}
 
-    def live(self, block: int) -> dict[str, Part]:
-        """At stage 3, what is gathered in backward of a block."""
+    def live(self, block: int, index: int = -1) -> dict[str, Part]:
+        """At stage 3, what is gathered in backward of a block, or of one of its tensors."""
         if self.gathered is None:
             return {}
-        size = self.found.size
-        return {"gathered parameters": (size * (self.gathered.at(block) + self.found.numbers.persistent), 0)}
+        elements = self.gathered.at(block)
+        if index >= 0 and self.job.training.method == "full":
+            elements = self.gathered.uses.get(index, elements)
+        return self._gathers(elements)
+
+    def _gathers(self, elements: int) -> dict[str, Part]:
+        """Gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
+        if self.found.ranks == 1 and self.layout.offload_param == "none":
+            return {"gathered parameters": (0, 0)}
+        return {"gathered parameters": (self.found.size * (elements + self.found.numbers.persistent), 0)}
 
     def forward(self) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
@@ -176,8 +179,7 @@ class _Moments:
         }
         running = {}
         if self.gathered is not None:
-            most = self.found.size * (self.gathered.forward + self.found.numbers.persistent)
-            running = {"gathered parameters": (most, 0)}
+            running = self._gathers(self.gathered.forward)
         for moment in self.active.forward:
             yield Moment("forward", {**base, **(running if moment.where == "block" else {}), **_alive(moment)})
 
@@ -210,7 +212,7 @@ class _Moments:
         fresh, alive = self._arrived(load)
         parts = {
             **training,
-            **self.live(load.block),
+            **self.live(load.block, load.index),
             "gradients": (load.gradients + fresh, 0),
             "communication buckets": (load.buckets, 0),
             **alive,
