@@ -229,7 +229,10 @@ def _size(guess: Guess | None, place: str) -> int | None:
 
 
 def _cell(size: int | None, true: int) -> str:
-    return "-" if size is None else f"{size / GIB:.1f} ({size / true - 1:+.0%})"
+    if size is None:
+        return "-"
+    error = round(100 * (size / true - 1))
+    return f"{size / GIB:.1f} ({error:+d} %)" if error else f"{size / GIB:.1f} (0 %)"
 
 
 def recorded() -> dict[str, Any]:

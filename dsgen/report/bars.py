@@ -19,12 +19,11 @@ def bar(share: float, width: int = WIDTH) -> str:
 
 
 def place_line(label: str, place: Place) -> str:
-    """One place's memory against its limit: numbers, bar, verdict and interval."""
-    share = place.peak_bytes / place.limit_bytes if place.limit_bytes else 0.0
-    numbers = f"{gib(place.peak_bytes)} of {gib(place.limit_bytes)} GiB"
-    interval = ""
-    if gib(place.low_bytes) != gib(place.high_bytes):
-        interval = f" ({gib(place.low_bytes)} to {gib(place.high_bytes)})"
+    """One place's memory against its limit, with what no tensor holds: numbers, bar, verdict and interval."""
+    needed, low = place.peak_bytes + place.overhead_bytes, place.low_bytes + place.overhead_bytes
+    share = needed / place.limit_bytes if place.limit_bytes else 0.0
+    numbers = f"{gib(needed)} of {gib(place.limit_bytes)} GiB"
+    interval = f" ({gib(low)} to {gib(place.high_bytes)})" if gib(low) != gib(place.high_bytes) else ""
     said = f"{place.verdict.value}{interval}"
     cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said}"))
     return f"{label:<5} {numbers:<20} {bar(share, cells)} {said}"
