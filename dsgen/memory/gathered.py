@@ -115,7 +115,7 @@ def _tensors(
     for stretch in stretches(model):
         row: list[int] = []
         for item in stretch.parameters:
-            row.append(sharded(item, tp))
+            row.append(sharded(model, item, tp))
             if item.name in names:
                 row += [lora_rank * size for size in item.shape]
         large = [place for place, numel in enumerate(row) if numel > persistence]

@@ -46,7 +46,7 @@ def host(job: Job, layout: Any, buffers: Buffers, found: States, accumulates: bo
             training["gradients"] += ranks * size * own
         else:
             training["offload buffers"] = ranks * size * (own + largest)
-            if accumulates:
+            if accumulates and layout.stage == 2:
                 training["gradients"] += ranks * size * found.kept
         pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":

@@ -59,7 +59,7 @@ def count(
     """
     linear = other = persistent = largest = inside = 0
     for item in parameters(model):
-        numel = sharded(item, tp)
+        numel = sharded(model, item, tp)
         largest = max(largest, numel)
         inside = max(inside, numel if item.layer else 0)
         if numel <= persistence:
