@@ -23,7 +23,7 @@ def latent_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, T
     plain, narrow = model.head_size - rope, model.v_head_size or model.head_size
     query = _query(tape, on, hidden)
     query_plain, query_turned = op.split(tape, query, on.heads * plain, on.heads * rope)
-    compressed = on.linear(tape, hidden, model.kv_lora_rank + rope, bias=model.attention_bias)
+    compressed = on.linear(tape, hidden, model.kv_lora_rank + rope, "kv_a_proj_with_mqa", bias=model.attention_bias)
     latent, key_turned = op.split(tape, compressed, model.kv_lora_rank, rope)
     latent = norm(tape, on, latent)
     query_turned = _turned(tape, on, query_turned)
@@ -35,16 +35,16 @@ def latent_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, T
         out, weights = attend(tape, on, joined, key, value, kv_heads=on.heads, heads_first=True)
     else:
         out, weights = _padded(tape, on, joined, key, value, narrow)
-    return on.linear(tape, out, on.hidden, bias=model.attention_bias), weights
+    return on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias), weights
 
 
 def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     model = on.model
     width = on.heads * model.head_size
     if not model.q_lora_rank:
-        return op.transposed(tape, on.linear(tape, hidden, width))
-    low = norm(tape, on, on.linear(tape, hidden, model.q_lora_rank, bias=model.attention_bias))
-    return op.transposed(tape, on.linear(tape, low, width))
+        return op.transposed(tape, on.linear(tape, hidden, width, "q_proj"))
+    low = norm(tape, on, on.linear(tape, hidden, model.q_lora_rank, "q_a_proj", bias=model.attention_bias))
+    return op.transposed(tape, on.linear(tape, low, width, "q_b_proj"))
 
 
 def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def _expanded(
 ) -> tuple[Tensor, Tensor, Any]:
     """expand_kv: keys are written into an empty tensor part by part, which backward undoes part by part."""
     rows, item, rope = latent.rows, latent.item, key_turned.width
-    fused = op.transposed(tape, on.linear(tape, latent, on.heads * (plain + narrow)))
+    fused = op.transposed(tape, on.linear(tape, latent, on.heads * (plain + narrow), "kv_b_proj"))
     key_plain, value = op.split(tape, fused, on.heads * plain, on.heads * narrow)
     spread = Tensor(rows, on.heads * rope, item, key_turned.storage)
     tape.node(spread, (key_turned.edge,), None, lambda *_: [tape.born(rows, rope, item)])

@@ -1,21 +1,19 @@
 """Forward of the models with LayerNorm, GPT-2's and after it: sizes on a tape.
 
-Source: transformers 5.23, models/{gpt2,gpt_neox,gptj,opt,bloom,falcon}/modeling_*.py. Local variables are those of the
+Source: transformers 5.23, models/{gpt2,gpt_neox,gptj,opt,bloom}/modeling_*.py. Local variables are those of the
 classes: they decide how long a tensor lives. Dropout is that of the classes' default configs.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from dsgen.memory.activations import operators as op
-from dsgen.memory.activations.attending import FALCON, GPT2, attend, attend_alibi
+from dsgen.memory.activations.attending import GPT2, attend, attend_alibi
+from dsgen.memory.activations.gelus import bloom_gelu, gelu_steps
 from dsgen.memory.activations.llama import rotate
-from dsgen.memory.activations.products import cross_entropy
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
-__all__ = ["before", "bloom_block", "falcon_block", "gpt2_block", "gpt_neox_block", "gptj_block", "head", "opt_block"]
+__all__ = ["before", "bloom_block", "gpt2_block", "gpt_neox_block", "gptj_block", "head", "opt_block", "plain_mlp"]
 
 ROTARY_SHARE = 4  # a quarter of a head of GPT-NeoX is rotated (rotary_pct of its config: 0.25)
 
@@ -38,19 +36,19 @@ def gpt2_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 def _gpt2_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
-    query, key, value = op.split(tape, on.linear(tape, hidden, 3 * width, bias=True), width, width, width)
+    query, key, value = op.split(tape, on.linear(tape, hidden, 3 * width, "c_attn", bias=True), width, width, width)
     if on.eager:
         query, key, value = (op.transposed(tape, one) for one in (query, key, value))
     out, weights = attend(tape, on, query, key, value, style=GPT2, drop=True)
-    out = on.linear(tape, out, on.hidden, bias=True)
+    out = on.linear(tape, out, on.hidden, "c_proj", bias=True)
     out = op.dropout(tape, out, True)
     return out, weights
 
 
 def _gpt2_mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    states = on.linear(tape, hidden, on.ffn, bias=True)
-    states = op.gelu_steps(tape, states)
-    states = on.linear(tape, states, on.hidden, bias=True)
+    states = on.linear(tape, hidden, on.ffn, "c_fc", bias=True)
+    states = gelu_steps(tape, states)
+    states = on.linear(tape, states, on.hidden, "c_proj", bias=True)
     return op.dropout(tape, states, True)
 
 
@@ -60,7 +58,7 @@ def gpt_neox_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     found, weights = _gpt_neox_attention(tape, on, states)
     del states
     states = on.layer_norm(tape, hidden)
-    out = _plain_mlp(tape, on, states)
+    out = plain_mlp(tape, on, states)
     del states
     both = op.add(tape, out, found)
     hidden = op.add(tape, both, hidden)
@@ -68,15 +66,16 @@ def gpt_neox_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return hidden
 
 
-def _plain_mlp(tape: Tape, on: Setting, hidden: Tensor, *, bias: bool = True) -> Tensor:
-    states = on.linear(tape, hidden, on.ffn, bias=bias)
+def plain_mlp(tape: Tape, on: Setting, hidden: Tensor, *, bias: bool = True) -> Tensor:
+    """Two matrices with a GELU between them."""
+    states = on.linear(tape, hidden, on.ffn, "dense_h_to_4h", bias=bias)
     states = op.gelu(tape, states)
-    return on.linear(tape, states, on.hidden, bias=bias)
+    return on.linear(tape, states, on.hidden, "dense_4h_to_h", bias=bias)
 
 
 def _gpt_neox_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
-    fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, bias=True))
+    fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, "query_key_value", bias=True))
     query, key, value = op.split(tape, fused, width, width, width)
     table = on.table(on.model.head_size // ROTARY_SHARE)
     query_turned, query_rest = op.part(tape, query, width // ROTARY_SHARE), op.part(tape, query, width - width // 4)
@@ -90,7 +89,7 @@ def _gpt_neox_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor
     del turned, turned_key
     out, weights = attend(tape, on, query, key, value, heads_first=True)
     del fused
-    return on.linear(tape, out, on.hidden, bias=True), weights
+    return on.linear(tape, out, on.hidden, "dense", bias=True), weights
 
 
 def gptj_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
@@ -98,9 +97,9 @@ def gptj_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     residual = hidden
     states = on.layer_norm(tape, hidden)
     found, weights = _gptj_attention(tape, on, states)
-    out = on.linear(tape, states, on.ffn, bias=True)
-    out = op.gelu_steps(tape, out)
-    out = on.linear(tape, out, on.hidden, bias=True)
+    out = on.linear(tape, states, on.ffn, "fc_in", bias=True)
+    out = gelu_steps(tape, out)
+    out = on.linear(tape, out, on.hidden, "fc_out", bias=True)
     both = op.add(tape, found, out)
     hidden = op.add(tape, both, residual)
     del both, found, weights, out
@@ -113,9 +112,9 @@ GPTJ_ROTARY = 64  # elements of a head that are rotated (rotary_dim of its confi
 def _gptj_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     size = on.model.head_size
     width, rotary = on.heads * size, min(GPTJ_ROTARY, size)
-    query = on.linear(tape, hidden, width)
-    key = on.linear(tape, hidden, width)
-    value = on.linear(tape, hidden, width)
+    query = on.linear(tape, hidden, width, "q_proj")
+    key = on.linear(tape, hidden, width, "k_proj")
+    value = on.linear(tape, hidden, width, "v_proj")
     if on.eager:
         value = op.transposed(tape, value)
     positions = tape.born((on.seq_len, 0), rotary, on.item)
@@ -135,7 +134,7 @@ def _gptj_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
             op.transposed(tape, op.cast(tape, key, op.FP32)),
         )
         out, weights = attend(tape, on, query, key, value, style=GPT2)
-    out = on.linear(tape, out, on.hidden)
+    out = on.linear(tape, out, on.hidden, "out_proj")
     del positions, query_turned, key_turned
     return out, weights
 
@@ -170,9 +169,9 @@ def opt_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     residual = states
     if not after:
         states = on.layer_norm(tape, states)
-    states = on.linear(tape, states, on.ffn, bias=True)
+    states = on.linear(tape, states, on.ffn, "fc1", bias=True)
     states = op.relu(tape, states)
-    states = on.linear(tape, states, on.hidden, bias=True)
+    states = on.linear(tape, states, on.hidden, "fc2", bias=True)
     states = op.dropout(tape, states, True)
     states = op.add(tape, residual, states)
     if after:
@@ -183,13 +182,13 @@ def opt_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 def _opt_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
-    query = op.scaled(tape, on.linear(tape, hidden, width, bias=True))
-    key = on.linear(tape, hidden, width, bias=True)
-    value = on.linear(tape, hidden, width, bias=True)
+    query = op.scaled(tape, on.linear(tape, hidden, width, "q_proj", bias=True))
+    key = on.linear(tape, hidden, width, "k_proj", bias=True)
+    value = on.linear(tape, hidden, width, "v_proj", bias=True)
     if on.eager:
         query, key, value = (op.transposed(tape, one) for one in (query, key, value))
     out, weights = attend(tape, on, query, key, value)
-    return on.linear(tape, out, on.hidden, bias=True), weights
+    return on.linear(tape, out, on.hidden, "out_proj", bias=True), weights
 
 
 def bloom_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
@@ -203,124 +202,20 @@ def bloom_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 def _bloom_mlp(tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> Tensor:
-    states = on.linear(tape, hidden, on.ffn, bias=True)
-    states = _bloom_gelu(tape, states)
-    out = on.linear(tape, states, on.hidden, bias=True)
+    states = on.linear(tape, hidden, on.ffn, "dense_h_to_4h", bias=True)
+    states = bloom_gelu(tape, states)
+    out = on.linear(tape, states, on.hidden, "dense_4h_to_h", bias=True)
     return op.add(tape, residual, out)
-
-
-def _bloom_gelu(tape: Tape, tensor: Tensor) -> Tensor:
-    """GeLUFunction: `x * 0.5 * (1.0 + torch.tanh(0.79788456 * x * (1 + 0.044715 * x * x)))`, and by hand its backward:
-    `0.5 * x * ((1 - t * t) * (0.79788456 + 0.1070322243 * x * x)) + 0.5 * (1 + t)` of the tanh `t`, times the gradient.
-    """
-
-    def new() -> Tensor:
-        return op.like(tape, tensor)
-
-    half = new()
-    made = _bent(new)
-    bent = new()
-    del made
-    made = new()
-    del half, bent
-    saved = tape.keep(tensor)
-    rows, width, item = tensor.rows, tensor.width, tensor.item
-
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        def make() -> Tensor:
-            return tape.born(rows, width, item)
-
-        curve = _bent(make)
-        left = make()  # 0.5 * x
-        square = make()
-        slope = make()
-        del square
-        scaled = make()
-        cubic = make()
-        del scaled
-        raised = make()
-        del cubic
-        product = make()
-        del slope, raised
-        whole = make()
-        del left, product
-        other = make()
-        half_other = make()
-        del other
-        found = make()
-        del whole, half_other
-        result = [make()]
-        del curve, found
-        return result
-
-    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
-
-
-def _bent(new: Any) -> Tensor:
-    """`tanh(0.79788456 * x * (1 + 0.044715 * x * x))`."""
-    left = new()
-    scaled = new()
-    square = new()
-    del scaled
-    raised = new()
-    del square
-    product = new()
-    del left, raised
-    made = new()
-    del product
-    return made  # type: ignore[no-any-return]
 
 
 def _bloom_attention(tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
-    fused = on.linear(tape, hidden, 3 * width, bias=True)
+    fused = on.linear(tape, hidden, 3 * width, "query_key_value", bias=True)
     query, key, value = (op.transposed(tape, op.part(tape, fused, width)) for _ in range(3))
     out, weights = attend_alibi(tape, on, query, key, value)
     del fused
-    out = on.linear(tape, out, on.hidden, bias=True)
+    out = on.linear(tape, out, on.hidden, "dense", bias=True)
     return op.add(tape, residual, out), weights
-
-
-def falcon_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """FalconDecoderLayer, with one norm (falcon-7b) or two (40b, 180b)."""
-    residual = hidden
-    attended = on.layer_norm(tape, hidden)
-    fed = on.layer_norm(tape, hidden) if on.model.kv_heads > 1 else attended
-    found, weights = _falcon_attention(tape, on, attended)
-    out = _plain_mlp(tape, on, fed, bias=False)
-    out = op.in_place(tape, out, found)
-    hidden = op.add(tape, residual, out)
-    del out, found, weights, attended, fed
-    return hidden
-
-
-def _falcon_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-    model = on.model
-    size, several = model.head_size, model.kv_heads > 1
-    fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size)
-    query = op.part(tape, fused, on.heads * size)
-    key = op.index(tape, fused, fused.rows, on.kv_heads * size)
-    value = op.index(tape, fused, fused.rows, on.kv_heads * size)
-    kv_heads = on.kv_heads
-    if several:
-        kv_heads = on.heads
-        query, key, value = op.clone(tape, query), _spread(tape, on, key), _spread(tape, on, value)
-    if on.eager:
-        query, key, value = (op.transposed(tape, one) for one in (query, key, value))
-    table = on.table(size)
-    rotated, rotated_key = rotate(tape, query, table, table), rotate(tape, key, table, table)
-    query, key = rotated, rotated_key
-    del rotated, rotated_key
-    out, weights = attend(tape, on, query, key, value, kv_heads=kv_heads, style=FALCON)
-    del fused
-    return on.linear(tape, out, on.hidden), weights
-
-
-def _spread(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
-    """Keys or values written out for every query head; backward sums them."""
-    rows, width, item = tensor.rows, tensor.width, tensor.item
-    made = tape.born(rows, on.heads * on.model.head_size, item)
-    return tape.node(made, (tensor.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
 
 
 def before(tape: Tape, on: Setting) -> Before:
@@ -352,10 +247,11 @@ def before(tape: Tape, on: Setting) -> Before:
 def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     """Final norm, output head and loss."""
     states = _final(tape, on, hidden)
-    logits = on.linear(tape, states, on.model.vocab_size, bias=on.model.architecture == "gptj")
+    if on.chunked:
+        return on.chunked_loss(tape, states)
+    logits = on.logits(tape, states, bias=on.model.architecture == "gptj")
     del states
-    wide = op.cast(tape, logits, op.FP32)
-    return cross_entropy(tape, wide)
+    return on.loss(tape, logits)
 
 
 def _final(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:

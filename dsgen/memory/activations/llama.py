@@ -10,7 +10,6 @@ from typing import Any
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
-from dsgen.memory.activations.products import cross_entropy
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
@@ -90,9 +89,9 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     bias = kind in ("qwen2", "gpt_oss") or model.attention_bias
     if kind == "phi3":
         return _phi3_attention(tape, on, hidden)
-    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, bias=bias))
-    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, bias=bias))
-    value = on.linear(tape, hidden, on.kv_heads * size, bias=bias)
+    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
         value = op.transposed(tape, value)
     if kind in QK_NORMS:
@@ -106,7 +105,7 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     query, key = rotated, rotated_key
     del rotated, rotated_key
     out, weights = attend(tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves)
-    out = on.linear(tape, out, on.hidden, bias=model.attention_bias or kind == "gpt_oss")
+    out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
     return out, weights
 
 
@@ -120,7 +119,7 @@ def _head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
 def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Phi3Attention: one matrix; every head is put together from its rotated and its plain (here empty) part."""
     size = on.model.head_size
-    fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size)
+    fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "qkv_proj")
     query = op.transposed(tape, op.part(tape, fused, on.heads * size))
     key = op.transposed(tape, op.part(tape, fused, on.kv_heads * size))
     value = op.part(tape, fused, on.kv_heads * size)
@@ -138,7 +137,7 @@ def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
     query, key = joined, joined_key
     del joined, joined_key
     out, weights = attend(tape, on, query, key, value, heads_first=True)
-    return on.linear(tape, out, on.hidden), weights
+    return on.linear(tape, out, on.hidden, "o_proj"), weights
 
 
 def rotate_halves(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -165,18 +164,18 @@ def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
     width, bias = width or on.ffn, on.model.mlp_bias
     if on.model.architecture == "phi3":
-        fused = on.linear(tape, hidden, 2 * width)
+        fused = on.linear(tape, hidden, 2 * width, "gate_up_proj")
         gate, up = op.split(tape, fused, width, width)
         del fused
         curve = op.silu(tape, gate)
         product = op.mul(tape, up, curve)
         del up, curve
-        return on.linear(tape, product, on.hidden)
-    gate = op.silu(tape, on.linear(tape, hidden, width, bias=bias))
-    up = on.linear(tape, hidden, width, bias=bias)
+        return on.linear(tape, product, on.hidden, "down_proj")
+    gate = op.silu(tape, on.linear(tape, hidden, width, "gate_proj", bias=bias))
+    up = on.linear(tape, hidden, width, "up_proj", bias=bias)
     product = op.mul(tape, gate, up)
     del gate, up
-    return on.linear(tape, product, on.hidden, bias=bias)
+    return on.linear(tape, product, on.hidden, "down_proj", bias=bias)
 
 
 def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
@@ -240,11 +239,12 @@ def final_norm(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
 def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     """Final norm, output head and loss."""
     states = final_norm(tape, on, hidden)
-    logits = on.linear(tape, states, on.model.vocab_size)
+    if on.chunked:
+        return on.chunked_loss(tape, states)
+    logits = on.logits(tape, states)
     del states
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)
         logits = op.tanh(tape, logits)
         logits = op.scaled(tape, logits)
-    wide = op.cast(tape, logits, op.FP32)
-    return cross_entropy(tape, wide)
+    return on.loss(tape, logits)

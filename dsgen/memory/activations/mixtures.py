@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.llama import mlp
+from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import grouped, linear
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Size, Tape, Tensor
+from dsgen.memory.activations.tape import Tape, Tensor
 
 __all__ = ["mixture"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.memory.activations import gpts, llama
+from dsgen.memory.activations import falcon, gpts, llama
 from dsgen.memory.activations.deepseek import latent_attention
 from dsgen.memory.activations.mixtures import mixture
 from dsgen.memory.activations.setting import Setting
@@ -63,7 +63,7 @@ _FAMILIES = {
         kind: FamilyOfForwards(gpts.before, block, block, gpts.head, kind in CARRYING)
         for kind, block in {
             "bloom": gpts.bloom_block,
-            "falcon": gpts.falcon_block,
+            "falcon": falcon.falcon_block,
             "gpt2": gpts.gpt2_block,
             "gpt_neox": gpts.gpt_neox_block,
             "gptj": gpts.gptj_block,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Size, Tape, Tensor
+from dsgen.memory.activations.moments import Size
+from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Tape, Tensor
 
 __all__ = [
     "FP32",
@@ -20,7 +21,6 @@ __all__ = [
     "dropout",
     "embedding",
     "gelu",
-    "gelu_steps",
     "in_place",
     "index",
     "like",
@@ -208,23 +208,6 @@ def relu(tape: Tape, tensor: Tensor) -> Tensor:
 
 
 tanh = relu
-
-
-def gelu_steps(tape: Tape, tensor: Tensor) -> Tensor:
-    """NewGELUActivation: `0.5 * x * (1.0 + torch.tanh(c * (x + 0.044715 * torch.pow(x, 3.0))))`, step by step."""
-    half = scaled(tape, tensor)
-    cubed = power(tape, tensor)
-    small = scaled(tape, cubed)
-    del cubed
-    inner = add(tape, tensor, small)
-    del small
-    bent = scaled(tape, inner)
-    del inner
-    curve = tanh(tape, bent)
-    del bent
-    raised = tape.node(like(tape, curve), (curve.edge,), None, lambda _, gradient: [gradient])
-    del curve
-    return mul(tape, half, raised)
 
 
 def softmax(tape: Tape, tensor: Tensor) -> Tensor:

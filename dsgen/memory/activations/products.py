@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.operators import FP32, like
-from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Size, Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, LOGITS, Fitted, Leaf, Tape, Tensor
 
-__all__ = ["bmm", "cross_entropy", "flash", "grouped", "layer_norm", "linear"]
+__all__ = ["bmm", "chunked_loss", "cross_entropy", "dequantized_linear", "flash", "grouped", "layer_norm", "linear"]
 
+QUANTIZED_BLOCK = 64  # elements of a 4-bit weight that share a scale (bitsandbytes, blocksize)
 FLASH_ROWS = 128  # rows to which FlashAttention 2 rounds its backward's work space (csrc/flash_attn/flash_api.cpp)
 FLASH_HEAD = 32  # elements to which it rounds a head there
 
@@ -43,6 +45,32 @@ def linear(tape: Tape, tensor: Tensor, kernel: Tensor, out: int, bias: Tensor | 
         return [Fitted(gradient, (1, 0), out, item) if offset else None, first, second]
 
     return tape.node(made, (offset, into, leaf), saved, run_with_bias)  # type: ignore[no-any-return]
+
+
+def dequantized_linear(tape: Tape, tensor: Tensor, out: int) -> Tensor:
+    """bitsandbytes' MatMul4Bit: forward and backward each make the 16-bit weight anew; the input is not kept.
+
+    Its scales, an fp32 number for 64 elements, live until it is made (bitsandbytes, functional.dequantize_4bit).
+    """
+    rows, width, item, into = tensor.rows, tensor.width, tensor.item, tensor.edge
+    whole = _dequantized(tape, width * out, item)
+    made = tape.born(rows, out, item)
+    del whole
+
+    def run(*_: Any) -> list[Any]:
+        again = _dequantized(tape, width * out, item)
+        found = [tape.born(rows, width, item)]
+        del again
+        return found
+
+    return tape.node(made, (into,), None, run)  # type: ignore[no-any-return]
+
+
+def _dequantized(tape: Tape, elements: int, item: int) -> Tensor:
+    scales = tape.born((1, 0), -(-elements // QUANTIZED_BLOCK), FP32)
+    made = tape.born((1, 0), elements, item)
+    del scales
+    return made
 
 
 def grouped(tape: Tape, tensor: Tensor, kernel: Tensor, out: int) -> Tensor:
@@ -115,3 +143,30 @@ def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
     tape.node(middle, (logits.edge,), saved, lambda _, gradient: [like(tape, gradient)])
     made = tape.born((1, 0), 1, FP32)
     return tape.node(made, (middle.edge,), None, lambda *_: [tape.born(rows, width, FP32)])  # type: ignore[no-any-return]
+
+
+def chunked_loss(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int) -> Tensor:
+    """Head and loss in chunks of tokens: Liger's fused linear cross entropy, which makes its gradients in forward.
+
+    A chunk has next_power_of_2(ceil(tokens / ceil(vocabulary / hidden size))) tokens; here of every sequence, which is
+    the same where the micro-batch is a power of two (Liger-Kernel 0.8.2, ops/fused_linear_cross_entropy.py).
+    """
+    leaf = kernel.edge
+    tokens = -(-hidden.rows[1] // -(-vocabulary // hidden.width))
+    rows = (0, 1 << (tokens - 1).bit_length())
+    gradient = tape.born(hidden.rows, hidden.width, hidden.item, LOGITS)
+    weight_gradient = _gradient(tape, leaf, (kernel.width, kernel.item))
+    losses = tape.born(hidden.rows, 1, FP32)
+    logits = None
+    for _ in range(2):  # a chunk's logits live until the next chunk's are there
+        logits = tape.born(rows, vocabulary, hidden.item)
+        part = tape.born(rows, hidden.width, hidden.item)
+        del part
+        if leaf:
+            product = tape.born((1, 0), kernel.width, kernel.item)
+            wide = tape.born((1, 0), kernel.width, FP32)
+            del product, wide
+    made = tape.born((1, 0), 1, FP32)
+    saved = tape.keep(gradient, weight_gradient)
+    del logits, losses
+    return tape.node(made, (hidden.edge, leaf), saved, lambda kept, _: [kept[0], kept[1] if leaf else None])  # type: ignore[no-any-return]

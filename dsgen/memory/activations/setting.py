@@ -5,8 +5,10 @@ from __future__ import annotations
 import attrs
 
 from dsgen.memory.activations import operators as op
-from dsgen.memory.activations.products import layer_norm, linear
-from dsgen.memory.activations.tape import Size, Tape, Tensor
+from dsgen.memory.activations.moments import Size
+from dsgen.memory.activations.products import chunked_loss, cross_entropy, dequantized_linear, layer_norm, linear
+from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.parameters import ALL_LINEAR
 from dsgen.profiles import Model
 
 __all__ = ["Setting"]
@@ -23,6 +25,10 @@ class Setting:
         tp: AutoTP degree.
         method: full, lora or qlora.
         seq_len: Tokens of a sequence.
+        rank: Rank of the adapters.
+        targets: Names of the modules that get one, without what comes before their last point.
+        wide_adapters: Adapters are in fp32.
+        chunked: The loss never holds all logits.
     """
 
     model: Model
@@ -31,6 +37,10 @@ class Setting:
     tp: int
     method: str
     seq_len: int
+    rank: int = 16
+    targets: tuple[str, ...] = (ALL_LINEAR,)
+    wide_adapters: bool = False
+    chunked: bool = False
 
     @property
     def rows(self) -> Size:
@@ -65,9 +75,64 @@ class Setting:
         """A weight of the model itself."""
         return op.weight(elements, self.item, self.method == "full")
 
-    def linear(self, tape: Tape, hidden: Tensor, out: int, *, bias: bool = False) -> Tensor:
-        """nn.Linear."""
-        return linear(tape, hidden, self.weight(hidden.width * out), out, self.weight(out) if bias else None)
+    def linear(self, tape: Tape, hidden: Tensor, out: int, name: str = "", *, bias: bool = False) -> Tensor:
+        """nn.Linear, or what AutoTP, bitsandbytes and peft put in its place.
+
+        Args:
+            tape: The tape.
+            hidden: The input.
+            out: Width of the output.
+            name: The module's name, which an adapter's target may be; empty outside the blocks.
+            bias: Whether it has one.
+        """
+        kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
+        if self.method == "qlora" and name:
+            made = dequantized_linear(tape, hidden, out)
+        elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
+            made = op.add(tape, linear(tape, hidden, kernel, out), offset)
+        else:
+            made = linear(tape, hidden, kernel, out, offset)
+        adapted = self.method != "full" and name and (ALL_LINEAR in self.targets or name in self.targets)
+        return self._adapted(tape, hidden, made) if adapted else made
+
+    def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
+        """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
+        if self.method == "qlora":
+            made = op.clone(tape, made)
+        item = op.FP32 if self.wide_adapters else self.item
+        states = op.cast(tape, hidden, item)
+        low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
+        high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
+        del low
+        product = op.scaled(tape, high)
+        del high
+        if self.method == "qlora":
+            product = op.cast(tape, product, made.item)
+        total = op.add(tape, made, product)
+        del product, states
+        return op.cast(tape, total, made.item)
+
+    def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
+        """The output head; AutoTP gathers what every rank makes of it, and joins that in order."""
+        vocabulary = self.model.vocab_size
+        if self.tp == 1:
+            return self.linear(tape, hidden, vocabulary, bias=bias)
+        share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
+        gathered = tape.born(hidden.rows, vocabulary, hidden.item)
+        rows, width, item = share.rows, share.width, share.item
+        made = tape.born(hidden.rows, vocabulary, hidden.item)
+        del gathered
+        return tape.node(made, (share.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
+
+    def loss(self, tape: Tape, logits: Tensor) -> Tensor:
+        """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy."""
+        wide = op.cast(tape, logits, op.FP32)
+        return cross_entropy(tape, wide)
+
+    def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
+        """Head and loss in one."""
+        vocabulary = self.model.vocab_size
+        return chunked_loss(tape, hidden, self.weight(hidden.width * vocabulary), vocabulary)
 
     def layer_norm(self, tape: Tape, hidden: Tensor) -> Tensor:
         """nn.LayerNorm."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from dsgen.memory.activations.tape import ACTIVATIONS, LOGITS, TEMPORARIES, Moment, Node, Size, Tape, Tensor, front
+from dsgen.memory.activations.moments import Moment, Size, front
+from dsgen.memory.activations.tape import ACTIVATIONS, GRADIENTS, LOGITS, TEMPORARIES, Node, Tape, Tensor
 
 __all__ = ["Stretch"]
 
@@ -20,6 +21,7 @@ class Stretch:
     Attributes:
         kept: Activations alive from the end of its forward to its backward, its input among them if it is kept.
         kept_logits: The same of what has the vocabulary's width.
+        kept_gradients: Bytes of weight gradients that its forward makes.
         keeps_input: Whether its input is.
         gradients: Bytes of the weight gradients that its backward makes.
         forward: Moments that can be the highest of its forward.
@@ -29,6 +31,7 @@ class Stretch:
 
     kept: Size
     kept_logits: Size
+    kept_gradients: int
     keeps_input: bool
     gradients: int
     forward: tuple[Moment, ...]
@@ -65,11 +68,20 @@ class Stretch:
             held.clear()
         keeps_input = tape.alive() == with_input
         out.storage = None
-        kept, kept_logits = tape.alive(), tape.alive(LOGITS)
+        kept, kept_logits, kept_gradients = tape.alive(), tape.alive(LOGITS), tape.alive(GRADIENTS)[0]
         tape.kind = TEMPORARIES
         gradients: list[Tensor | None] = [tape.born(out.rows, out.width, out.item)]
         root = out.edge[0]
         del out, hidden
         tape.backward(root, gradients)
         held.clear()  # a checkpoint refers to its input until all of it is done
-        return cls(kept, kept_logits, keeps_input, tape.handed, forward, front(tape.moments), tuple(tape.arrivals))
+        return cls(
+            kept,
+            kept_logits,
+            kept_gradients,
+            keeps_input,
+            tape.handed,
+            forward,
+            front(tape.moments),
+            tuple(tape.arrivals),
+        )

@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 
 from dsgen.memory.activations import models
+from dsgen.memory.activations.moments import Moment, Size, front
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
-from dsgen.memory.activations.tape import Moment, Size, Tape, Tensor, front
+from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -49,6 +50,7 @@ class Activations:
         inputs: Token ids, which are their own labels.
         kept: Activations alive when forward has ended.
         kept_logits: What has the vocabulary's width and is alive then.
+        kept_gradients: Bytes of weight gradients that forward has made by then (a chunked loss makes its own).
         outside: The part of `kept` that no block keeps.
         tables: The part of `outside` that lives until the first block's backward: rope tables and masks.
         blocks: The blocks, in order.
@@ -59,6 +61,7 @@ class Activations:
     inputs: Size
     kept: Size
     kept_logits: Size
+    kept_gradients: int
     outside: Size
     tables: Size
     blocks: tuple[BlockRun, ...]
@@ -79,6 +82,7 @@ def activations(
     chunked_loss: bool = False,
     lora_rank: int = 16,
     lora_targets: tuple[str, ...] = ("all-linear",),
+    wide_adapters: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -93,13 +97,29 @@ def activations(
         chunked_loss: The loss never holds all logits.
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
+        wide_adapters: Adapters are in fp32: those on a 16-bit base that was made under zero.Init (stage 3).
     """
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
-    on = Setting(model, FP32 if precision == "fp32" else 2, eager, tp, method, seq_len)
+    targets = tuple(target.rpartition(".")[2] for target in lora_targets)
+    on = Setting(
+        model,
+        FP32 if precision == "fp32" else 2,
+        eager,
+        tp,
+        method,
+        seq_len,
+        rank=lora_rank,
+        targets=targets,
+        wide_adapters=wide_adapters,
+        chunked=chunked_loss,
+    )
     first = Tape()
     family = models.family(model.architecture)
     hidden, saved, read, referred = family.before(first, on)
-    shape = Tensor(hidden.rows, hidden.width, hidden.item, None, hidden.edge)
+    shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
+    # Frozen embeddings ask for no gradient, unless checkpointing does.
+    graph = hidden.edge
+    starts = graph is not None or checkpointing
     size = (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item)
     refers_to_input = hidden in referred
     during = _plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
@@ -107,7 +127,7 @@ def activations(
     if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
         del read
     rest = first.alive()
-    del saved
+    del saved, graph
     if checkpointing and on.eager and family.carries_weights:
         during = _plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
@@ -117,6 +137,8 @@ def activations(
         for name, (count, body) in counts.items()
         if count
     ]
+    if not starts:
+        runs = _first_apart(runs, counts, on, shape)
     last = Stretch.run(_Body(family.head, on), shape, again=False, vocabulary=model.vocab_size)
     blocks = _NOTHING
     for _, count, stretch in runs:
@@ -133,6 +155,7 @@ def activations(
         inputs=(0, INDEX * seq_len),
         kept=_plus(_plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
+        kept_gradients=last.kept_gradients,
         outside=_plus(rest, last.kept),
         tables=rest,
         blocks=tuple(
@@ -141,6 +164,16 @@ def activations(
         forward=_forward(first.moments, runs, last, during, _plus(during, rest, -1), extra),
         backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
     )
+
+
+def _first_apart(
+    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor
+) -> list[tuple[str, int, Stretch]]:
+    """The runs where the very first block gets hidden states that ask for no gradient."""
+    name, count, stretch = runs[0]
+    plain = Tensor(shape.rows, shape.width, shape.item, None)
+    first = (name, 1, Stretch.run(_Body(counts[name][1], on), plain, again=False))
+    return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
 @attrs.frozen
