@@ -36,6 +36,7 @@ class Case:
         title: Model and how it ran, in words.
         source: Prefix of its source.
         grade: A, B or C, as the records grade themselves: C rests on guesses.
+        system: What it ran on: deepspeed, fsdp or neither; and what was trained: full, lora or qlora.
         kind: Compared by its peak, by its verdict, or left out.
         reason: Why it was left out; else empty.
         measured: Bytes of its peak; 0 where it is not compared by one.
@@ -49,6 +50,7 @@ class Case:
     source: str
     grade: str
     kind: str
+    system: tuple[str, str] = ("", "")
     reason: str = ""
     measured: int = 0
     ours: int = 0
@@ -104,6 +106,7 @@ def case_of(record: Mapping[str, Any]) -> Case:
         case,
         title=_title(record, question),
         kind=VERDICT if measured is None else PEAK,
+        system=(_system(record), question.job.training.method),
         measured=measured or 0,
         ours=0 if measured is None else ours(found, source.reading),
         fits=bool(record["measured"]["fits"]),
@@ -120,6 +123,10 @@ def ours(found: MemoryEstimate, reading: Reading) -> int:
     if reading is Reading.DRIVER:
         return gpu.reserved_bytes + gpu.overhead_bytes
     return gpu.reserved_bytes + workspace
+
+
+def _system(record: Mapping[str, Any]) -> str:
+    return "deepspeed" if "deepspeed" in record["framework"] else str(record["framework_family"])
 
 
 def _title(record: Mapping[str, Any], question: Question) -> str:

@@ -15,7 +15,8 @@ __all__ = ["page", "summary"]
 
 _HOW = (
     "DeepSpeed's own runs keep their stage and offload. FSDP's FULL_SHARD is taken as ZeRO-3 and SHARD_GRAD_OP as"
-    " ZeRO-2, with buckets and prefetch of one block and nothing kept for reuse. A single GPU is stage 0.",
+    " ZeRO-2, with buckets and prefetch of one block and nothing kept for reuse. In fp32 ZeRO has a second copy of the"
+    " weights that FSDP has not. A single GPU is stage 0.",
     "Buckets are those of the source where it shows its config (Qwen, ms-swift, the guides of Transformers), else"
     " DeepSpeed's defaults.",
     "A model gets the facts of a profile with the same sizes, else those that the record states. MPT is taken as"
@@ -25,6 +26,28 @@ _HOW = (
     " which keeps none, is the nearest word.",
     "LoRA on a fused matrix is LoRA on each of its parts.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
+)
+
+_SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "single-gpu/other": "neither: one GPU"}
+
+# What the largest errors come from, as far as the sources show it.
+_CAUSES = (
+    "LitGPT on several GPUs (litr-39 to litr-47): the measured peaks are the weights of the whole model, the rank's"
+    " share of them, and 1.7 to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
+    "LitGPT with a 4-bit base: LitGPT's own issue 1112 calls it a bug that the smaller base takes more memory."
+    " TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with one in NF4 (lith-43).",
+    "ms-swift, benchmark: reserved bytes of a run whose sequences have many lengths; blocks that fit one length and"
+    " no other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
+    " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",
+    "ms-swift with a 4-bit base (swb-49, swb-52): peft's `prepare_model_for_kbit_training` turns embeddings, norms and"
+    " head into fp32. DeepSpeed's runs need not call it, and dsgen leaves these weights in 16 bits.",
+    "Qwen-7B on two GPUs (qwen-43 to qwen-45): at ZeRO-2, as the record guesses, weights, states, gradients and the"
+    " fp32 copy of the gradients are more than the card has. The run can only have been ZeRO-3.",
+    "The gist of chenyaofo (dsgist-11): the record itself holds it for a run with micro-batch 16.",
+    "DeepSpeed's blog on Muon (dsmuon-1, dsmuon-2): it names 8 GPUs and 4, and a batch of 32 of which it does not say"
+    " whether it is that of one GPU.",
+    "DeepSpeed's blog on Azure: Megatron's layers with fused softmax and GELU keep less of a block than Hugging Face's"
+    " GPT-2, which stands for them.",
 )
 
 
@@ -46,6 +69,8 @@ def page(cases: Sequence[Case]) -> str:
         "",
         *summary(cases),
         "",
+        *_by_system(peaks),
+        "",
         "## Verdicts",
         "",
         "Of the runs that are compared by their verdict, and below of all that ran or did not, those with a peak too:",
@@ -59,6 +84,10 @@ def page(cases: Sequence[Case]) -> str:
         "## How a run becomes a question",
         "",
         *(f"- {line}" for line in _HOW),
+        "",
+        "## Where the largest errors come from",
+        "",
+        *(f"- {line}" for line in _CAUSES),
         "",
         "## Every peak",
         "",
@@ -89,6 +118,15 @@ def summary(cases: Iterable[Case]) -> list[str]:
         if any(case.source == prefix for case in peaks)
     ]
     return _table(head, [*rows, ("all", *_errors(peaks))])
+
+
+def _by_system(peaks: Sequence[Case]) -> list[str]:
+    """The same by what ran: who holds the states, and what is trained."""
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in peaks:
+        groups.setdefault(case.system, []).append(case)
+    rows = [(_SYSTEMS[system], method, *_errors(those)) for (system, method), those in sorted(groups.items())]
+    return _table(("ran with", "trained", "records", "median error", "median absolute error", "worst"), rows)
 
 
 def _errors(cases: Sequence[Case]) -> tuple[str, str, str, str]:

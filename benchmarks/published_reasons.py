@@ -18,12 +18,13 @@ _UNKNOWN_OPTIMIZERS = ("8bit", "optimizer_in_bwd", "unknown")
 _NF4 = ("bnb.nf4", "nf4", "int4 (bnb)", "bnb nf4 (bf16 storage)")
 _OFFLOADS = {
     "none": ("none", "none"),
-    "none (recipe default; larger sizes may use cpu)": ("none", "none"),
     "optimizer cpu": ("cpu", "none"),
     "optimizer+param cpu": ("cpu", "cpu"),
     "param cpu": ("cpu", "cpu"),  # FSDP's CPUOffload keeps parameters, gradients and states in host memory
     "params cpu": ("cpu", "cpu"),
 }
+# The recipe of DeepSpeed's Azure blog is that of its smallest model; the others may offload.
+_DEFAULT_RECIPE, _SIZE_OF_RECIPE = "none (recipe default; larger sizes may use cpu)", "GPT 175B"
 _SHORTER = ("real sequences are short", "short sequences", "unpacked", "mean sample length unknown", "padded to the")
 _NO_DETAIL = ("baseline configuration not described", "not in excerpt")
 _SAVING = "includes full state dict saving"
@@ -41,8 +42,11 @@ def stage_of(record: Record) -> int | None:
 
 
 def offload_of(record: Record) -> tuple[str, str] | None:
-    """Where optimizer and parameters are; None where the words mean none of dsgen's."""
-    return _OFFLOADS.get(record["config"]["offload"])
+    """Where optimizer and parameters are; None where that is not stated, or means none of dsgen's words."""
+    said = record["config"]["offload"]
+    if said == _DEFAULT_RECIPE:
+        return ("none", "none") if record["model"]["name"] == _SIZE_OF_RECIPE else None
+    return _OFFLOADS.get(said)
 
 
 def checkpointing_of(record: Record) -> bool | None:
@@ -143,7 +147,7 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "all weights and states in 16 bits, without an fp32 copy": _whole_in_16_bit,
     "an optimizer that dsgen has no word for (8-bit, paged, inside backward)": _optimizer,
     "activations offloaded to the CPU": lambda r: bool(r["config"].get("activation_offload")),
-    "offload to NVMe and CPU whose split is not stated": lambda r: offload_of(r) is None,
+    "what is offloaded, and where to, is not stated": lambda r: offload_of(r) is None,
     "layers spread over GPUs (device_map)": lambda r: r["config"].get("parallel") == "device_map",
     "adapters that are no plain LoRA, or embeddings trained beside them": _other_adapters,
     "a quantized base that is not plain NF4 (GPTQ, double quantization)": _quantized_otherwise,
