@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.jobs import Job
-from dsgen.memory.activations import per_token
+from dsgen.memory.activations import activations
 from dsgen.parameters import active_parameter_count, routed_parameter_count
 from dsgen.strategies import Strategy
 
@@ -52,16 +52,19 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     if routed:  # each expert is a product of its own, over the tokens routed to it
         per_expert = max(1, batch * model.experts_per_token // model.experts)
         seconds += float(batch) * routed * passes / _rate(job, strategy.precision, per_expert)
-    kept = per_token(
+    kept = activations(
         model,
-        strategy.precision,
-        training.attention,
-        strategy.tp,
-        training.chunked_loss,
-        training.method != "full",
-        tokens,
+        precision=strategy.precision,
+        attention=training.attention,
+        seq_len=tokens,
+        tp=strategy.tp,
+        method=training.method,
+        chunked_loss=training.chunked_loss,
+        lora_rank=training.lora_rank,
+        lora_targets=training.lora_targets,
     )
-    moved = float(batch) * (kept.block * model.layers + kept.logits) * PASSES
+    logits = max(moment.logits[1] for moment in kept.backward)
+    moved = float(strategy.micro_batch) * (sum(run.count * run.kept[1] for run in kept.blocks) + logits) * PASSES
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
     return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)

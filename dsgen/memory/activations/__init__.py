@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dsgen.memory.activations.moments import Moment, Size
-from dsgen.memory.activations.shares import per_token
 from dsgen.memory.activations.whole import Activations, BlockRun, activations
 
-__all__ = ["Activations", "BlockRun", "Moment", "Size", "activations", "per_token"]
+__all__ = ["Activations", "BlockRun", "Moment", "Size", "activations"]

@@ -8,6 +8,7 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import chunked_loss, cross_entropy, dequantized_linear, layer_norm, linear
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.trained import HEAD_SHARDED
 from dsgen.parameters import ALL_LINEAR
 from dsgen.profiles import Model
 
@@ -115,7 +116,7 @@ class Setting:
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order."""
         vocabulary = self.model.vocab_size
-        if self.tp == 1:
+        if self.tp == 1 or self.model.architecture not in HEAD_SHARDED:
             return self.linear(tape, hidden, vocabulary, bias=bias)
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)

@@ -39,7 +39,9 @@ class Stretch:
     arrivals: tuple[Moment, ...]
 
     @classmethod
-    def run(cls, body: Callable[[Tape, Any], Tensor], shape: Tensor, *, again: bool, vocabulary: int = 0) -> Stretch:
+    def run(
+        cls, body: Callable[[Tape, Any], Tensor], shape: Tensor, *, again: bool, vocabulary: tuple[int, ...] = ()
+    ) -> Stretch:
         """Run a body forward and backward.
 
         Args:
@@ -47,7 +49,7 @@ class Stretch:
             shape: What goes in: its size, and whether it asks for a gradient.
             again: The body keeps its input only and runs forward once more before its backward
                 (torch.utils.checkpoint, use_reentrant=False).
-            vocabulary: The width that marks logits. It marks the head as well, which drops its input on the way: it
+            vocabulary: The widths that mark logits. They mark the head as well, which drops its input on the way: it
                 gets it in a list.
         """
         tape = Tape(vocabulary)

@@ -106,7 +106,7 @@ class Tape:
         again: Under checkpointing, what runs the body once more; set while its first run and until its second.
     """
 
-    def __init__(self, vocabulary: int = 0) -> None:
+    def __init__(self, vocabulary: tuple[int, ...] = ()) -> None:
         self.vocabulary = vocabulary
         self.fixed = [0, 0, 0, 0]
         self.each = [0, 0, 0, 0]
@@ -125,7 +125,7 @@ class Tape:
             return Tensor(rows, width, item, None)
         size = width * item
         if kind is None:
-            kind = LOGITS if width == self.vocabulary else self.kind
+            kind = LOGITS if width in self.vocabulary else self.kind
         tensor = Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
         self.moments.append(self._now())
         return tensor

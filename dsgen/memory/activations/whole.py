@@ -13,6 +13,7 @@ from dsgen.memory.activations.moments import Moment, Size, front
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.trained import HEAD_SHARDED
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -139,13 +140,17 @@ def activations(
     ]
     if not starts:
         runs = _first_apart(runs, counts, on, shape)
-    last = Stretch.run(_Body(family.head, on), shape, again=False, vocabulary=model.vocab_size)
+    last = Stretch.run(
+        _Body(family.head, on), shape, again=False, vocabulary=(model.vocab_size, model.vocab_size // tp)
+    )
     blocks = _NOTHING
     for _, count, stretch in runs:
         blocks = _plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
     extra = size if refers_to_input and not runs[0][2].keeps_input else _NOTHING
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
+    if model.tied_embeddings and model.architecture in HEAD_SHARDED:
+        leaf //= tp
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
     ends = [Moment(_NOTHING, _NOTHING, size, 0, leaf)]
