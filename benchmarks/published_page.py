@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import statistics
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from published_cases import LEFT_OUT, PEAK, VERDICT, Case  # benchmarks/, beside this script
@@ -12,6 +13,8 @@ from published_sources import GIB, SOURCES
 from dsgen.memory import Verdict
 
 __all__ = ["page", "summary"]
+
+_WIDTH = 118  # letters of a line of text
 
 _HOW = (
     "DeepSpeed's own runs keep their stage and offload. FSDP's FULL_SHARD is taken as ZeRO-3 and SHARD_GRAD_OP as"
@@ -36,13 +39,13 @@ _CAUSES = (
     " share of them, and 1.7 to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
     "LitGPT with a 4-bit base: LitGPT's own issue 1112 calls it a bug that the smaller base takes more memory."
     " TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with one in NF4 (lith-43).",
-    "ms-swift, benchmark: reserved bytes of a run whose sequences have many lengths; blocks that fit one length and"
-    " no other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
+    "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
+    " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",
     "ms-swift with a 4-bit base (swb-49, swb-52): peft's `prepare_model_for_kbit_training` turns embeddings, norms and"
     " head into fp32. DeepSpeed's runs need not call it, and dsgen leaves these weights in 16 bits.",
     "Qwen-7B on two GPUs (qwen-43 to qwen-45): at ZeRO-2, as the record guesses, weights, states, gradients and the"
-    " fp32 copy of the gradients are more than the card has. The run can only have been ZeRO-3.",
+    " fp32 copy of the gradients are more than the card has. It was probably a run of ZeRO-3.",
     "The gist of chenyaofo (dsgist-11): the record itself holds it for a run with micro-batch 16.",
     "DeepSpeed's blog on Muon (dsmuon-1, dsmuon-2): it names 8 GPUs and 4, and a batch of 32 of which it does not say"
     " whether it is that of one GPU.",
@@ -73,7 +76,9 @@ def page(cases: Sequence[Case]) -> str:
         "",
         "## Verdicts",
         "",
-        "Of the runs that are compared by their verdict, and below of all that ran or did not, those with a peak too:",
+        "First the runs that are compared by their verdict alone, then all of them, those with a peak too. What is",
+        "`uncertain` is neither right nor wrong. A run that leaves much memory free is an easy one; LLM Foundry's",
+        "micro-batches were tuned near the limit.",
         "",
         *_verdict_table(verdicts, [*peaks, *verdicts]),
         "",
@@ -83,11 +88,11 @@ def page(cases: Sequence[Case]) -> str:
         "",
         "## How a run becomes a question",
         "",
-        *(f"- {line}" for line in _HOW),
+        *_bullets(_HOW),
         "",
         "## Where the largest errors come from",
         "",
-        *(f"- {line}" for line in _CAUSES),
+        *_bullets(_CAUSES),
         "",
         "## Every peak",
         "",
@@ -106,6 +111,13 @@ def page(cases: Sequence[Case]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _bullets(items: Iterable[str]) -> list[str]:
+    return [
+        textwrap.fill(item, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+        for item in items
+    ]
 
 
 def summary(cases: Iterable[Case]) -> list[str]:
@@ -150,7 +162,7 @@ def _percent(value: float, *, signed: bool = True) -> str:
 def _verdict_table(verdicts: Sequence[Case], everything: Sequence[Case]) -> list[str]:
     head = ("", "runs", *(verdict.value for verdict in Verdict), "right")
     rows = []
-    for title, those in (("by verdict", verdicts), ("all", everything)):
+    for title, those in (("by verdict alone", verdicts), ("all", everything)):
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             group = [case for case in those if case.fits is fits]
             counts = collections.Counter(case.verdict for case in group)
