@@ -89,6 +89,7 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
         bucket = buckets(found, stage, buffers)
         yield Load(BEFORE, -1, whole, bucket)
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None)[:1]:
-            rest = whole - found.size * flush.elements
+            # A gradient larger than the bucket stays where it is until it has been copied.
+            rest = whole - (found.size * flush.elements if flush.elements <= buffers.reduce_bucket else 0)
             kept = found.size * found.kept if found.on_gpu else 0
             yield Load(BEFORE, -1, rest + kept, bucket, 0 if found.on_gpu else NORM * flush.normed)

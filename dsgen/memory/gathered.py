@@ -84,15 +84,15 @@ def _gathered(
     checkpointing: bool,
 ) -> Gathered:
     numels, blocks, places = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
-    order, turn = _order(model, blocks, checkpointing)
-    peaks, copied = _walk([numels[tensor] for tensor in order], order, prefetch, max_live, max_reuse)
+    order, staying, turn = _order(model, blocks, numels, checkpointing)
+    peaks, starts = _walk([numels[tensor] for tensor in order], order, staying, prefetch, max_live, max_reuse)
     forward = embedding = 0
     backward = [0] * model.layers
     uses: dict[int, int] = {}
     for step, tensor in enumerate(order):
         block = blocks[tensor]
         if step < turn:
-            forward = max(forward, peaks[step] + copied[step] if 0 <= block < model.layers else 0)
+            forward = max(forward, starts[step] if 0 <= block < model.layers else 0)
         elif 0 <= block < model.layers:
             backward[block] = max(backward[block], peaks[step])
         elif block == BEFORE:
@@ -132,25 +132,49 @@ def _tensors(
     return numels, blocks, places
 
 
-def _order(model: Model, blocks: list[int], checkpointing: bool) -> tuple[list[int], int]:
-    """The tensors in order of use in one step, and where backward begins."""
+def _order(model: Model, blocks: list[int], numels: list[int], checkpointing: bool) -> tuple[list[int], set[int], int]:
+    """The tensors in order of use in one step, the uses after which one stays, and where backward begins.
+
+    A checkpointed block's backward begins with the module that made its output, which stays while the block runs
+    forward again.
+    """
     members: dict[int, list[int]] = {}
     for tensor, block in enumerate(blocks):
         members.setdefault(block, []).append(tensor)
     order = list(range(len(blocks)))
     turn = len(order)
+    staying: set[int] = set()
     order += members.get(AFTER, [])[::-1]
     for block in range(model.layers - 1, -1, -1):
-        if checkpointing:
-            order += members.get(block, [])
-        order += members.get(block, [])[::-1]
-    return order + members.get(BEFORE, [])[::-1], turn
+        inside = members.get(block, [])
+        if checkpointing and inside:
+            # The last matrix; what is named behind it in the model are norms.
+            last = max(inside, key=lambda tensor: (numels[tensor] > model.hidden_size, tensor))
+            staying.add(len(order))
+            order += [last, *(tensor for tensor in inside if tensor != last), last]
+            order += [tensor for tensor in inside[::-1] if tensor != last]
+        else:
+            order += inside[::-1]
+    return order + members.get(BEFORE, [])[::-1], staying, turn
+
+
+@attrs.define
+class _Gather:
+    """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
+
+    elements: int
+    waiting: int
+    copied: bool = False
 
 
 def _walk(
-    numels: list[int], order: list[int], prefetch: int, max_live: int, max_reuse: int
+    numels: list[int], order: list[int], staying: set[int], prefetch: int, max_live: int, max_reuse: int
 ) -> tuple[list[int], list[int]]:
-    """Elements that are there while each use runs, and those that it copies out of a gather's buffer before."""
+    """Elements that are there while each use runs, and at its start.
+
+    Several tensors that are gathered together are copied out of one flat buffer when the first of them is used; the
+    buffer stays until the last one is.
+    """
     steps = len(order)
     later = [steps] * steps  # the next use of the same tensor
     seen: dict[int, int] = {}
@@ -160,15 +184,24 @@ def _walk(
     passed = [0] * (steps + 1)  # elements used before each step
     for step in range(steps):
         passed[step + 1] = passed[step] + numels[step]
-    there: dict[int, int] = {}  # tensor -> elements of the gather that brings it, while that is on its way
+    there: set[int] = set()
+    coming: dict[int, _Gather] = {}
     marked: dict[int, int] = {}
-    peaks, copied = [], []
-    live = ahead = 0
+    during, starting = [], []
+    live = ahead = buffers = 0
     for step, tensor in enumerate(order):
         if tensor not in there:
-            there[tensor] = 0
+            there.add(tensor)
             live += numels[step]
-        copied.append(there[tensor])  # the first tensor of a gather that is waited for copies them all
+        gather = coming.pop(tensor, None)
+        if gather is not None and not gather.copied:
+            gather.copied = True
+            buffers += gather.elements
+        starting.append(live + buffers)
+        if gather is not None:
+            gather.waiting -= 1
+            if not gather.waiting:
+                buffers -= gather.elements
         ahead = max(ahead, step + 1)
         if prefetch:
             room = min(max_live - live, prefetch)
@@ -178,17 +211,18 @@ def _walk(
                 other = order[ahead]
                 marked[other] = ahead
                 if other not in there:
-                    there[other] = 0
+                    there.add(other)
                     begun.append(other)
                     found += numels[ahead]
                 ahead += 1
             live += found
-            if begun:
-                there[begun[0]] = found
-        peaks.append(live)
+            if len(begun) > 1:  # a single tensor is gathered into its own place
+                together = _Gather(found, len(begun))
+                coming.update((other, together) for other in begun)
+        during.append(live + buffers)
         following = later[step]
         kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
-        if not kept:
-            del there[tensor]
+        if not kept and step not in staying:
+            there.discard(tensor)
             live -= numels[step]
-    return peaks, copied
+    return during, starting
