@@ -21,6 +21,9 @@ from dsgen.profiles import Model
 __all__ = ["Gathered", "gathered"]
 
 
+PACKED = 4  # 4-bit weights in one element of 16 bits, the storage type that stage 3 can partition
+
+
 @attrs.frozen(eq=False)
 class Gathered:
     """Elements that are gathered at once, persistent ones not among them.
@@ -99,7 +102,7 @@ def _gathered(
             embedding = max(embedding, peaks[step])
         if step >= turn:
             uses[places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later one is its backward
-    ends = [peaks[step] for step in range(len(order)) if blocks[order[step]] == AFTER]
+    ends = peaks[turn - 1 : turn + 1]  # from the last tensor's use in forward to its use in backward
     return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding, uses)
 
 
@@ -115,7 +118,8 @@ def _tensors(
     for stretch in stretches(model):
         row: list[int] = []
         for item in stretch.parameters:
-            row.append(sharded(model, item, tp))
+            numel = sharded(model, item, tp)
+            row.append(numel // PACKED if method == "qlora" and item.matrix and item.layer else numel)
             if item.name in names:
                 row += [lora_rank * size for size in item.shape]
         large = [place for place, numel in enumerate(row) if numel > persistence]

@@ -80,6 +80,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
+        zero3=layout.stage == 3,
     )
     live = None
     if layout.stage == 3:

@@ -68,7 +68,7 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
     model = on.model
     wide = op.cast(tape, hidden, op.FP32)
     kernel = op.cast(tape, on.weight(model.hidden_size * model.experts), op.FP32)
-    logits = linear(tape, wide, kernel, model.experts)
+    logits = linear(tape, wide, kernel, model.experts, zero3=on.zero3)
     del wide, kernel
     scores = op.relu(tape, logits)
     choice = [op.like(tape, scores) for _ in range(2)]

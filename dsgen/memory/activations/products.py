@@ -24,9 +24,15 @@ def _gradient(tape: Tape, edge: Any, size: tuple[int, int]) -> Tensor | None:
     return tape.born((1, 0), *size, GRADIENTS if isinstance(edge, Leaf) else None) if edge else None
 
 
-def linear(tape: Tape, tensor: Tensor, kernel: Tensor, out: int, bias: Tensor | None = None) -> Tensor:
-    """`mm`, or `addmm` where there is a bias. The input is saved for the weight's gradient only."""
-    saved = tape.keep(tensor if kernel.edge else None, kernel if tensor.edge else None)
+def linear(
+    tape: Tape, tensor: Tensor, kernel: Tensor, out: int, bias: Tensor | None = None, zero3: bool = False
+) -> Tensor:
+    """`mm`, or `addmm` where there is a bias.
+
+    The input is saved for the weight's gradient only, but by the linear layer of zero.Init always
+    (deepspeed/runtime/zero/linear.py, LinearFunctionForZeroStage3).
+    """
+    saved = tape.keep(tensor if kernel.edge or (zero3 and tensor.edge) else None, kernel if tensor.edge else None)
     made = tape.born(tensor.rows, out, tensor.item)
     width, item, leaf, into = tensor.width, tensor.item, kernel.edge, tensor.edge
     size = kernel.width, kernel.item

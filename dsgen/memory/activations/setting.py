@@ -28,7 +28,8 @@ class Setting:
         seq_len: Tokens of a sequence.
         rank: Rank of the adapters.
         targets: Names of the modules that get one, without what comes before their last point.
-        wide_adapters: Adapters are in fp32.
+        zero3: The model was made under zero.Init (stage 3), whose linear layers always keep their input, and after
+            which adapters stay in fp32.
         chunked: The loss never holds all logits.
     """
 
@@ -40,7 +41,7 @@ class Setting:
     seq_len: int
     rank: int = 16
     targets: tuple[str, ...] = (ALL_LINEAR,)
-    wide_adapters: bool = False
+    zero3: bool = False
     chunked: bool = False
 
     @property
@@ -90,9 +91,9 @@ class Setting:
         if self.method == "qlora" and name:
             made = dequantized_linear(tape, hidden, out)
         elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
-            made = op.add(tape, linear(tape, hidden, kernel, out), offset)
+            made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
         else:
-            made = linear(tape, hidden, kernel, out, offset)
+            made = linear(tape, hidden, kernel, out, offset, self.zero3)
         adapted = self.method != "full" and name and (ALL_LINEAR in self.targets or name in self.targets)
         return self._adapted(tape, hidden, made) if adapted else made
 
@@ -100,7 +101,7 @@ class Setting:
         """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
         if self.method == "qlora":
             made = op.clone(tape, made)
-        item = op.FP32 if self.wide_adapters else self.item
+        item = op.FP32 if self.zero3 else self.item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)

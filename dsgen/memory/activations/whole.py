@@ -83,7 +83,7 @@ def activations(
     chunked_loss: bool = False,
     lora_rank: int = 16,
     lora_targets: tuple[str, ...] = ("all-linear",),
-    wide_adapters: bool = False,
+    zero3: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -98,7 +98,8 @@ def activations(
         chunked_loss: The loss never holds all logits.
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
-        wide_adapters: Adapters are in fp32: those on a 16-bit base that was made under zero.Init (stage 3).
+        zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
+            trained or not, and adapters are in fp32.
     """
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
@@ -111,7 +112,7 @@ def activations(
         seq_len,
         rank=lora_rank,
         targets=targets,
-        wide_adapters=wide_adapters,
+        zero3=zero3,
         chunked=chunked_loss,
     )
     first = Tape()
