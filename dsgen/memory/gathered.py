@@ -88,7 +88,9 @@ def _gathered(
 ) -> Gathered:
     numels, blocks, places = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
     order, staying, turn = _order(model, blocks, numels, checkpointing)
-    peaks, starts = _walk([numels[tensor] for tensor in order], order, staying, prefetch, max_live, max_reuse)
+    same = [0 if model.tied_embeddings and place < 0 else tensor for tensor, place in enumerate(places)]
+    uses_of = [same[tensor] for tensor in order]
+    peaks, starts = _walk([numels[tensor] for tensor in order], uses_of, staying, prefetch, max_live, max_reuse)
     forward = embedding = 0
     backward = [0] * model.layers
     uses: dict[int, int] = {}

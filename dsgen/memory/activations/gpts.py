@@ -250,8 +250,9 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states, bias=on.model.architecture == "gptj")
-    del states
-    return on.loss(tape, logits)
+    loss = on.loss(tape, logits)
+    del states  # forward refers to them while the loss is made
+    return loss
 
 
 def _final(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:

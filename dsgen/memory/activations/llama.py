@@ -242,9 +242,10 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
-    del states
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)
         logits = op.tanh(tape, logits)
         logits = op.scaled(tape, logits)
-    return on.loss(tape, logits)
+    loss = on.loss(tape, logits)
+    del states  # forward refers to them while the loss is made
+    return loss

@@ -11,7 +11,8 @@ from dsgen.memory.activations.llama import mlp
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import grouped, linear
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, Leaf, Tape, Tensor
+from dsgen.parameters import ALL_LINEAR
 
 __all__ = ["mixture"]
 
@@ -91,10 +92,10 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     share = op.index(tape, weights, picked, ids=order)
     counted = tape.born(picked, 1, 4)
     bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
-    states = grouped(tape, chosen, on.weight(model.experts * 2 * width * model.hidden_size), 2 * width)
+    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, model.hidden_size), 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
-    states = grouped(tape, states, on.weight(model.experts * width * model.hidden_size), model.hidden_size)
+    states = grouped(tape, states, _kernel(tape, on, model.hidden_size, width), model.hidden_size)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     back = tape.born(picked, 1, op.INDEX)
@@ -102,6 +103,17 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     final = _over_experts(tape, on, weighted)
     del counted, ids, order, chosen, share, states, bias
     return op.cast(tape, final, hidden.item)
+
+
+def _kernel(tape: Tape, on: Setting, out: int, into: int) -> Tensor:
+    """The experts' weights; peft adds its product for all of them to a copy of them (`torch.baddbmm`)."""
+    experts = on.model.experts
+    if on.method == "full" or ALL_LINEAR not in on.targets:
+        return on.weight(experts * out * into)
+    adapter = experts * on.rank * (out + into)
+    made = tape.born((1, 0), experts * out * into, on.item)
+    leaf = Leaf(adapter, on.item)
+    return tape.node(made, (leaf,), None, lambda *_: [tape.born((1, 0), adapter, on.item, GRADIENTS)])  # type: ignore[no-any-return]
 
 
 def _over_experts(tape: Tape, on: Setting, weighted: Tensor) -> Tensor:

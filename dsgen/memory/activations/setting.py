@@ -101,7 +101,7 @@ class Setting:
         """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
         if self.method == "qlora":
             made = op.clone(tape, made)
-        item = op.FP32 if self.zero3 else self.item
+        item = op.FP32 if self.zero3 and self.method == "lora" else self.item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
