@@ -20,7 +20,8 @@ from typing import Any
 TABLE = Path(__file__).parent.parent / "tests" / "activations.json"
 PACKAGES = ("deepspeed", "torch", "transformers", "peft")
 COUNTED = ("activations", "logits and loss", "temporaries", "gradients")
-LAYERS = "deepspeed/module_inject/"  # what DeepSpeed makes there is the model's: AutoTP's layers
+# What DeepSpeed makes there is the model's: the layers of AutoTP, and the linear product of stage 3.
+LAYERS = ("deepspeed/module_inject/", "deepspeed/runtime/zero/linear.py")
 NUMBERS = ("kept", "kept_logits", "forward", "backward", "backward_blocks")
 
 _LLAMA = {
