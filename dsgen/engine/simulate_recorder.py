@@ -76,7 +76,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self._note_collective(func, args)
         extra = simulate_kinds.HIDDEN.get(func)
         if extra is not None:
-            self._note_hidden(func, extra(args))
+            self._note_hidden(func, args[0], extra(args))
         if isinstance(result, torch.Tensor):
             self._note(func, result)
         elif isinstance(result, (tuple, list)):
@@ -114,9 +114,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.live[self.ledger.places[watch.number]] -= self.ledger.sizes[watch.number]
         self.ledger.died(watch.number)
 
-    def _note_hidden(self, func: Any, tensor_bytes: int) -> None:
-        """What a kernel allocates for itself and frees before it returns."""
-        number = self.ledger.born(tensor_bytes, GPU, "temporaries", 0, (str(func), "inside the kernel", "", ""))
+    def _note_hidden(self, func: Any, argument: Any, tensor_bytes: int) -> None:
+        """What a kernel allocates for itself where its argument is, and frees before it returns."""
+        place = _PLACES.get(argument.device.type)
+        if place is None:
+            return
+        number = self.ledger.born(tensor_bytes, place, "temporaries", 0, (str(func), "inside the kernel", "", ""))
         self.ledger.died(number)
 
     def _classify(self, tensor: Any, place: int) -> tuple[str, str]:

@@ -70,6 +70,9 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, o
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, order):
             yield _reduced(found, buffers, flush, prior, bucket)
+        if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
+            larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
+            yield Load(BEFORE, -1, found.size * larger, bucket)
 
 
 def _reduced(found: States, buffers: Buffers, flush: Flush, prior: int, bucket: int) -> Load:

@@ -21,6 +21,9 @@ from dsgen.profiles import Model
 __all__ = ["Gathered", "gathered"]
 
 
+# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
+# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
+DIRECT = frozenset({"falcon", "gpt2"})
 PACKED = 4  # 4-bit weights in one element of 16 bits, the storage type that stage 3 can partition
 
 
@@ -86,11 +89,14 @@ def _gathered(
     max_reuse: int,
     checkpointing: bool,
 ) -> Gathered:
-    numels, blocks, places = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
+    numels, blocks, places, direct = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
     order, staying, turn = _order(model, blocks, numels, checkpointing)
     same = [0 if model.tied_embeddings and place < 0 else tensor for tensor, place in enumerate(places)]
     uses_of = [same[tensor] for tensor in order]
-    peaks, starts = _walk([numels[tensor] for tensor in order], uses_of, staying, prefetch, max_live, max_reuse)
+    peaks, starts, gone = _walk([numels[tensor] for tensor in order], uses_of, staying, prefetch, max_live, max_reuse)
+    kept = _kept(order, [bool(direct[tensor]) for tensor in order], gone, turn, checkpointing)
+    peaks = [peak + more for peak, more in zip(peaks, kept, strict=True)]
+    starts = [peak + more for peak, more in zip(starts, kept, strict=True)]
     forward = embedding = 0
     backward = [0] * model.layers
     uses: dict[int, int] = {}
@@ -110,24 +116,29 @@ def _gathered(
 
 def _tensors(
     model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
-) -> tuple[list[int], list[int], list[int]]:
-    """Elements, block and index of every tensor that is partitioned, in the order of the model."""
+) -> tuple[list[int], list[int], list[int], list[bool]]:
+    """Of every tensor that is partitioned, in the order of the model: elements, block, index, whether it is direct."""
     names = frozenset() if method == "full" else adapted(model, lora_targets)
     numels: list[int] = []
     blocks: list[int] = []
     places: list[int] = []
+    direct: list[bool] = []
     number = count = 0
     for stretch in stretches(model):
         row: list[int] = []
+        ours: list[bool] = []
         for item in stretch.parameters:
             numel = sharded(model, item, tp)
             row.append(numel // PACKED if method == "qlora" and item.matrix and item.layer else numel)
+            ours.append(item.kind == "expert" or (item.matrix and item.layer and model.architecture in DIRECT))
             if item.name in names:
                 row += [lora_rank * size for size in item.shape]
+                ours += [False, False]
         large = [place for place, numel in enumerate(row) if numel > persistence]
         for _ in range(stretch.repeats):
             numels += [row[place] for place in large]
             places += [count + place for place in large]
+            direct += [ours[place] for place in large]
             blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(large)
             number += stretch.blocks
             count += len(row)
@@ -135,7 +146,8 @@ def _tensors(
         numels.append(numels[0])  # the head is the first tensor again: it stands for itself at its second use
         blocks.append(AFTER)
         places.append(-1)
-    return numels, blocks, places
+        direct.append(False)
+    return numels, blocks, places, direct
 
 
 def _order(model: Model, blocks: list[int], numels: list[int], checkpointing: bool) -> tuple[list[int], set[int], int]:
@@ -175,8 +187,8 @@ class _Gather:
 
 def _walk(
     numels: list[int], order: list[int], staying: set[int], prefetch: int, max_live: int, max_reuse: int
-) -> tuple[list[int], list[int]]:
-    """Elements that are there while each use runs, and at its start.
+) -> tuple[list[int], list[int], list[int]]:
+    """Elements that are there while each use runs, at its start, and those that are released after it.
 
     Several tensors that are gathered together are copied out of one flat buffer when the first of them is used; the
     buffer stays until the last one is.
@@ -193,7 +205,7 @@ def _walk(
     there: set[int] = set()
     coming: dict[int, _Gather] = {}
     marked: dict[int, int] = {}
-    during, starting = [], []
+    during, starting, released = [], [], []
     live = ahead = buffers = 0
     for step, tensor in enumerate(order):
         if tensor not in there:
@@ -228,7 +240,28 @@ def _walk(
         during.append(live + buffers)
         following = later[step]
         kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
-        if not kept and step not in staying:
+        gone = not kept and step not in staying
+        released.append(numels[step] if gone else 0)
+        if gone:
             there.discard(tensor)
             live -= numels[step]
-    return during, starting
+    return during, starting, released
+
+
+def _kept(order: list[int], direct: list[bool], gone: list[int], turn: int, checkpointing: bool) -> list[int]:
+    """Elements that autograd keeps of released tensors, while each use runs: from forward, or where blocks run forward
+    again from then on, to the backward of the same tensor."""
+    found = []
+    held = 0
+    kept: dict[int, int] = {}
+    ends = {tensor: step for step, tensor in enumerate(order)}
+    for step, tensor in enumerate(order):
+        found.append(held)
+        if not direct[step]:
+            continue
+        if ends[tensor] == step:
+            held -= kept.pop(tensor, 0)
+        elif gone[step] and (step >= turn) == checkpointing and tensor not in kept:
+            kept[tensor] = gone[step]
+            held += gone[step]
+    return found

@@ -137,8 +137,10 @@ class _Moments:
                 },
             )
             return
+        # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
         flat = found.size * found.tensors.elements
-        yield Moment("init", {"weights": held["weights"], "temporaries": (flat, 0)})
+        beside = held["weights"][0] + flat <= self.job.hardware.usable_memory_bytes or not stage
+        yield Moment("init", {"weights": held["weights"], "temporaries": (flat if beside else 0, 0)})
         first = FP32 * found.own if found.on_gpu and found.master else 0
         yield Moment(
             "init",
@@ -182,7 +184,8 @@ class _Moments:
         if self.gathered is not None:
             running = self._gathers(self.gathered.forward)
         for moment in self.active.forward:
-            yield Moment("forward", {**base, **(running if moment.where == "block" else {}), **_alive(moment)})
+            live = running if moment.where == "block" else {}
+            yield Moment("forward", {**base, **live, "gradients": (grads + moment.fresh, 0), **_alive(moment)})
 
     def backward(self) -> Iterator[Moment]:
         found, stage, buffers = self.found, self.layout.stage, self.buffers
@@ -255,7 +258,10 @@ class _Moments:
             group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
-            yield Moment("step", {**held, "gradients": (grads + copies, 0), "communication buckets": (bucket, 0)})
+            held["communication buckets"] = (bucket, 0)
+            yield Moment("step", {**held, "gradients": (grads + copies, 0)})
+            if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
+                yield Moment("step", {**held, "gradients": (grads, 0), "temporaries": (grads, 0)})
         elif found.on_gpu:
             kept = {"gradients": (size * found.kept, 0)}
             pieces = found.tensors.prefix(found.own)
