@@ -24,7 +24,6 @@ __all__ = ["Gathered", "gathered"]
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
 DIRECT = frozenset({"falcon", "gpt2"})
-PACKED = 4  # 4-bit weights in one element of 16 bits, the storage type that stage 3 can partition
 
 
 @attrs.frozen(eq=False)
@@ -129,7 +128,7 @@ def _tensors(
         ours: list[bool] = []
         for item in stretch.parameters:
             numel = sharded(model, item, tp)
-            row.append(numel // PACKED if method == "qlora" and item.matrix and item.layer else numel)
+            row.append(0 if method == "qlora" and item.matrix and item.layer else numel)  # 4-bit weights stay gathered
             ours.append(item.kind == "expert" or (item.matrix and item.layer and model.architecture in DIRECT))
             if item.name in names:
                 row += [lora_rank * size for size in item.shape]

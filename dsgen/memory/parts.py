@@ -138,6 +138,10 @@ class _Moments:
             )
             return
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
+        if found.widened:  # a 4-bit base is loaded on the GPU; what is not in 4 bits becomes 16-bit again, one by one
+            more = found.widened + found.size * found.numbers.largest
+            yield Moment("load", {"weights": (held["weights"][0] + found.widened, 0)})
+            yield Moment("init", {"weights": (held["weights"][0] + more, 0)})
         flat = found.size * found.tensors.elements
         beside = held["weights"][0] + flat <= self.job.hardware.usable_memory_bytes or not stage
         yield Moment("init", {"weights": held["weights"], "temporaries": (flat if beside else 0, 0)})
@@ -170,7 +174,8 @@ class _Moments:
         """Gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
             return {"gathered parameters": (0, 0)}
-        return {"gathered parameters": (self.found.size * (elements + self.found.numbers.persistent), 0)}
+        size = self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
+        return {"gathered parameters": (size, 0)}
 
     def forward(self) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)

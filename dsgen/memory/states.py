@@ -16,7 +16,9 @@ from dsgen.parameters import stretches
 __all__ = ["FP32", "States", "states"]
 
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
-NF4_BITS = 4.5  # bits an element of a QLoRA base: 4, and one fp32 scale per 64 (bitsandbytes, blocksize 64)
+# Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
+# with double quantization: functional.py, quantize_4bit and quantize_blockwise).
+NF4_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
 
 
@@ -32,6 +34,9 @@ class States:
         ranks: Ranks that share weights or states: data-parallel replicas; 1 at stage 0.
         own: Elements of this rank's partition.
         kept: Elements of the whole tensors that reach into it.
+        widened: Bytes more that weights take until initialize: peft's preparation of a 4-bit base casts the rest to
+            fp32.
+        packed: Bytes of 4-bit weights that stage 3 has gathered once and keeps: bitsandbytes holds on to them.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -45,6 +50,8 @@ class States:
     ranks: int
     own: int
     kept: int
+    widened: int
+    packed: int
     weights: int
     master: int
     moments: int
@@ -84,6 +91,8 @@ def states(job: Job, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
+        widened=(FP32 - size) * numbers.frozen_other if training.method == "qlora" else 0,
+        packed=numbers.frozen_linear // 2 if training.method == "qlora" and stage == 3 else 0,
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
