@@ -15,7 +15,7 @@ Record = Mapping[str, Any]
 _OTHER_SYSTEMS = ("megatron", "nanotron", "colossalai")
 _PLAIN_OPTIMIZERS = ("AdamW", "Adam", "FusedAdam", "decoupled_adamw", "torch.optim.AdamW", "Muon (2D hidden weights)")
 _UNKNOWN_OPTIMIZERS = ("8bit", "optimizer_in_bwd", "unknown")
-_NF4 = ("bnb.nf4", "nf4", "int4 (bnb)", "bnb nf4 (bf16 storage)")
+_NF4 = ("bnb.nf4", "bnb.nf4-dq", "nf4", "int4 (bnb)", "bnb nf4 (bf16 storage)")
 _OFFLOADS = {
     "none": ("none", "none"),
     "optimizer cpu": ("cpu", "none"),
@@ -106,6 +106,13 @@ def _copies_gradients(record: Record) -> bool:
     return record["framework"] == "pytorch ddp" and several and not config["lora"]
 
 
+def _unlike_zero(record: Record) -> bool:
+    """FSDP where stage 3 holds something else: fp32 weights twice, or a 4-bit base in whole."""
+    config = record["config"]
+    differs = config["precision"] == "fp32" or config.get("quantization") in _NF4
+    return "zero_stage_equiv" in config and bool(stage_of(record)) and differs
+
+
 def _shape_missing(record: Record) -> bool:
     model = record["model"]
     return any(model.get(name) is None for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq_len"))
@@ -150,7 +157,8 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "what is offloaded, and where to, is not stated": lambda r: offload_of(r) is None,
     "layers spread over GPUs (device_map)": lambda r: r["config"].get("parallel") == "device_map",
     "adapters that are no plain LoRA, or embeddings trained beside them": _other_adapters,
-    "a quantized base that is not plain NF4 (GPTQ, double quantization)": _quantized_otherwise,
+    "a quantized base that is not NF4 (GPTQ)": _quantized_otherwise,
+    "FSDP with fp32 weights, which ZeRO has twice, or with a 4-bit base, which ZeRO-3 keeps gathered": _unlike_zero,
     "checkpointing of a part of each block, or not stated": lambda r: checkpointing_of(r) is None,
     "sparse attention": lambda r: "blocksparse" in str(r["config"].get("flash_attn")),
     "the real sequences were shorter, by how much is not stated": (
