@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsgen import environment, launch_files
@@ -194,6 +194,7 @@ def test_an_edit_changes_its_place_alone(text: str, edit: Edit, after: str) -> N
 TEXTS = st.text(alphabet="ABexport=123 \t\n\"'\\#;&|()<>$`{}-", max_size=80)
 
 
+@example("\\e=", "a.sh")  # an escaped name is no assignment
 @given(TEXTS, st.sampled_from(("a.sh", ".env", "Dockerfile", "a.yaml")))
 def test_no_text_breaks_the_reader(text: str, name: str) -> None:
     found = launch_files.scan(text, name)

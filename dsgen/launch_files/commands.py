@@ -128,7 +128,7 @@ def _leading(words: list[Word]) -> tuple[list[Setting], set[str], list[Word]]:
 
 
 def _is_assignment(word: Word) -> bool:
-    return _ASSIGNMENT.match(word.text) is not None
+    return not word.escaped and _ASSIGNMENT.match(word.text) is not None
 
 
 def _setting(word: Word, exported: bool) -> Setting:

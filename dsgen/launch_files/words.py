@@ -22,11 +22,13 @@ _IN_DOUBLE_QUOTES = '$`"\\\n'  # what a backslash escapes between double quotes
 
 @attrs.frozen
 class Word:
-    """One word of a command: its text without quotes, and where it stands with them."""
+    """One word of a command: its text without quotes, where it stands with them, and whether a backslash stands
+    before its first `=`, which makes it no assignment."""
 
     text: str
     span: Span
     quoted: bool = False
+    escaped: bool = False
 
 
 @attrs.frozen
@@ -113,13 +115,14 @@ class _Reader:
         self.ends = []
 
     def _word(self) -> None:
-        start, parts, quoted = self.at, [], False
+        start, parts, quoted, escapes = self.at, [], False, False
         while self.at < self.end and self.text[self.at] not in _SPACE + _OPERATORS + "<>":
             letter = self.text[self.at]
             if letter in "'\"":
                 quoted = True
                 parts.append(self._quoted(letter))
             elif letter == "\\":
+                escapes = escapes or "=" not in "".join(parts)
                 escaped = self.text[self.at + 1 : min(self.at + 2, self.end)]
                 parts.append("" if escaped == "\n" else escaped)
                 self.at = min(self.at + 2, self.end)
@@ -131,7 +134,7 @@ class _Reader:
                 parts.append(letter)
                 self.at += 1
         if not self.skips:
-            self.words.append(Word("".join(parts), Span(start, self.at), quoted))
+            self.words.append(Word("".join(parts), Span(start, self.at), quoted, escapes))
         self.skips = False
 
     def _quoted(self, quote: str) -> str:

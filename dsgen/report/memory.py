@@ -25,7 +25,7 @@ _OVER = ">"  # at the end of a bar that is longer than the GPU
 _FREE = "·"
 # Letter of a stacked bar -> what it stands for, and words one of which the names of its parts have; the first that fits
 _KINDS = {
-    "b": ("buffers and all else", ("bucket", "buffer", "gathered", "fp32 gradient", "temporar", "staging")),
+    "b": ("buffers and all else", ("bucket", "buffer", "gathered", "temporar", "input")),
     "o": ("optimizer", ("optimizer", "master", "moment")),
     "g": ("gradients", ("gradient",)),
     "a": ("activations and loss", ("activation", "logits", "loss", "checkpointed", "recomput")),
