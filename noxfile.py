@@ -125,6 +125,14 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/bench.py", *(["--update"] if UPDATE in session.posargs else []))
 
 
+@nox.session(name="memory-agreement", python=PYTHON, default=False)
+def memory_agreement(session: nox.Session) -> None:
+    """Simulate the scenarios that are not recorded, and write docs/memory-agreement.md; about an hour for all."""
+    session.install(TORCH)
+    session.install(".[proof]")
+    session.run("python", "benchmarks/memory_agreement.py", *(session.posargs or ["--update"]))
+
+
 @nox.session(python=PYTHON, default=False)
 def corpus(session: nox.Session) -> None:
     """Write docs/agreement.md: the linter against DeepSpeed's own verdict on public configs and probes."""

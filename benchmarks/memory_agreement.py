@@ -65,7 +65,7 @@ def compare(record: Mapping[str, Any]) -> list[Compared]:
     """Every recorded scenario beside the instant model's answer, the most exact first."""
     found = []
     for row in record["cases"]:
-        case = Case(**{field.name: row[field.name] for field in attrs.fields(Case)})
+        case = Case(**_facts(row))
         simulated = row["simulated"]
         ours = None if "error" in simulated else estimate(*case.strategy())
         found.append(Compared(case=case, simulated=simulated, ours=ours))
@@ -101,7 +101,7 @@ def _simulate(record: dict[str, Any], again: set[str]) -> dict[str, Any]:
     rows = []
     for case in cases():
         row = known.get(case.name)
-        if row is None or row["simulated"].get("error") or {case.name, case.model} & again:
+        if row is None or _facts(row) != attrs.asdict(case) or {case.name, case.model} & again:
             answer = _in_a_fork(simulate.answer, case.request())
             record["versions"] = answer.get("versions") or record["versions"]
             row = {**attrs.asdict(case), "simulated": _compact(answer)}
@@ -112,6 +112,11 @@ def _simulate(record: dict[str, Any], again: set[str]) -> dict[str, Any]:
     record["cases"] = rows
     _write(record)
     return record
+
+
+def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row was simulated for."""
+    return {field.name: row[field.name] for field in attrs.fields(Case)}
 
 
 def _write(record: Mapping[str, Any]) -> None:

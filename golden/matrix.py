@@ -42,10 +42,17 @@ def _rows() -> Iterator[tuple[str, ...]]:
     hardware = [catalog.find("hardware", name) for name in catalog.names("hardware")]
     models = [catalog.find("model", name) for name in catalog.names("model")]
     clusters = [_cluster(nodes, network) for nodes, network in CLUSTERS]
+    # Model by model, whose tensors and activations are then worked out once; shown hardware by hardware.
+    answers = {
+        (machine.name, model.name, label): _answer((machine.layer, model.layer, *layers))
+        for model in models
+        for machine in hardware
+        for label, layers in clusters
+    }
     for machine in hardware:
         for model in models:
-            for label, layers in clusters:
-                yield (machine.name, model.name, label, *_answer((machine.layer, model.layer, *layers)))
+            for label, _ in clusters:
+                yield (machine.name, model.name, label, *answers[machine.name, model.name, label])
 
 
 def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:

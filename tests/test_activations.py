@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from dsgen.hf_config import model_from_hf
-from dsgen.memory.activations import activations
+from dsgen.memory.activations import activations, whole
 from dsgen.parameters import model_types
 from dsgen.profiles import Model, yaml_name
 
@@ -62,7 +62,9 @@ def test_a_call_leaves_nothing_behind():
     gc.disable()
     try:
         for name in benchmark()["MODELS"]:
-            activations.__wrapped__(model(name), precision="bf16", attention="eager", seq_len=64, checkpointing=True)
+            whole._activations.__wrapped__(
+                model(name), "bf16", "eager", 64, 1, "full", True, False, 16, ("all-linear",), False
+            )
         assert gc.collect() == 0
     finally:
         gc.enable()

@@ -15,7 +15,8 @@ from dsgen.memory.estimates import (
     verdict,
 )
 from dsgen.memory.limits import gpu_limit, host_limit
-from dsgen.memory.parts import Moment, Parts, parts
+from dsgen.memory.moments import Moment
+from dsgen.memory.parts import Parts, parts
 
 __all__ = [
     "MemoryEstimate",

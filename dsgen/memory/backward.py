@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Order, flat_chunk, flushes, scattered
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered
 from dsgen.memory.states import States
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["Load", "buckets", "epilogue", "reductions", "start"]
+__all__ = ["NORM", "Load", "buckets", "epilogue", "reductions", "start"]
 
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
@@ -58,17 +58,17 @@ def buckets(found: States, stage: int, buffers: Buffers) -> int:
     return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
 
 
-def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, order: Order) -> Iterator[Load]:
+def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, runs: Runs) -> Iterator[Load]:
     """What is there at every reduction beside backward that can make its peak."""
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
         share = 0 if found.on_gpu else NORM + found.size
-        for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, order):
+        for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs):
             moved = share * min(flush.normed, NORM_CHUNK)
             yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved, 0, flush.index)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, order):
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
             yield _reduced(found, buffers, flush, prior, bucket)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)

@@ -13,7 +13,7 @@ import attrs
 
 from dsgen.memory.trained import BEFORE, Trained
 
-__all__ = ["Flush", "Order", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered"]
+__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered", "widest_of"]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
@@ -43,11 +43,12 @@ class Flush:
     index: int = -1
 
 
+Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
 Order = tuple[tuple[int, int], ...]  # (index of a tensor, its place among its block's gradients), as gradients are made
 
 
 @functools.lru_cache(maxsize=1024)
-def arrivals(found: Trained, runs: tuple[tuple[int, tuple[int, ...]], ...]) -> Order:
+def arrivals(found: Trained, runs: Runs) -> Order:
     """The order in which backward makes the gradients.
 
     Args:
@@ -74,14 +75,14 @@ def arrivals(found: Trained, runs: tuple[tuple[int, tuple[int, ...]], ...]) -> O
 
 
 @functools.lru_cache(maxsize=1024)
-def flushes(found: Trained, bucket: int, share: int, order: Order | None) -> tuple[Flush, ...]:
+def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
     """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
         bucket: Elements of a bucket.
         share: Elements of one rank's partition.
-        order: As gradients are made; None for the order of the model (stage 1 without overlap reduces after backward).
+        runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
     made: list[Flush] = []
     kept = found.ends[found.prefix(share) - 1] if found.numels else 0
@@ -99,7 +100,7 @@ def flushes(found: Trained, bucket: int, share: int, order: Order | None) -> tup
             own = kept
         filled = 0
 
-    for index, place in order if order is not None else ((index, 0) for index in range(len(found.numels))):
+    for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
         numel = found.numels[index]
         if filled + numel > bucket:
             flush(found.blocks[index], place, numel)
@@ -108,6 +109,12 @@ def flushes(found: Trained, bucket: int, share: int, order: Order | None) -> tup
         filled += numel
     flush(BEFORE, -1, 0)
     return tuple(_worst(made))
+
+
+@functools.lru_cache(maxsize=4096)
+def widest_of(found: Trained, count: int) -> int:
+    """Elements of the largest of the first `count` tensors."""
+    return max(found.numels[:count], default=0)
 
 
 def _largest(found: Trained, low: int, high: int) -> int:
@@ -145,14 +152,14 @@ def partition_numel(found: Trained, ranks: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Flush, ...]:
+def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flush, ...]:
     """The reduce-scatters of stage 3, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
         bucket: Elements of the bucket.
         ranks: Ranks that a tensor is cut among.
-        order: As gradients are made.
+        runs: As for `arrivals`.
     """
     made: list[Flush] = []
     filled = padded = count = widest = 0
@@ -164,7 +171,7 @@ def scattered(found: Trained, bucket: int, ranks: int, order: Order) -> tuple[Fl
             made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, index))
         filled = padded = count = widest = 0
 
-    for index, place in order:
+    for index, place in arrivals(found, runs):
         numel = found.numels[index]
         if filled + numel > bucket:
             flush(found.blocks[index], place, numel, index)

@@ -9,8 +9,9 @@ import attrs
 
 from dsgen.jobs import Job
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
+from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import overhead
-from dsgen.memory.parts import Moment, Parts, parts
+from dsgen.memory.parts import Parts, parts
 from dsgen.strategies import Strategy
 
 __all__ = [
@@ -145,12 +146,12 @@ def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
 
 def gpu_high(peak: int, job: Job) -> int:
     """The most that a process may take on the GPU whose tensors peak at a number of bytes."""
-    return int(peak * HIGH) + sum(_overhead(job).values())
+    return int(peak * HIGH) + overhead(job.hardware, job.world).total
 
 
 def gpu_low(peak: int, job: Job) -> int:
     """The least that a process may take on the GPU whose tensors peak at a number of bytes."""
-    return int(peak * LOW) + sum(_overhead(job).values())
+    return int(peak * LOW) + overhead(job.hardware, job.world).total
 
 
 def _overhead(job: Job) -> dict[str, int]:

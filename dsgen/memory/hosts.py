@@ -37,7 +37,7 @@ def host(job: Job, layout: Any, buffers: Buffers, found: States, accumulates: bo
     ranks, size, own = job.gpus_per_node, found.size, found.own
     training: dict[str, int] = {}
     pinned = 0
-    largest = max(found.tensors.numels, default=0)
+    largest = found.tensors.largest
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * found.master
         training["optimizer states"] = ranks * found.moments

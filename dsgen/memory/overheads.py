@@ -7,6 +7,8 @@ as the total before any context is created, so the context is not taken off it y
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from dsgen.profiles import Hardware
@@ -142,6 +144,7 @@ class Overhead:
         }
 
 
+@functools.lru_cache(maxsize=1024)
 def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
     """The allowance for one GPU.
 

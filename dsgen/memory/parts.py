@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -12,37 +13,19 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.backward import Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import arrivals
+from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
+from dsgen.memory.buckets import Runs, widest_of
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
+from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.profiles import Model, Training
+from dsgen.strategies import Layout
 
-__all__ = ["Moment", "Parts", "parts"]
+__all__ = ["Parts", "parts"]
 
-Part = tuple[int, int]  # bytes, and bytes per sequence of the micro-batch
 FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py)
-
-
-@attrs.frozen(eq=False)
-class Moment:
-    """One moment on one GPU.
-
-    Attributes:
-        phase: load, init, forward, backward or step.
-        parts: Part -> (bytes, bytes per sequence of the micro-batch).
-    """
-
-    phase: str
-    parts: dict[str, Part]
-
-    def total(self, micro_batch: int) -> int:
-        """Bytes of all parts."""
-        found = 0
-        for fixed, each in self.parts.values():
-            found += fixed + each * micro_batch
-        return found
 
 
 @attrs.frozen(eq=False)
@@ -67,33 +50,62 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
         buffers: Element counts of the communication buffers.
         accumulates: Whether a step has more than one forward pass.
     """
-    found = states(job, layout, buffers)
-    training = job.training
+    plain = Layout(
+        stage=layout.stage,
+        offload_optimizer=layout.offload_optimizer,
+        offload_param=layout.offload_param,
+        tp=layout.tp,
+        checkpointing=layout.checkpointing,
+        precision=layout.precision,
+    )
+    asked = Asked(job.model, job.training, job.seq_len, job.world)
+    found, moments = _found(asked, plain, buffers, accumulates)
+    flat = found.size * found.tensors.elements
+    if not plain.stage or (plain.stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
+        # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
+        moments = (*moments, moment("init", Held(found.weights, 0, 0, 0), temporaries=flat))
+    return Parts(moments, host(job, plain, buffers, found, accumulates))
+
+
+@attrs.frozen(cache_hash=True)
+class Asked:
+    """What moments depend on besides layout and buffers: the same for every hardware."""
+
+    model: Model
+    training: Training
+    seq_len: int
+    world: int
+
+
+@functools.lru_cache(maxsize=8192)
+def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) -> tuple[States, tuple[Moment, ...]]:
+    """The states of a layout, and its moments but the one that depends on the size of the GPU."""
+    training = asked.training
+    rest = (training.method, training.lora_rank, training.lora_targets)
+    found = states(asked, layout, buffers)
     active = activations(
-        job.model,
+        asked.model,
         precision=layout.precision,
         attention=training.attention,
-        seq_len=job.seq_len,
+        seq_len=asked.seq_len,
         tp=layout.tp,
         method=training.method,
         checkpointing=layout.checkpointing,
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
-        zero3=layout.stage == 3,
+        zero3=layout.stage == 3 and training.method != "full",  # trained weights keep their input anyway
     )
     live = None
     if layout.stage == 3:
-        rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
-        live = gathered(job.model, *rest, buffers, layout.checkpointing)
-    moments = tuple(_Moments(job, layout, buffers, found, active, accumulates, live).all())
-    return Parts(moments, host(job, layout, buffers, found, accumulates))
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing)
+    return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Moments:
-    job: Job
-    layout: Any
+    job: Asked
+    layout: Layout
     buffers: Buffers
     found: States
     active: Activations
@@ -101,199 +113,133 @@ class _Moments:
     gathered: Gathered | None
 
     def all(self) -> Iterator[Moment]:
-        yield from self.before_training()
-        yield from self.forward()
-        yield from self.backward()
-        yield from self.step()
-
-    def held(self) -> dict[str, Part]:
-        """What is on the GPU at every moment of training."""
-        found, offloaded = self.found, not self.found.on_gpu
-        weights = 0 if self.layout.offload_param != "none" else found.weights
-        held = {
-            "weights": (weights, 0),
-            "fp32 master weights": (0 if offloaded else found.master, 0),
-            "optimizer states": (0 if offloaded else found.moments, 0),
-        }
-        if offloaded and self.layout.stage in (1, 2):
-            held["offload buffers"] = (found.size * _largest(found), 0)
-        return held if self.gathered is None else {**held, **self._gathers(0)}
-
-    def before_training(self) -> Iterator[Moment]:
-        """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
-        found, held, stage = self.found, self.held(), self.layout.stage
-        whole = (found.size * found.numbers.largest, 0)
-        if stage == 3:
-            yield Moment("load", {"weights": held["weights"], "temporaries": whole})
-            grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            yield Moment(
-                "init",
-                {
-                    "weights": held["weights"],
-                    "fp32 master weights": held["fp32 master weights"],
-                    "gradients": (grads, 0),
-                    "communication buckets": (bucket, 0),
-                    "temporaries": whole,
-                },
-            )
-            return
-        # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
-        if found.widened:  # a 4-bit base is loaded on the GPU; what is not in 4 bits becomes 16-bit again, one by one
-            more = found.widened + found.size * found.numbers.largest
-            yield Moment("load", {"weights": (held["weights"][0] + found.widened, 0)})
-            yield Moment("init", {"weights": (held["weights"][0] + more, 0)})
-        flat = found.size * found.tensors.elements
-        beside = held["weights"][0] + flat <= self.job.hardware.usable_memory_bytes or not stage
-        yield Moment("init", {"weights": held["weights"], "temporaries": (flat if beside else 0, 0)})
-        first = FP32 * found.own if found.on_gpu and found.master else 0
-        yield Moment(
-            "init",
-            {
-                "weights": held["weights"],
-                "fp32 master weights": held["fp32 master weights"],
-                "optimizer states": held["optimizer states"] if stage == 0 and found.master else (0, 0),
-                "temporaries": (first, 0),
-            },
+        found, stage = self.found, self.layout.stage
+        gpu = found.on_gpu
+        held = Held(
+            0 if self.layout.offload_param != "none" else found.weights,
+            found.master if gpu else 0,
+            found.moments if gpu else 0,
+            0 if gpu or stage == 3 else found.size * found.tensors.largest,
         )
+        yield from self.before_training(held)
+        yield from self.forward(held)
+        yield from self.backward(held)
+        yield from self.step(held)
 
-    def training(self) -> dict[str, Part]:
-        """What is on the GPU in forward and backward besides activations, gradients and buckets."""
-        held = self.held()
-        return held if self.gathered is None else {**held, **self._gathers(self.gathered.turn)}
+    def before_training(self, held: Held) -> Iterator[Moment]:
+        """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
+        found, stage = self.found, self.layout.stage
+        weights = Held(held.weights, 0, 0, 0)
+        whole = found.size * found.numbers.largest
+        if stage == 3:
+            yield moment("load", weights, temporaries=whole)
+            grads, bucket = start(found, stage, self.buffers, self.accumulates)
+            yield moment("init", held._replace(optimizer=0), grads, bucket, whole)
+            return
+        if found.widened:  # a 4-bit base is loaded on the GPU; what is not in 4 bits becomes 16-bit again, one by one
+            wide = weights._replace(weights=held.weights + found.widened)
+            yield moment("load", wide)
+            yield moment("init", wide._replace(weights=wide.weights + whole))
+        yield moment("init", weights)
+        first = FP32 * found.own if found.on_gpu and found.master else 0
+        states = held.optimizer if stage == 0 and found.master else 0
+        yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, block: int, index: int = -1) -> dict[str, Part]:
-        """At stage 3, what is gathered in backward of a block, or of one of its tensors."""
+    def live(self, block: int, index: int = -1) -> int:
+        """At stage 3, bytes gathered in backward of a block, or of one of its tensors."""
         if self.gathered is None:
-            return {}
+            return 0
         elements = self.gathered.at(block)
         if index >= 0 and self.job.training.method == "full":
             elements = self.gathered.uses.get(index, elements)
-        return self._gathers(elements)
+        return self._bytes(elements)
 
-    def _gathers(self, elements: int) -> dict[str, Part]:
-        """Gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
+    def _bytes(self, elements: int) -> int:
+        """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
-            return {"gathered parameters": (0, 0)}
-        size = self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
-        return {"gathered parameters": (size, 0)}
+            return 0
+        return self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
 
-    def forward(self) -> Iterator[Moment]:
+    def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        base = {
-            **self.training(),
-            "gradients": (grads, 0),
-            "communication buckets": (bucket, 0),
-            "inputs": self.active.inputs,
-        }
-        running = {}
+        turn = running = 0
         if self.gathered is not None:
-            running = self._gathers(self.gathered.forward)
-        for moment in self.active.forward:
-            live = running if moment.where == "block" else {}
-            yield Moment("forward", {**base, **live, "gradients": (grads + moment.fresh, 0), **_alive(moment)})
+            turn, running = self._bytes(self.gathered.turn), self._bytes(self.gathered.forward)
+        inputs = self.active.inputs[1]
+        for alive in self.active.forward:
+            live = running if alive.where == "block" else turn
+            yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
 
-    def backward(self) -> Iterator[Moment]:
-        found, stage, buffers = self.found, self.layout.stage, self.buffers
-        training = {**self.training(), "inputs": self.active.inputs}
-        grads, bucket = start(found, stage, buffers, self.accumulates)
-        walked = stage >= 2 or (stage == 1 and buffers.overlap_comm and not self.accumulates)
+    def backward(self, held: Held) -> Iterator[Moment]:
+        found, stage, buffers_ = self.found, self.layout.stage, self.buffers
+        grads, bucket = start(found, stage, buffers_, self.accumulates)
+        walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
-        full = buckets(found, stage, buffers)
-        last = self.job.model.layers - 1
-        for moment in self.active.backward:
-            block = AFTER if moment.where == "loss" else BEFORE if moment.where == "embedding" else last - moment.blocks
-            gradients = grads + moment.fresh + (moment.gradients if grows else 0)
-            parts = {
-                **training,
-                **self.live(block),
-                "gradients": (gradients, 0),
-                "communication buckets": (full if moment.gradients or moment.blocks else bucket, 0),
-                **_alive(moment),
-            }
-            yield Moment("backward", parts)
-        order = arrivals(found.tensors, _runs(self.active, found.size))
-        for load in reductions(found, stage, buffers, self.accumulates, order):
-            yield self._loaded(load, training)
-        for load in epilogue(found, stage, buffers):
-            yield self._loaded(load, training)
+        full = buckets(found, stage, buffers_)
+        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
+        for alive in self.active.backward:
+            block = AFTER if alive.where == "loss" else BEFORE if alive.where == "embedding" else last - alive.blocks
+            gradients = grads + alive.fresh + (alive.gradients if grows else 0)
+            there = full if alive.gradients or alive.blocks else bucket
+            yield moment("backward", held, gradients, there, 0, self.live(block), alive, inputs)
+        if walked:
+            for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
+                yield self._loaded(load, held)
+        for load in epilogue(found, stage, buffers_):
+            yield self._loaded(load, held)
 
-    def _loaded(self, load: Load, training: dict[str, Part]) -> Moment:
-        fresh, alive = self._arrived(load)
-        parts = {
-            **training,
-            **self.live(load.block, load.index),
-            "gradients": (load.gradients + fresh, 0),
-            "communication buckets": (load.buckets, 0),
-            **alive,
-        }
-        fixed, each = parts.get("temporaries", (0, 0))
-        return Moment("backward", {**parts, "temporaries": (fixed + load.temporaries, each)})
+    def _loaded(self, load: Load, held: Held) -> Moment:
+        alive = self._arrived(load)
+        live = self.live(load.block, load.index)
+        grads = load.gradients + alive.fresh
+        return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
-    def _arrived(self, load: Load) -> tuple[int, dict[str, Part]]:
-        """Bytes of fresh gradients, and activations, when a gradient is made that does not fit into the bucket."""
-        active = self.active
+    def _arrived(self, load: Load) -> Activity:
+        """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
+        active, found = self.active, self.found
         if load.block == BEFORE:
-            return (self.found.size * self.found.tensors.numels[0] if load.place >= 0 else 0), {}
+            return NOTHING._replace(fresh=found.size * found.tensors.numels[0] if load.place >= 0 else 0)
         fixed, each = active.tables if load.block != AFTER else active.outside
-        number, found = load.block, None
+        number, run = load.block, None
         for run in active.blocks:
-            here = min(max(number, 0), run.count) if load.block != AFTER else run.count
+            here = run.count if load.block == AFTER else min(max(number, 0), run.count)
             fixed, each = fixed + here * run.kept[0], each + here * run.kept[1]
             if 0 <= number < run.count:
-                found = run
                 break
             number -= run.count
-        if found is None or load.place >= len(found.arrivals):
-            return self.found.size * self.found.tensors.head, {"activations": (fixed, each)}
-        moment = found.arrivals[load.place]
-        alive = _alive(moment)
-        own = alive["activations"]
-        return moment.fresh, {**alive, "activations": (fixed + own[0], each + own[1])}
+        if run is None or load.block == AFTER or load.place >= len(run.arrivals):
+            return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
+        alive = run.arrivals[load.place]
+        return alive._replace(activations=(fixed + alive.activations[0], each + alive.activations[1]))
 
-    def step(self) -> Iterator[Moment]:
+    def step(self, held: Held) -> Iterator[Moment]:
         found, stage, size = self.found, self.layout.stage, self.found.size
-        held = self.held()
-        whole = size * found.tensors.elements
         if stage == 0:
             copies = 0
             if size != FP32:
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
-            yield Moment("step", {**held, "gradients": (whole + copies, 0)})
+            yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
             group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
-            held["communication buckets"] = (bucket, 0)
-            yield Moment("step", {**held, "gradients": (grads + copies, 0)})
+            yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield Moment("step", {**held, "gradients": (grads, 0), "temporaries": (grads, 0)})
+                yield moment("step", held, grads, bucket, grads, self._bytes(0))
         elif found.on_gpu:
-            kept = {"gradients": (size * found.kept, 0)}
-            pieces = found.tensors.prefix(found.own)
-            widest = min(max(found.tensors.numels[:pieces], default=0), found.own)
-            yield Moment("step", {**held, **kept, "temporaries": (8 * widest, 0)})
+            kept, pieces = size * found.kept, found.tensors.prefix(found.own)
+            widest = min(widest_of(found.tensors, pieces), found.own)
+            yield moment("step", held, kept, 0, NORM * widest)
             flat = (size * found.own if pieces > 1 else 0) + (FP32 * found.own if size != FP32 else 0)
-            yield Moment("step", {**held, **kept, "temporaries": (flat, 0)})
+            yield moment("step", held, kept, 0, flat)
         else:
-            yield Moment("step", held)
+            yield moment("step", held)
 
 
-def _alive(moment: Activity) -> dict[str, Part]:
-    return {
-        "activations": moment.activations,
-        "logits and loss": moment.logits,
-        "temporaries": moment.temporaries,
-    }
-
-
-def _runs(active: Activations, size: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _runs(active: Activations, size: int) -> Runs:
     """For every run of equal blocks how many, and elements of one's gradients as they are made."""
     runs = []
     for run in active.blocks:
         ends = [*(moment.gradients for moment in run.arrivals), run.gradients]
         runs.append((run.count, tuple((end - begin) // size for begin, end in itertools.pairwise(ends))))
     return tuple(runs)
-
-
-def _largest(found: States) -> int:
-    return max(found.tensors.numels, default=0)

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 
 from dsgen.buffers import MOMENTS, Buffers
-from dsgen.jobs import Job
 from dsgen.memory.buckets import partition_numel
 from dsgen.memory.numbers import Numbers, count
 from dsgen.memory.trained import Trained, trained
@@ -58,11 +57,11 @@ class States:
     on_gpu: bool
 
 
-def states(job: Job, layout: Any, buffers: Buffers) -> States:
+def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """The states of a layout.
 
     Args:
-        job: The job.
+        job: Anything with model, training and world, as a Job has.
         layout: Anything with stage, offload_optimizer, offload_param, tp and precision.
         buffers: Element counts of the communication buffers.
     """

@@ -30,6 +30,7 @@ class Trained:
         blocks: Block of each tensor, counted from 0; BEFORE and AFTER for what is around the blocks.
         ends: Elements up to and with each tensor.
         before, after: Elements of the tensors before the first block and behind the last one.
+        largest: Elements of the largest tensor.
         head: Elements of the matrix that makes the logits, where it gets a gradient.
         tied: Whether that matrix is the embedding.
     """
@@ -39,6 +40,7 @@ class Trained:
     ends: tuple[int, ...]
     before: int
     after: int
+    largest: int
     head: int
     tied: bool
 
@@ -109,6 +111,7 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         tuple(itertools.accumulate(numels)),
         around[BEFORE],
         around[AFTER],
+        max(numels, default=0),
         vocabulary if tied else head,
         tied,
     )

@@ -61,8 +61,11 @@ def _highest(moments: list[Moment]) -> list[Moment]:
         lines.setdefault((fixed, each, moment.gradients), moment)
     found = set()
     for staying in _STAYING:
-        flat = [(fixed + staying * gradients, each) for fixed, each, gradients in lines]
+        flat = [(each, fixed + staying * gradients, -number) for number, (fixed, each, gradients) in enumerate(lines)]
+        best: list[tuple[int, int, int]] = []  # those with more bytes than all that grow faster
+        for line in sorted(flat, reverse=True):
+            if not best or line[1] > best[-1][1]:
+                best.append(line)
         for batch in _MICRO_BATCHES:
-            totals = [fixed + batch * each for fixed, each in flat]
-            found.add(totals.index(max(totals)))
+            found.add(-max((fixed + batch * each, number) for each, fixed, number in best)[1])
     return [moment for number, moment in enumerate(lines.values()) if number in found]

@@ -70,7 +70,6 @@ class Activations:
     backward: tuple[Moment, ...]
 
 
-@functools.lru_cache(maxsize=_CACHED)
 def activations(
     model: Model,
     *,
@@ -101,6 +100,25 @@ def activations(
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
     """
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3)
+    return _activations(model, precision, attention, seq_len, *settings)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _activations(
+    model: Model,
+    precision: str,
+    attention: str,
+    seq_len: int,
+    tp: int,
+    method: str,
+    checkpointing: bool,
+    chunked_loss: bool,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    zero3: bool,
+) -> Activations:
+    """As `activations`, whose arguments may be left out."""
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
