@@ -264,7 +264,7 @@ def _parts(item: Compared) -> list[str]:
     ours = next((dict(one.gpu) for one in item.ours.phases if one.phase == phase), {}) if item.ours else {}
     rows = [f"| {phase} | simulated GiB | ours GiB |", "|---|---|---|"]
     largest = {name: max(theirs.get(name, 0), ours.get(name, 0)) for name in {*theirs, *ours}}
-    shown = sorted((name for name in largest if largest[name] >= SHOWN_BYTES), key=lambda name: -largest[name])
+    shown = sorted((name for name in largest if largest[name] >= SHOWN_BYTES), key=lambda name: (-largest[name], name))
     return rows + [f"| {name} | {gib(theirs.get(name, 0))} | {gib(ours.get(name, 0))} |" for name in shown]
 
 

@@ -115,8 +115,13 @@ def case_of(record: Mapping[str, Any]) -> Case:
 
 
 def ours(found: MemoryEstimate, reading: Reading) -> int:
-    """The bytes of an estimate that a reading of a real run stands for."""
+    """The bytes of an estimate that a reading of a real run stands for.
+
+    Of the steps alone: how a program loads a model, above all one in 4 bits, is its own affair.
+    """
     gpu = found.gpu
+    steps = max((phase.gpu_bytes for phase in found.phases if phase.step), default=gpu.peak_bytes)
+    gpu = attrs.evolve(gpu, peak_bytes=steps, reserved_bytes=gpu.reserved_bytes * steps // gpu.peak_bytes)
     workspace = gpu.overhead.get(_WORKSPACE, 0)
     if reading is Reading.ALLOCATED:
         return gpu.peak_bytes + workspace

@@ -28,14 +28,16 @@ BUFFERS = Buffers(
 
 def tensors(*numels: int, blocks: tuple[int, ...] | None = None) -> Trained:
     """Trained tensors of these sizes, each a block of its own unless `blocks` says more."""
-    return Trained(numels, blocks or tuple(range(len(numels))), tuple(itertools.accumulate(numels)), 0, 0, 0, False)
+    return Trained(
+        numels, blocks or tuple(range(len(numels))), tuple(itertools.accumulate(numels)), 0, 0, max(numels), 0, False
+    )
 
 
 def test_a_bucket_is_reduced_when_the_next_gradient_does_not_fit():
     """40 + 50 fit into 100; the 30 that comes then does not, and waits outside while the 90 are reduced."""
     found = tensors(20, 30, 50, 40)
 
-    first, last = flushes(found, 100, 1000, arrivals(found, ()))
+    first, last = flushes(found, 100, 1000, ())
 
     assert (first.block, first.elements, first.current) == (1, 90, 30)
     assert (last.block, last.elements, last.current) == (BEFORE, 50, 0)
@@ -46,7 +48,7 @@ def test_a_bucket_that_two_ranks_share_is_copied_flat():
     """Shares of 70 end inside the second tensor: the bucket of the last three holds slices of two ranks."""
     found = tensors(40, 40, 40, 20)
 
-    shared, alone = flushes(found, 100, 70, arrivals(found, ()))
+    shared, alone = flushes(found, 100, 70, ())
 
     assert (shared.elements, shared.copied) == (100, 100)
     assert (alone.elements, alone.copied) == (40, 0)
@@ -56,7 +58,7 @@ def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
     """Rank 0 owns the first 30 elements, which reach into two tensors of 20: it keeps 40 of them."""
     found = tensors(20, 20, 60, 60)
 
-    made = flushes(found, 60, 30, arrivals(found, ()))
+    made = flushes(found, 60, 30, ())
 
     assert [flush.own for flush in made] == [0] * len(made)  # the own tensors are the last to be reduced
     assert [(flush.elements, flush.own) for flush in flushes(found, 60, 30, None)] == [(40, 0), (60, 40)]
@@ -65,7 +67,7 @@ def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
 def test_a_gradient_larger_than_the_bucket_is_reduced_alone():
     found = tensors(10, 300, 10)
 
-    made = flushes(found, 100, 1000, arrivals(found, ()))
+    made = flushes(found, 100, 1000, ())
 
     assert [flush.elements for flush in made] == [10, 300]
 
@@ -75,8 +77,8 @@ def test_stage_3_pads_every_tensor_to_whole_shares():
     found = tensors(10, 20)
 
     assert partition_numel(found, 8) == 2 + 3
-    assert [flush.copied for flush in scattered(found, 100, 8, arrivals(found, ()))] == [16 + 24]
-    assert [flush.copied for flush in scattered(tensors(64), 100, 8, arrivals(tensors(64), ()))] == [0]
+    assert [flush.copied for flush in scattered(found, 100, 8, ())] == [16 + 24]
+    assert [flush.copied for flush in scattered(tensors(64), 100, 8, ())] == [0]
 
 
 def test_stage_0_flattens_tensors_until_they_are_more_than_its_chunk():
@@ -88,7 +90,7 @@ def test_stage_0_flattens_tensors_until_they_are_more_than_its_chunk():
 
 def test_gradients_come_in_the_order_of_backward():
     """The block says that its second tensor's gradient is made first; around it the order is reversed."""
-    found = Trained((5, 1, 2, 1, 2, 7), (BEFORE, 0, 0, 1, 1, AFTER), (5, 6, 8, 9, 11, 18), 5, 7, 0, False)
+    found = Trained((5, 1, 2, 1, 2, 7), (BEFORE, 0, 0, 1, 1, AFTER), (5, 6, 8, 9, 11, 18), 5, 7, 7, 0, False)
 
     order = arrivals(found, ((2, (1, 2)),))
 

@@ -131,15 +131,15 @@ class _Moments:
         found, stage = self.found, self.layout.stage
         weights = Held(held.weights, 0, 0, 0)
         whole = found.size * found.numbers.largest
+        if found.loaded:  # what is not in 4 bits becomes 16-bit again, one by one
+            base = Held(found.loaded, 0, 0, 0)
+            yield moment("load", base)
+            yield moment("init", base._replace(weights=found.loaded + whole))
         if stage == 3:
             yield moment("load", weights, temporaries=whole)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             yield moment("init", held._replace(optimizer=0), grads, bucket, whole)
             return
-        if found.widened:  # a 4-bit base is loaded on the GPU; what is not in 4 bits becomes 16-bit again, one by one
-            wide = weights._replace(weights=held.weights + found.widened)
-            yield moment("load", wide)
-            yield moment("init", wide._replace(weights=wide.weights + whole))
         yield moment("init", weights)
         first = FP32 * found.own if found.on_gpu and found.master else 0
         states = held.optimizer if stage == 0 and found.master else 0

@@ -17,6 +17,7 @@ __all__ = ["FP32", "States", "states"]
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
+UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
 NF4_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
 
@@ -33,8 +34,8 @@ class States:
         ranks: Ranks that share weights or states: data-parallel replicas; 1 at stage 0.
         own: Elements of this rank's partition.
         kept: Elements of the whole tensors that reach into it.
-        widened: Bytes more that weights take until initialize: peft's preparation of a 4-bit base casts the rest to
-            fp32.
+        loaded: Bytes of weights until initialize where the base is in 4 bits: it is loaded on the GPU whole, and peft's
+            preparation casts what is not in 4 bits to fp32; else 0.
         packed: Bytes of 4-bit weights that stage 3 has gathered once and keeps: bitsandbytes holds on to them.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
@@ -49,7 +50,7 @@ class States:
     ranks: int
     own: int
     kept: int
-    widened: int
+    loaded: int
     packed: int
     weights: int
     master: int
@@ -70,8 +71,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
     numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
     ranks = job.world // layout.tp if stage else 1
-    frozen = numbers.frozen_other * size
-    frozen += int(numbers.frozen_linear * NF4_BITS / 8) if training.method == "qlora" else numbers.frozen_linear * size
+    quantized = training.method == "qlora" and model.architecture not in UNPACKED
+    linear = int(numbers.frozen_linear * NF4_BITS / 8) if quantized else numbers.frozen_linear * size
+    frozen = linear + numbers.frozen_other * size
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
@@ -90,10 +92,15 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
-        widened=(FP32 - size) * numbers.frozen_other if training.method == "qlora" else 0,
-        packed=numbers.frozen_linear // 2 if training.method == "qlora" and stage == 3 else 0,
+        loaded=_loaded(numbers, linear, quantized, elements) if training.method == "qlora" else 0,
+        packed=numbers.frozen_linear // 2 if quantized and stage == 3 else 0,
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
         on_gpu=layout.offload_optimizer == "none" or stage == 0,
     )
+
+
+def _loaded(numbers: Numbers, linear: int, quantized: bool, adapters: int) -> int:
+    """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
+    return FP32 * (numbers.frozen_other + adapters) + (linear if quantized else FP32 * numbers.frozen_linear)

@@ -45,6 +45,11 @@ class Setting:
     chunked: bool = False
 
     @property
+    def quantized(self) -> bool:
+        """Whether linear layers of blocks hold 4-bit weights."""
+        return self.method == "qlora" and self.model.architecture != "falcon"  # see memory/states.py, UNPACKED
+
+    @property
     def rows(self) -> Size:
         """Rows of the hidden states: the tokens of every sequence."""
         return 0, self.seq_len
@@ -88,7 +93,7 @@ class Setting:
             bias: Whether it has one.
         """
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
-        if self.method == "qlora" and name:
+        if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
         elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
@@ -99,7 +104,7 @@ class Setting:
 
     def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
         """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
-        if self.method == "qlora":
+        if self.quantized:
             made = op.clone(tape, made)
         item = op.FP32 if self.zero3 and self.method == "lora" else self.item
         states = op.cast(tape, hidden, item)
@@ -108,7 +113,7 @@ class Setting:
         del low
         product = op.scaled(tape, high)
         del high
-        if self.method == "qlora":
+        if self.quantized:
             product = op.cast(tape, product, made.item)
         total = op.add(tape, made, product)
         del product, states
