@@ -354,7 +354,9 @@ def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
         tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
     program = (
-        "import sys; sys.path.append('tests'); from test_simulator import request; from dsgen import simulator; "
+        # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.path.append('tests'); "
+        "from test_simulator import request; from dsgen import simulator; "
         f"simulator.simulate(request(), python={python!r})"
     )
     house = Path(__file__).parent.parent
