@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dsgen import catalog
 from dsgen.assembly import assemble
@@ -19,7 +19,7 @@ from dsgen.renderer import render
 from dsgen.scenarios import FIELDS
 from dsgen.strategies import describe
 
-__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "text"]
+__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "rows", "text"]
 
 FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
@@ -34,13 +34,14 @@ def text() -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows())
+    writer.writerows(rows(catalog.names("model")))
     return out.getvalue()
 
 
-def _rows() -> Iterator[tuple[str, ...]]:
+def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The rows of some models, in the order of the matrix."""
     hardware = [catalog.find("hardware", name) for name in catalog.names("hardware")]
-    models = [catalog.find("model", name) for name in catalog.names("model")]
+    models = [catalog.find("model", name) for name in names]
     clusters = [_cluster(nodes, network) for nodes, network in CLUSTERS]
     # Model by model, whose tensors and activations are then worked out once; shown hardware by hardware.
     answers = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import json
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dsgen import surface
+from dsgen import catalog, surface
 from dsgen.layers import Rank
 from dsgen.proof.adaptation import resolve_batch
 
@@ -53,9 +54,11 @@ def test_nothing_golden_lies_about_without_a_scenario() -> None:
 
 
 def test_the_matrix_is_as_committed() -> None:
-    path = scenes.FOLDER / matrix.FILE_NAME
-    differences = files.compare({path: matrix.text()}, ())
-    assert not differences, f"{files.report(differences, ROOT)}\n{HOW}"
+    """Every eighth model on every Python; the session golden compares all."""
+    models = catalog.names("model")[::8]
+    with (scenes.FOLDER / matrix.FILE_NAME).open(encoding="utf-8", newline="") as file:
+        committed = [tuple(row) for row in csv.reader(file) if row[1] in models]
+    assert list(matrix.rows(models)) == committed, HOW
 
 
 @pytest.mark.parametrize("name", NAMES)
