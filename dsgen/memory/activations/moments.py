@@ -10,7 +10,6 @@ __all__ = ["Moment", "Size", "front"]
 Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
 
 _STAYING = (0, 1, 2)  # bytes that stay for a byte of weight gradient handed over
-_MICRO_BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)  # sequences for which it is exact
 
 
 class Moment(NamedTuple):
@@ -59,13 +58,29 @@ def _highest(moments: list[Moment]) -> list[Moment]:
         fixed = moment.activations[0] + moment.logits[0] + moment.temporaries[0] + moment.fresh
         each = moment.activations[1] + moment.logits[1] + moment.temporaries[1]
         lines.setdefault((fixed, each, moment.gradients), moment)
+    if len(lines) == 1:
+        return list(lines.values())
     found = set()
     for staying in _STAYING:
-        flat = [(each, fixed + staying * gradients, -number) for number, (fixed, each, gradients) in enumerate(lines)]
-        best: list[tuple[int, int, int]] = []  # those with more bytes than all that grow faster
-        for line in sorted(flat, reverse=True):
-            if not best or line[1] > best[-1][1]:
-                best.append(line)
-        for batch in _MICRO_BATCHES:
-            found.add(-max((fixed + batch * each, number) for each, fixed, number in best)[1])
+        flat = sorted(
+            (each, fixed + staying * gradients, -number) for number, (fixed, each, gradients) in enumerate(lines)
+        )
+        found.update(-number for _, _, number in _envelope(flat))
     return [moment for number, moment in enumerate(lines.values()) if number in found]
+
+
+def _envelope(lines: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Of lines (bytes a sequence, bytes, name) in rising order, those that are the highest for some micro-batch from 1."""
+    kept: list[tuple[int, int, int]] = []
+    for line in lines:
+        while kept and line[0] + line[1] >= kept[-1][0] + kept[-1][1]:
+            kept.pop()  # as high at one sequence, and it grows faster
+        while len(kept) > 1 and _meet(kept[-2], line) <= _meet(kept[-2], kept[-1]):
+            kept.pop()
+        kept.append(line)
+    return kept
+
+
+def _meet(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """The micro-batch from which the second line is the higher one; it grows faster."""
+    return (one[1] - other[1]) / (other[0] - one[0])
