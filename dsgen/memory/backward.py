@@ -17,7 +17,7 @@ NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Load:
     """Gradients and buffers at one moment of backward, in bytes on the GPU.
 

@@ -18,7 +18,7 @@ __all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_nume
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Flush:
     """One reduction of a bucket.
 

@@ -10,6 +10,7 @@ are there. A tensor is released after its use unless fetching ahead has passed a
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import attrs
 
@@ -26,8 +27,7 @@ __all__ = ["Gathered", "gathered"]
 DIRECT = frozenset({"falcon", "gpt2"})
 
 
-@attrs.frozen(eq=False)
-class Gathered:
+class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:

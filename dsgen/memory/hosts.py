@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
@@ -17,8 +15,7 @@ MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_p
 LOAD_SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them; each rank reads one at a time
 
 
-@attrs.frozen(eq=False)
-class Host:
+class Host(NamedTuple):
     """One node.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.buffers import block_elements
 from dsgen.memory.trained import sharded
@@ -15,8 +14,7 @@ from dsgen.profiles import Model
 __all__ = ["Numbers", "count"]
 
 
-@attrs.frozen
-class Numbers:
+class Numbers(NamedTuple):
     """Elements on one tensor-parallel rank.
 
     Attributes:

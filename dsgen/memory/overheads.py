@@ -8,8 +8,7 @@ as the total before any context is created, so the context is not taken off it y
 from __future__ import annotations
 
 import functools
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.profiles import Hardware
 
@@ -74,8 +73,7 @@ RCCL_FIRST_BYTES = 1024 * MIB
 RCCL_FURTHER_BYTES = 666 * MIB
 
 
-@attrs.frozen
-class Architecture:
+class Architecture(NamedTuple):
     """A family of GPUs.
 
     Attributes:
@@ -110,8 +108,7 @@ _BLACKWELL_FROM = 7e12  # bytes/s: B200 has 8, H200 4.8
 _GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0
 
 
-@attrs.frozen
-class Overhead:
+class Overhead(NamedTuple):
     """Bytes of one GPU that no tensor of the training holds.
 
     Attributes:

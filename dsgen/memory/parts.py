@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -28,8 +28,7 @@ __all__ = ["Parts", "parts"]
 FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py)
 
 
-@attrs.frozen(eq=False)
-class Parts:
+class Parts(NamedTuple):
     """One strategy, its micro-batch left open.
 
     Attributes:
@@ -102,8 +101,7 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
-@attrs.frozen(eq=False)
-class _Moments:
+class _Moments(NamedTuple):
     job: Asked
     layout: Layout
     buffers: Buffers

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, Buffers
 from dsgen.memory.buckets import partition_numel
@@ -22,8 +20,7 @@ NF4_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class States:
+class States(NamedTuple):
     """Element and byte counts of one rank that every phase shares.
 
     Attributes:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.memory.activations import falcon, gpts, llama
 from dsgen.memory.activations.deepseek import latent_attention
@@ -23,8 +21,7 @@ NOT_FUSED = {
 }
 
 
-@attrs.frozen
-class FamilyOfForwards:
+class FamilyOfForwards(NamedTuple):
     """The forward of a model type.
 
     Attributes:

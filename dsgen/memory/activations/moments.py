@@ -60,7 +60,7 @@ def _highest(moments: list[Moment]) -> list[Moment]:
         lines.setdefault((fixed, each, moment.gradients), moment)
     if len(lines) == 1:
         return list(lines.values())
-    found = set()
+    found: set[int] = set()
     for staying in _STAYING:
         flat = sorted(
             (each, fixed + staying * gradients, -number) for number, (fixed, each, gradients) in enumerate(lines)
@@ -70,7 +70,7 @@ def _highest(moments: list[Moment]) -> list[Moment]:
 
 
 def _envelope(lines: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Of lines (bytes a sequence, bytes, name) in rising order, those that are the highest for some micro-batch from 1."""
+    """Of lines (bytes a sequence, bytes, name) in rising order, those that are the highest for some micro-batch."""
     kept: list[tuple[int, int, int]] = []
     for line in lines:
         while kept and line[0] + line[1] >= kept[-1][0] + kept[-1][1]:

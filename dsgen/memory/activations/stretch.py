@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.memory.activations.moments import Moment, Size, front
 from dsgen.memory.activations.tape import ACTIVATIONS, GRADIENTS, LOGITS, TEMPORARIES, Node, Tape, Tensor
@@ -14,8 +12,7 @@ from dsgen.memory.activations.tape import ACTIVATIONS, GRADIENTS, LOGITS, TEMPOR
 __all__ = ["Stretch"]
 
 
-@attrs.frozen
-class Stretch:
+class Stretch(NamedTuple):
     """One block, or what comes after the blocks.
 
     Attributes:

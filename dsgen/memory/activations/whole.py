@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -24,7 +24,7 @@ _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
 _NOTHING: Size = (0, 0)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class BlockRun:
     """Equal blocks that follow each other.
 
@@ -43,8 +43,7 @@ class BlockRun:
     arrivals: tuple[Moment, ...]
 
 
-@attrs.frozen
-class Activations:
+class Activations(NamedTuple):
     """Bytes on one GPU, each size as (bytes, bytes per sequence of the micro-batch).
 
     Attributes:
@@ -200,7 +199,7 @@ def _first_apart(
     return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Body:
     """A part of a model's forward, ready to run."""
 
