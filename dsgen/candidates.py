@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from dsgen.buffers import Buffers, choose
@@ -11,14 +13,13 @@ from dsgen.memory import (
     MemoryEstimate,
     Parts,
     Place,
+    Room,
     Verdict,
     estimate,
-    gpu_high,
-    gpu_limit,
-    gpu_low,
     gpu_peak,
     host_place,
     parts,
+    room,
 )
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 from dsgen.units import gib
@@ -28,13 +29,19 @@ __all__ = ["Candidate", "Search", "search"]
 ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Candidate:
     """A strategy that can run, with its estimates."""
 
     strategy: Strategy
-    memory: MemoryEstimate
     cost: StepCost
+    job: Job = attrs.field(eq=False, repr=False)
+    found: Parts = attrs.field(eq=False, repr=False)
+
+    @functools.cached_property
+    def memory(self) -> MemoryEstimate:
+        """What it takes; made when it is asked for, because most candidates are not."""
+        return estimate(self.job, self.strategy, self.found)
 
     @property
     def speed(self) -> float:
@@ -57,6 +64,7 @@ def search(job: Job) -> Search:
     uncertain: list[Candidate] = []
     rejections: list[Rejection] = []
     buffers: dict[tuple[int, int, str, str], Buffers] = {}
+    gpu = room(job)
     for layout in layouts(job):
         if isinstance(layout, Rejection):
             rejections.append(layout)
@@ -68,33 +76,36 @@ def search(job: Job) -> Search:
         key = (layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         if key not in buffers:
             buffers[key] = choose(job, *key)
-        found = {more: parts(job, layout, buffers[key], more) for more in {steps > 1 for _, steps, _ in triples}}
-        rejection = _too_large(job, layout, found[triples[-1][1] > 1], triples[-1][0])
+        chosen = buffers[key]
+        smallest = triples[-1]
+        found = {smallest[1] > 1: parts(job, layout, chosen, smallest[1] > 1)}
+        rejection = _too_large(job, gpu, layout, found[smallest[1] > 1], smallest[0])
         if rejection is not None:
             rejections.append(rejection)
             continue
-        sure = [triple for triple in triples if _surely_fits(job, found[triple[1] > 1], triple[0])]
+        for _, steps, _ in triples:
+            if (steps > 1) not in found:
+                found[steps > 1] = parts(job, layout, chosen, steps > 1)
+        roomy = {more for more, one in found.items() if host_place(job, one).verdict is Verdict.FITS}
+        sure = [
+            triple
+            for triple in triples
+            if (more := triple[1] > 1) in roomy and gpu.high(gpu_peak(found[more], triple[0])[0]) <= gpu.limit
+        ]
         if sure:
-            fitting.append(_best(job, layout, sure, found, buffers[key]))
+            fitting.append(_best(job, layout, sure, found, chosen))
         else:
-            smallest = strategy(layout, triples[-1], buffers[key])
-            memory = estimate(job, smallest, found[smallest.accumulation > 1])
-            uncertain.append(Candidate(strategy=smallest, memory=memory, cost=cost(job, smallest)))
+            least = strategy(layout, smallest, chosen)
+            uncertain.append(
+                Candidate(strategy=least, cost=cost(job, least), job=job, found=found[least.accumulation > 1])
+            )
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
 
 
-def _surely_fits(job: Job, found: Parts, micro_batch: int) -> bool:
-    """Whether the upper ends of the intervals fit, on the GPU and in the node's RAM."""
-    if gpu_high(gpu_peak(found, micro_batch)[0], job) > gpu_limit(job.hardware):
-        return False
-    return host_place(job, found).verdict is Verdict.FITS
-
-
-def _too_large(job: Job, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
+def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
     peak, _ = gpu_peak(found, smallest)
-    limit = gpu_limit(job.hardware)
-    missing = gpu_low(peak, job) - limit
+    missing = gpu.low(peak) - gpu.limit
     if missing > 0:
         return Rejection(
             layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
@@ -136,4 +147,4 @@ def _best(
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
     best, spent = tried[-1]
-    return Candidate(strategy=best, memory=estimate(job, best, found[best.accumulation > 1]), cost=spent)
+    return Candidate(strategy=best, cost=spent, job=job, found=found[best.accumulation > 1])

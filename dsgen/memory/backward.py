@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered
@@ -17,8 +16,7 @@ NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
 
-@attrs.frozen(eq=False)
-class Load:
+class Load(NamedTuple):
     """Gradients and buffers at one moment of backward, in bytes on the GPU.
 
     Attributes:

@@ -8,8 +8,7 @@ __avg_scatter_grads) with runtime/comm/coalesced_collectives.py, and runtime/eng
 from __future__ import annotations
 
 import functools
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.memory.trained import BEFORE, Trained
 
@@ -18,8 +17,7 @@ __all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_nume
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
 
-@attrs.frozen(eq=False)
-class Flush:
+class Flush(NamedTuple):
     """One reduction of a bucket.
 
     Attributes:

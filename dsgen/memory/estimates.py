@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 
@@ -18,12 +19,12 @@ __all__ = [
     "MemoryEstimate",
     "PhaseMemory",
     "Place",
+    "Room",
     "Verdict",
     "estimate",
-    "gpu_high",
-    "gpu_low",
     "gpu_peak",
     "host_place",
+    "room",
     "verdict",
 ]
 
@@ -133,6 +134,34 @@ def verdict(low: float, high: float, limit: int) -> Verdict:
     return Verdict.UNCERTAIN if low <= limit else Verdict.DOES_NOT_FIT
 
 
+class Room(NamedTuple):
+    """What one GPU has for a process.
+
+    Attributes:
+        limit: Bytes that a process can get.
+        overhead: Of them, what no tensor holds and torch does not see -> bytes.
+        outside: Sum of the overhead.
+    """
+
+    limit: int
+    overhead: dict[str, int]
+    outside: int
+
+    def high(self, peak: int) -> int:
+        """The most that a process may take whose tensors peak at a number of bytes."""
+        return int(peak * HIGH) + self.outside
+
+    def low(self, peak: int) -> int:
+        """The least that a process may take whose tensors peak at a number of bytes."""
+        return int(peak * LOW) + self.outside
+
+
+def room(job: Job) -> Room:
+    """What one GPU of a job has."""
+    found = overhead(job.hardware, job.world)
+    return Room(gpu_limit(job.hardware), {name: size for name, size in found.parts.items() if size}, found.total)
+
+
 def gpu_peak(found: Parts, micro_batch: int) -> tuple[int, str]:
     """The largest phase of a micro-batch on the GPU: its bytes and its name."""
     moment, total = _highest(found.moments, micro_batch)
@@ -141,22 +170,12 @@ def gpu_peak(found: Parts, micro_batch: int) -> tuple[int, str]:
 
 def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
     """The moment that holds most, the first of equals, and its bytes."""
-    best = max(moments, key=lambda moment: moment.total(micro_batch))
-    return best, best.total(micro_batch)
-
-
-def gpu_high(peak: int, job: Job) -> int:
-    """The most that a process may take on the GPU whose tensors peak at a number of bytes."""
-    return int(peak * HIGH) + overhead(job.hardware, job.world).total
-
-
-def gpu_low(peak: int, job: Job) -> int:
-    """The least that a process may take on the GPU whose tensors peak at a number of bytes."""
-    return int(peak * LOW) + overhead(job.hardware, job.world).total
-
-
-def _overhead(job: Job) -> dict[str, int]:
-    return {name: size for name, size in overhead(job.hardware, job.world).parts.items() if size}
+    best, most = moments[0], -1
+    for moment in moments:
+        total = moment.fixed + moment.each * micro_batch
+        if total > most:
+            best, most = moment, total
+    return best, most
 
 
 def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> MemoryEstimate:
@@ -168,19 +187,19 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         found: Its parts, when the caller has them already.
     """
     found = found or parts(job, strategy, strategy.buffers, strategy.accumulation > 1)
-    micro_batch = strategy.micro_batch
+    micro_batch, gpu = strategy.micro_batch, room(job)
     moment, peak = _highest(found.moments, micro_batch)
     nvme = sum(found.host.nvme.values())
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=peak,
             low_bytes=int(peak * LOW),
-            high_bytes=gpu_high(peak, job),
-            limit_bytes=gpu_limit(job.hardware),
+            high_bytes=gpu.high(peak),
+            limit_bytes=gpu.limit,
             parts=_named(moment, micro_batch),
             phase=moment.phase,
             reserved_bytes=int(peak * RESERVED),
-            overhead=_overhead(job),
+            overhead=gpu.overhead,
         ),
         host=host_place(job, found),
         nvme=Place(

@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import attrs
-
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import Activations, activations
@@ -66,8 +64,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
     return Parts(moments, host(job, plain, buffers, found, accumulates))
 
 
-@attrs.frozen(cache_hash=True)
-class Asked:
+class Asked(NamedTuple):
     """What moments depend on besides layout and buffers: the same for every hardware."""
 
     model: Model

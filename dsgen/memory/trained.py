@@ -21,7 +21,7 @@ HEAD_SHARDED = frozenset({"gpt_neox", "llama", "mistral", "qwen2", "qwen3"})
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Trained:
     """Tensors with a gradient on one tensor-parallel rank.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
@@ -15,8 +15,7 @@ from dsgen.profiles import Model
 __all__ = ["Setting"]
 
 
-@attrs.frozen
-class Setting:
+class Setting(NamedTuple):
     """How a model runs on one GPU.
 
     Attributes:

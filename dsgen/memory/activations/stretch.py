@@ -59,8 +59,7 @@ class Stretch(NamedTuple):
         if vocabulary:
             del hidden
         out = body(tape, held) if vocabulary else body(tape, hidden)
-        forward = front(tape.moments)
-        tape.moments.clear()
+        forward = front(tape.recorded())
         with_input = tape.alive()
         if not again:
             hidden = out
@@ -81,6 +80,6 @@ class Stretch(NamedTuple):
             keeps_input,
             tape.handed,
             forward,
-            front(tape.moments),
+            front(tape.recorded()),
             tuple(tape.arrivals),
         )

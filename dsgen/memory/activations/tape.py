@@ -39,12 +39,17 @@ class Storage:
 
     def __init__(self, tape: Tape, kind: int, fixed: int, each: int) -> None:
         self.tape, self.kind, self.fixed, self.each = tape, kind, fixed, each
+        if kind == LOGITS:  # what is alive without them counts apart
+            tape.record()
+        tape.rising = True
         tape.fixed[kind] += fixed
         tape.each[kind] += each
 
     def __del__(self) -> None:
-        self.tape.fixed[self.kind] -= self.fixed
-        self.tape.each[self.kind] -= self.each
+        tape = self.tape
+        tape.record()
+        tape.fixed[self.kind] -= self.fixed
+        tape.each[self.kind] -= self.each
 
 
 class Leaf:
@@ -100,7 +105,7 @@ class Promise(list[Tensor | None]):
 
 
 class Tape:
-    """A run: sizes by kind while storages come and go, and every moment at which one came.
+    """A run: sizes by kind while storages come and go, and every moment before one goes.
 
     Attributes:
         again: Under checkpointing, what runs the body once more; set while its first run and until its second.
@@ -112,6 +117,7 @@ class Tape:
         self.each = [0, 0, 0, 0]
         self.handed = 0
         self.moments: list[Moment] = []
+        self.rising = False  # whether storages came since the last moment
         self.arrivals: list[Moment] = []  # when each weight gradient is handed over; it counts as fresh still
         self.kind = ACTIVATIONS
         self.again: Callable[[], Any] | None = None
@@ -120,15 +126,25 @@ class Tape:
         self._count = 0
 
     def born(self, rows: Size, width: int, item: int, kind: int | None = None) -> Tensor:
-        """A new tensor, and the moment of its birth."""
+        """A new tensor."""
         if self._kept is not None and self._kept == len(self.promises):
             return Tensor(rows, width, item, None)
         size = width * item
         if kind is None:
             kind = LOGITS if width in self.vocabulary else self.kind
-        tensor = Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
-        self.moments.append(self._now())
-        return tensor
+        return Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
+
+    def record(self) -> None:
+        """Keep this moment if it is a high one: storages came, and now something changes."""
+        if self.rising:
+            self.moments.append(self._now())
+            self.rising = False
+
+    def recorded(self) -> list[Moment]:
+        """The moments until now, which are dropped here."""
+        self.record()
+        found, self.moments = self.moments, []
+        return found
 
     def _now(self) -> Moment:
         fixed, each = self.fixed, self.each
@@ -232,6 +248,7 @@ class Tape:
                 if not waiting[target]:
                     heapq.heappush(ready, (-target.order, target))
             while leaves:
+                self.record()
                 self.arrivals.append(self._now())
                 self.handed += leaves.pop(0).fixed
 

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import attrs
-
 from dsgen.memory.activations import models
 from dsgen.memory.activations.moments import Moment, Size, front
 from dsgen.memory.activations.setting import Setting
@@ -24,8 +22,7 @@ _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
 _NOTHING: Size = (0, 0)
 
 
-@attrs.frozen(eq=False)
-class BlockRun:
+class BlockRun(NamedTuple):
     """Equal blocks that follow each other.
 
     Attributes:
@@ -141,6 +138,7 @@ def _activations(
     starts = graph is not None or checkpointing
     size = (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item)
     refers_to_input = hidden in referred
+    before = first.recorded()
     during = _plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
     del hidden, referred
     if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
@@ -152,15 +150,13 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
     runs = [
-        (name, count, Stretch.run(_Body(body, on), shape, again=checkpointing))
+        (name, count, Stretch.run(_ready(body, on), shape, again=checkpointing))
         for name, (count, body) in counts.items()
         if count
     ]
     if not starts:
         runs = _first_apart(runs, counts, on, shape)
-    last = Stretch.run(
-        _Body(family.head, on), shape, again=False, vocabulary=(model.vocab_size, model.vocab_size // tp)
-    )
+    last = _head(on, shape.rows, shape.width, shape.item)
     blocks = _NOTHING
     for _, count, stretch in runs:
         blocks = _plus(blocks, stretch.kept, count)
@@ -184,9 +180,17 @@ def _activations(
         blocks=tuple(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
-        forward=_forward(first.moments, runs, last, during, _plus(during, rest, -1), extra),
+        forward=_forward(before, runs, last, during, _plus(during, rest, -1), extra),
         backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _head(on: Setting, rows: Size, width: int, item: int) -> Stretch:
+    """What comes behind the blocks, which is the same with checkpointing and without."""
+    vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
+    shape = Tensor(rows, width, item, None, (True, 0))
+    return Stretch.run(_ready(models.family(on.model.architecture).head, on), shape, again=False, vocabulary=vocabulary)
 
 
 def _first_apart(
@@ -195,19 +199,13 @@ def _first_apart(
     """The runs where the very first block gets hidden states that ask for no gradient."""
     name, count, stretch = runs[0]
     plain = Tensor(shape.rows, shape.width, shape.item, None)
-    first = (name, 1, Stretch.run(_Body(counts[name][1], on), plain, again=False))
+    first = (name, 1, Stretch.run(_ready(counts[name][1], on), plain, again=False))
     return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
-@attrs.frozen(eq=False)
-class _Body:
+def _ready(part: Callable[[Tape, Setting, Any], Tensor], on: Setting) -> Callable[[Tape, Any], Tensor]:
     """A part of a model's forward, ready to run."""
-
-    function: Callable[[Tape, Setting, Any], Tensor]
-    on: Setting
-
-    def __call__(self, tape: Tape, hidden: Any) -> Tensor:
-        return self.function(tape, self.on, hidden)
+    return lambda tape, hidden: part(tape, on, hidden)
 
 
 def _forward(
