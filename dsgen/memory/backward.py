@@ -25,7 +25,7 @@ class Load(NamedTuple):
         gradients: Bytes of gradients that DeepSpeed holds outside the buckets, the one just made not among them.
         buckets: Bytes of buckets and of the flat copies made of them.
         temporaries: Bytes that a norm takes.
-        index: Index of the gradient just made among the trained tensors, where stage 3 asks for it; else -1.
+        tensor: Index of the gradient just made among the trained tensors, where stage 3 asks for it; else -1.
     """
 
     block: int
@@ -33,7 +33,7 @@ class Load(NamedTuple):
     gradients: int
     buckets: int
     temporaries: int = 0
-    index: int = -1
+    tensor: int = -1
 
 
 def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
         share = 0 if found.on_gpu else NORM + found.size
         for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs):
             moved = share * min(flush.normed, NORM_CHUNK)
-            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved, 0, flush.index)
+            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
             yield _reduced(found, buffers, flush, prior, bucket)

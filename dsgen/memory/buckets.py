@@ -28,7 +28,7 @@ class Flush(NamedTuple):
         current: Elements of the gradient that did not fit, which waits outside; 0 at the end of backward.
         own: Elements of this rank's own gradients that were kept by earlier reductions.
         normed: Elements of the largest piece of an own gradient in the bucket.
-        index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
+        tensor: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
     """
 
     block: int
@@ -38,7 +38,7 @@ class Flush(NamedTuple):
     current: int
     own: int
     normed: int
-    index: int = -1
+    tensor: int = -1
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made

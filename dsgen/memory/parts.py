@@ -185,7 +185,7 @@ class _Moments(NamedTuple):
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.live(load.block, load.index)
+        live = self.live(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
@@ -197,11 +197,11 @@ class _Moments(NamedTuple):
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:
-            here = run.count if load.block == AFTER else min(max(number, 0), run.count)
+            here = run.repeats if load.block == AFTER else min(max(number, 0), run.repeats)
             fixed, each = fixed + here * run.kept[0], each + here * run.kept[1]
-            if 0 <= number < run.count:
+            if 0 <= number < run.repeats:
                 break
-            number -= run.count
+            number -= run.repeats
         if run is None or load.block == AFTER or load.place >= len(run.arrivals):
             return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
         alive = run.arrivals[load.place]
@@ -236,5 +236,5 @@ def _runs(active: Activations, size: int) -> Runs:
     runs = []
     for run in active.blocks:
         ends = [*(moment.gradients for moment in run.arrivals), run.gradients]
-        runs.append((run.count, tuple((end - begin) // size for begin, end in itertools.pairwise(ends))))
+        runs.append((run.repeats, tuple((end - begin) // size for begin, end in itertools.pairwise(ends))))
     return tuple(runs)

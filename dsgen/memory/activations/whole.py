@@ -27,14 +27,14 @@ class BlockRun(NamedTuple):
 
     Attributes:
         name: dense or sparse (a mixture of experts).
-        count: How many.
+        repeats: How many.
         kept: What each keeps from forward to its backward.
         gradients: Bytes of the weight gradients of one, in the type of the weights.
         arrivals: What one holds, what it kept included, whenever a weight gradient of it is handed over.
     """
 
     name: str
-    count: int
+    repeats: int
     kept: Size
     gradients: int
     arrivals: tuple[Moment, ...]
