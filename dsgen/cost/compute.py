@@ -64,7 +64,7 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
         lora_targets=training.lora_targets,
     )
     logits = max(moment.logits[1] for moment in kept.backward)
-    moved = float(strategy.micro_batch) * (sum(run.count * run.kept[1] for run in kept.blocks) + logits) * PASSES
+    moved = float(strategy.micro_batch) * (sum(run.repeats * run.kept[1] for run in kept.blocks) + logits) * PASSES
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
     return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
