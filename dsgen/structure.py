@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import attrs
 import cattrs
@@ -37,9 +37,15 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
     if not isinstance(raw, Mapping):
         raise mistake(f"{section} is {show(raw)}", must="it must be a map", where=provenance.where(section))
     try:
-        return _converter().structure(dict(raw), shape)
+        return cast(T, _shared(_converter().structure(dict(raw), shape)))
     except cattrs.ClassValidationError as group:
         raise _together([_problem(error, section, provenance) for error in group.exceptions]) from None
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared(value: object) -> object:
+    """The first value that equals this one: what is cached for it is then found by identity."""
+    return value
 
 
 def _problem(error: BaseException, section: str, provenance: Provenance) -> tuple[Origin | None, str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dsgen.memory.activations import falcon, gpts, llama
-from dsgen.memory.activations.deepseek import latent_attention
-from dsgen.memory.activations.mixtures import mixture
+from dsgen.memory.activations import llama
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
@@ -41,35 +40,33 @@ class FamilyOfForwards(NamedTuple):
 
 
 def _sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    from dsgen.memory.activations.mixtures import mixture
+
     return llama.block(tape, on, hidden, feeding=mixture)
 
 
-def _latent_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    return llama.block(tape, on, hidden, attending=latent_attention)
+def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
+    from dsgen.memory.activations.deepseek import latent_attention
+    from dsgen.memory.activations.mixtures import mixture
+
+    feeding = {"feeding": mixture} if sparse else {}
+    return lambda tape, on, hidden: llama.block(tape, on, hidden, attending=latent_attention, **feeding)
 
 
-def _latent_sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    return llama.block(tape, on, hidden, attending=latent_attention, feeding=mixture)
-
-
+_APART = frozenset({"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt"})  # LayerNorms, and no gated feed-forward part
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
-_FAMILIES = {
-    "deepseek_v3": FamilyOfForwards(llama.before, _latent_block, _latent_sparse_block, llama.head),
-    **{
-        kind: FamilyOfForwards(gpts.before, block, block, gpts.head, kind in CARRYING)
-        for kind, block in {
-            "bloom": gpts.bloom_block,
-            "falcon": falcon.falcon_block,
-            "gpt2": gpts.gpt2_block,
-            "gpt_neox": gpts.gpt_neox_block,
-            "gptj": gpts.gptj_block,
-            "opt": gpts.opt_block,
-        }.items()
-    },
-}
 
 
+@functools.cache
 def family(architecture: str) -> FamilyOfForwards:
-    """The forward of a model type."""
-    return _FAMILIES.get(architecture, _LLAMA)
+    """The forward of a model type; one that differs from Llama's is imported when it is asked for."""
+    if architecture == "deepseek_v3":
+        return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
+    if architecture not in _APART:
+        return _LLAMA
+    from dsgen.memory.activations import falcon, gpts
+
+    module = falcon if architecture == "falcon" else gpts
+    block = getattr(module, f"{architecture}_block")
+    return FamilyOfForwards(gpts.before, block, block, gpts.head, architecture in CARRYING)
