@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -231,6 +232,7 @@ class _State:
         return tree
 
 
+@functools.lru_cache(maxsize=4096)
 def _parents(path: str) -> tuple[str, ...]:
     cuts = [index for index, letter in enumerate(path) if letter == "."]
     return tuple(path[:cut] for cut in cuts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -262,6 +263,7 @@ def _pinned(job: Job, field: str) -> int | None:
     return next((pin.allowed[0] for pin in job.pins if pin.field == field), None)
 
 
-def _divisors(number: int) -> list[int]:
+@functools.lru_cache(maxsize=1024)
+def _divisors(number: int) -> tuple[int, ...]:
     small = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
-    return sorted({*small, *(number // size for size in small)}, reverse=True)
+    return tuple(sorted({*small, *(number // size for size in small)}, reverse=True))

@@ -60,7 +60,12 @@ class Surface:
         path = self.aliases.get(path, path)[:_LONGEST_PATH]
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
-            return self._argument(path, section, name, config)
+            said = lookup(config or {}, f"{section}.type")[1]
+            kind = said[:_LONGEST_PATH] if isinstance(said, str) else None
+            asked = f"{path} of {kind}"
+            if asked not in self._known:
+                self._known[asked] = self._argument(path, section, name, kind)
+            return self._known[asked]
         if path not in self._known:
             self._known[path] = self._general(path)
         return self._known[path]
@@ -163,9 +168,9 @@ class Surface:
             for form in _forms(entry):
                 yield from (f"{section}.params.{name}" for name in (*form["params"], *form.get("also", ())))
 
-    def _argument(self, path: str, section: str, name: str, config: Mapping[str, Any] | None) -> Key | None:
-        """An argument of the optimizer or of the schedule, by the signature of its class."""
-        found = self.forms(section, lookup(config or {}, f"{section}.type")[1])
+    def _argument(self, path: str, section: str, name: str, kind: str | None) -> Key | None:
+        """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
+        found = self.forms(section, kind)
         if found is None and path in self._table:
             return _key(path, self._table[path], False)
         if found == ():

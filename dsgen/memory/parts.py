@@ -47,16 +47,9 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
         buffers: Element counts of the communication buffers.
         accumulates: Whether a step has more than one forward pass.
     """
-    plain = Layout(
-        stage=layout.stage,
-        offload_optimizer=layout.offload_optimizer,
-        offload_param=layout.offload_param,
-        tp=layout.tp,
-        checkpointing=layout.checkpointing,
-        precision=layout.precision,
-    )
-    asked = Asked(job.model, job.training, job.seq_len, job.world)
-    found, moments = _found(asked, plain, buffers, accumulates)
+    plain = layout if type(layout) is Layout else _plain(layout)
+    asked = Asked(job.model, job.training, job.seq_len, job.world if layout.stage else layout.tp)
+    found, moments = _found(asked, plain, _felt(buffers, layout.stage), accumulates)
     flat = found.size * found.tensors.elements
     if not plain.stage or (plain.stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
@@ -64,8 +57,36 @@ def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
     return Parts(moments, host(job, plain, buffers, found, accumulates))
 
 
+def _plain(layout: Any) -> Layout:
+    return Layout(
+        stage=layout.stage,
+        offload_optimizer=layout.offload_optimizer,
+        offload_param=layout.offload_param,
+        tp=layout.tp,
+        checkpointing=layout.checkpointing,
+        precision=layout.precision,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _felt(buffers: Buffers, stage: int) -> Buffers:
+    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once."""
+    gathers = stage == 3
+    return Buffers(
+        reduce_bucket=buffers.reduce_bucket if stage else 0,
+        allgather_bucket=0,
+        prefetch=buffers.prefetch if gathers else 0,
+        persistence=buffers.persistence if gathers else 0,
+        max_live=buffers.max_live if gathers else 0,
+        max_reuse=buffers.max_reuse if gathers else 0,
+        sub_group=buffers.sub_group if gathers else 0,
+        swap_buffers=0,
+        overlap_comm=buffers.overlap_comm and stage in (1, 2),
+    )
+
+
 class Asked(NamedTuple):
-    """What moments depend on besides layout and buffers: the same for every hardware."""
+    """What moments depend on besides layout and buffers: the same for every hardware. Stage 0 has no world."""
 
     model: Model
     training: Training
@@ -205,7 +226,8 @@ class _Moments(NamedTuple):
         if run is None or load.block == AFTER or load.place >= len(run.arrivals):
             return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
         alive = run.arrivals[load.place]
-        return alive._replace(activations=(fixed + alive.activations[0], each + alive.activations[1]))
+        kept = (fixed + alive.activations[0], each + alive.activations[1])
+        return Activity(kept, alive.logits, alive.temporaries, alive.gradients, alive.fresh)
 
     def step(self, held: Held) -> Iterator[Moment]:
         found, stage, size = self.found, self.layout.stage, self.found.size
