@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import dsgen
+from dsgen import strategies
+from dsgen.buffers import choose
+from dsgen.memory import estimate
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"
@@ -35,7 +38,14 @@ SCENES = (("a100-40g", "7b"), ("t4-16g", "1b"), ("h100-80g", "llama-3.1-70b"), (
 SCENARIO = ("render", "--hw", "a100-40g", "--model", "7b")
 
 # What a person feels: a command that answers at once, a loop over scenarios that does not stall, a matrix in minutes.
-BOUNDS = {"cold_start_ratio": 25.0, "warm_render_ms": 40.0, "matrix_cpu_s": 400.0, "lint_folder_cpu_s": 1.5}
+# A strategy's memory must cost so little that a search may ask for hundreds.
+BOUNDS = {
+    "cold_start_ratio": 15.0,
+    "warm_render_ms": 10.0,
+    "strategy_us": 50.0,
+    "matrix_cpu_s": 60.0,
+    "lint_folder_cpu_s": 1.5,
+}
 FLOORS = {"lint_ratio": 300.0}  # times faster per file than asking DeepSpeed
 LINTS = 5  # runs over the folder; the median counts
 STARTS = 3  # of DeepSpeed; it takes seconds each time
@@ -66,6 +76,35 @@ def warm_render() -> dict[str, float]:
         dsgen.render(layers)
         medians.append(statistics.median(_seconds(lambda: dsgen.render(layers)) for _ in range(ROUNDS)))  # noqa: B023
     return {"warm_render_ms": max(medians) * 1e3}
+
+
+def memory_of_strategies() -> dict[str, float]:
+    """`dsgen.memory.estimate` of every strategy that a plan of a scene weighs: the slowest scene's mean.
+
+    The first time a model's operators are walked through; that is shared by all its strategies and counted apart.
+    """
+    first, again = [], []
+    for hardware, model in SCENES:
+        job = dsgen.plan(dsgen.profile(hardware) | dsgen.profile(model)).job
+        weighed = []
+        for layout in strategies.layouts(job):
+            triples = () if isinstance(layout, strategies.Rejection) else strategies.batches(job, layout)
+            if isinstance(triples, str) or isinstance(layout, strategies.Rejection):
+                continue
+            sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
+            weighed += [strategies.strategy(layout, triple, sizes) for triple in triples]
+        for cached in memory_caches():
+            cached.cache_clear()
+        each = [_seconds(lambda: [estimate(job, one) for one in weighed]) / len(weighed) for _ in range(ROUNDS)]  # noqa: B023
+        first.append(each[0])
+        again.append(statistics.median(each[1:]))
+    return {"strategy_us": max(again) * 1e6, "strategy_first_us": max(first) * 1e6}
+
+
+def memory_caches() -> list[Any]:
+    """What the memory model remembers of models and layouts."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("dsgen.memory")]
+    return [value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")]
 
 
 def whole_matrix() -> dict[str, float]:
@@ -115,7 +154,7 @@ def main() -> None:
     options.add_argument("--update", action="store_true", help=f"write {RESULTS.name}")
     chosen = options.parse_args()
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
-    results = {**cold_start(), **warm_render(), **whole_matrix(), **lint_folder()}
+    results = {**cold_start(), **warm_render(), **memory_of_strategies(), **whole_matrix(), **lint_folder()}
     for name, value in results.items():
         bound = f"  at most {BOUNDS[name]:g}" if name in BOUNDS else ""
         bound = f"  at least {FLOORS[name]:g}" if name in FLOORS else bound

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -113,12 +114,24 @@ class PhaseMemory:
 
 @attrs.frozen(kw_only=True)
 class MemoryEstimate:
-    """What a strategy takes on one GPU, in one node's RAM, and on one node's drives; and the phases it passes."""
+    """What a strategy takes on one GPU, in one node's RAM, and on one node's drives; and the phases it passes.
+
+    Attributes:
+        gpu, host, nvme: The three places.
+        made: The highest moment of each phase, or what makes them when they are asked for: a search never asks.
+    """
 
     gpu: Place
     host: Place
     nvme: Place
-    phases: tuple[PhaseMemory, ...] = ()
+    made: tuple[PhaseMemory, ...] | Callable[[], tuple[PhaseMemory, ...]] = attrs.field(
+        default=(), repr=False, eq=False
+    )
+
+    @property
+    def phases(self) -> tuple[PhaseMemory, ...]:
+        """The highest moment of each phase, in order."""
+        return self.made() if callable(self.made) else self.made
 
     @property
     def verdict(self) -> Verdict:
@@ -210,7 +223,7 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
             parts=found.host.nvme,
             phase="training",
         ),
-        phases=_phases(found, micro_batch),
+        made=functools.partial(_phases, found, micro_batch),
     )
 
 

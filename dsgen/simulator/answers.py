@@ -28,7 +28,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
             gpu=_gpu(answer, request, collectives),
             host=_host(answer, request),
             nvme=_nvme(answer, request),
-            phases=tuple(_phase(phase, "peak", ranks) for phase in phases),
+            made=tuple(_phase(phase, "peak", ranks) for phase in phases),
         ),
         ends=tuple(_phase(phase, "end", ranks) for phase in phases),
         limits=request.hardware is not None,
