@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dsgen.subjects import OPEN, Subject
 
-__all__ = ["ADAMS", "on_cuda", "overlaps", "settled", "wrapped_for_bf16"]
+__all__ = ["ADAMS", "flows", "on_cuda", "overlaps", "settled", "wrapped_for_bf16"]
 
 ADAMS = ("adam", "adamw")
 _STAGE = "zero_optimization.stage"
@@ -31,6 +33,15 @@ def overlaps(subject: Subject) -> bool | None:
     if value is OPEN:
         return None
     return subject.stage == 3 if value is None else value is True
+
+
+def flows(subject: Subject) -> bool:
+    """Whether ZenFlow's own optimizer runs beside the one in the node's RAM: stage 1 or 2, with offload.
+
+    Source: deepspeed/runtime/engine.py (0.19.8), _configure_zero_optimizer.
+    """
+    asked = isinstance(subject.raw("zero_optimization.zenflow"), Mapping)
+    return asked and subject.stage in (1, 2) and subject.offload("optimizer") != "none"
 
 
 def on_cuda(subject: Subject) -> bool:

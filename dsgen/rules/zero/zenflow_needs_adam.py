@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dsgen.findings import Assign, Fault, Fix, Severity
 from dsgen.rules.arguments import built_optimizer
 from dsgen.rules.rule import Rule
-from dsgen.rules.zero_switches import ADAMS
+from dsgen.rules.zero_switches import ADAMS, flows
 from dsgen.subjects import Subject
 
 __all__ = ["RULE", "check"]
@@ -18,8 +18,7 @@ _WHEN = ("full_warm_up_rounds", "update_interval")
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Another type than Adam, AdamW or Muon beside ZenFlow at stage 1 or 2."""
-    section = subject.raw("zero_optimization.zenflow")
-    if not isinstance(section, Mapping) or subject.stage not in (1, 2) or subject.offload("optimizer") == "none":
+    if not flows(subject):
         return
     if built_optimizer(subject) is None or subject.optimizer in (*ADAMS, "muon"):
         return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dsgen.findings import Fault, Fix, Remove, Severity
 from dsgen.rules.rule import Rule
+from dsgen.rules.zero_switches import flows
 from dsgen.subjects import Subject
 
 __all__ = ["RULE", "check"]
@@ -15,10 +16,7 @@ _PATH = "zero_optimization.reduce_scatter"
 
 def check(subject: Subject) -> Iterator[Fault]:
     """reduce_scatter false beside ZenFlow at stage 1 or 2."""
-    section = subject.raw("zero_optimization.zenflow")
-    if not isinstance(section, Mapping) or subject.stage not in (1, 2) or subject.offload("optimizer") == "none":
-        return
-    if subject.value(_PATH) is False:
+    if flows(subject) and subject.value(_PATH) is False:
         message = "ZenFlow does not run with reduce_scatter: false: the first step stops with a TypeError"
         yield Fault(_PATH, message, Fix("remove reduce_scatter: true is the default", (Remove(_PATH),), safe=False))
 

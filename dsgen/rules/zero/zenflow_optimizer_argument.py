@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dsgen.findings import Fault, Fix, Remove, Severity
 from dsgen.rules.arguments import arguments, built_optimizer
 from dsgen.rules.rule import Rule
+from dsgen.rules.zero_switches import flows
 from dsgen.subjects import Subject
 
 __all__ = ["RULE", "check"]
@@ -20,8 +21,7 @@ _TAKEN = (
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every such argument beside ZenFlow at stage 1 or 2."""
-    section = subject.raw("zero_optimization.zenflow")
-    if not isinstance(section, Mapping) or subject.stage not in (1, 2) or subject.offload("optimizer") == "none":
+    if not flows(subject):
         return
     built = built_optimizer(subject)
     for name in arguments(subject, "optimizer"):
