@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import lint_samples
 import pytest
 from hypothesis import settings
 from refusals import MAIN, run
@@ -33,6 +34,23 @@ def make_job() -> Callable[..., dsgen.Job]:
         return dsgen.job(layers | overrides)
 
     return make
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty folder as the working directory, and a terminal 100 columns wide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(name="run")
+def command_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line; gives the exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        return lint_samples.dsgen(capsys, *arguments)
+
+    return call
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from profile_files import error_of, value, write
 
 from dsgen import catalog
 from dsgen.errors import DsgenError
@@ -19,22 +20,6 @@ LLAMA = {
     "intermediate_size": 2816,
     "vocab_size": 32000,
 }
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def value(profile: catalog.Profile, path: str) -> object:
-    return [override.value for override in profile.layer.overrides if override.path == path][-1]
-
-
-def error_of(kind: str, name: str) -> str:
-    with pytest.raises(DsgenError) as caught:
-        catalog.find(kind, name)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("kind", catalog.KINDS)

@@ -11,29 +11,14 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from lint_samples import GOOD, TYPO, UNKNOWN, dsgen, found, put
+from lint_samples import GOOD, TYPO, UNKNOWN, found, put
 
 from dsgen import targets
 from dsgen.cli import lint_options
 from dsgen.cli.lint import _package
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; gives the exit code, stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        return dsgen(capsys, *arguments)
-
-    return call
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 # --- what is found, and the exit codes

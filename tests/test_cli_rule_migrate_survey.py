@@ -9,27 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lint_samples import GOOD, TYPO, UNKNOWN, dsgen, put
+from lint_samples import GOOD, TYPO, UNKNOWN, put
 
 from dsgen import rules
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; gives the exit code, stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        return dsgen(capsys, *arguments)
-
-    return call
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.mark.parametrize("name", ["unread-key", "DSG102", "dsg102"])

@@ -6,26 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from profile_files import error_of, value, write
 
 import dsgen
 from dsgen import catalog
-from dsgen.errors import DsgenError
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def value(profile: catalog.Profile, path: str) -> object:
-    return [override.value for override in profile.layer.overrides if override.path == path][-1]
-
-
-def error_of(kind: str, name: str) -> str:
-    with pytest.raises(DsgenError) as caught:
-        catalog.find(kind, name)
-    return str(caught.value)
 
 
 def test_an_own_profile_extends_a_built_in_one(tmp_path: Path) -> None:
