@@ -46,6 +46,7 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     _world(request, recorder)
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
+    gc.enable()
     with simulate_device.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):
