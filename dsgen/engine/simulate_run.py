@@ -147,7 +147,8 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
         del out  # a training loop keeps the loss alone
         _end(recorder, engine.module, engine, micro_batch)
         recorder.enter("backward")
-        engine.backward(loss)
+        with simulate_device.telling():
+            engine.backward(loss)
         _end(recorder, engine.module, engine, micro_batch)
         del loss, tokens
         recorder.enter("step")
