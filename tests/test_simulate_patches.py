@@ -37,6 +37,10 @@ READ = {
     "deepspeed.ops.lion.fused_lion:FusedLion.step": "7125bf97a413",
     # It calls `narrow`, whose views the shortcut hands out again.
     "deepspeed.runtime.zero.partition_parameters:_all_gather_dtype": "8999be2ab1a4",
+    # simulate_fakes makes tensors as these do, and asks once where this one would be asked once.
+    "torch._subclasses.fake_tensor:FakeTensor.__new__": "81f8aa4cc3be",
+    "torch._subclasses.fake_tensor:FakeTensorMode._validate_cache_key": "3dc231c21b9c",
+    "torch._subclasses.fake_tensor:in_kernel_invocation_manager": "81dfc3aeb34e",
     # They ask for the type of a tensor and for its device.
     "torch.optim.optimizer:_default_to_fused_or_foreach": "f169a74db383",
     "torch.utils._foreach_utils:_has_foreach_support": "2c99e5332cf2",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils import backend_registration
 
-__all__ = ["NAME", "Event", "Stream", "fake_mode", "register", "streams"]
+__all__ = ["NAME", "Event", "Stream", "fake_mode", "register", "streams", "telling"]
 
 NAME = "vgpu"
 
@@ -65,7 +69,7 @@ class Event:
 streams = _Streams()
 
 
-class _Backend(torch.utils.backend_registration._DummyBackendModule):  # type: ignore[misc]
+class _Backend(backend_registration._DummyBackendModule):  # type: ignore[misc]
     """`torch.vgpu`, as far as torch, DeepSpeed and transformers ask for it."""
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
@@ -78,9 +82,48 @@ class _Backend(torch.utils.backend_registration._DummyBackendModule):  # type: i
         return
 
 
+class _Guard(backend_registration._DummyDeviceGuard):  # type: ignore[misc]
+    """What torch's C++ asks of the device whenever a thread enters or leaves it.
+
+    Where a hook fails in backward, C++ leaves the device while the error still waits to be raised. No Python function
+    can be called in that state, and C++ ends the process when this one cannot: so the error is taken away and kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[BaseException] = []
+
+    def type_(self) -> Any:
+        try:
+            ctypes.pythonapi.PyErr_Occurred()  # raises what waits
+        except BaseException as error:
+            self.taken.append(error)
+        # Of each thread its own, and torch's fake mode sets it for one only: a list as an index becomes a tensor,
+        # which must not be made on a device that has no kernels.
+        torch._C._set_only_lift_cpu_tensors(True)
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+
+_guard = _Guard()
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[None]:
+    """Raise an error of a hook in backward as it was, also where torch has lost it on its way."""
+    _guard.taken.clear()
+    try:
+        yield
+    except SystemError as error:
+        if not _guard.taken:
+            raise
+        raise _guard.taken.pop() from error
+
+
 def register() -> None:
     """Make the device known to this process's torch; once."""
-    torch.utils.backend_registration._setup_privateuseone_for_python_backend(rename=NAME, backend_module=_Backend())
+    backend_registration._setup_privateuseone_for_python_backend(
+        rename=NAME, backend_module=_Backend(), device_guard=_guard
+    )
 
 
 def fake_mode() -> Any:

@@ -27,6 +27,7 @@ def patch_torch(pin: Callable[[Any, Any], Any], is_pinned: Callable[[Any], bool]
     _streams_are_done()
     _values_are_zero()
     _fused_as_on_cuda()
+    _grouped_as_on_cuda()
     _foreach_as_on_cuda()
     _moves_keep_the_parameter()
 
@@ -114,6 +115,28 @@ def _fused_as_on_cuda() -> None:
 
     for name in FUSED_ON_CUDA:
         _registration.impl(name, never, "PrivateUse1")
+
+
+def _grouped_as_on_cuda() -> None:
+    """CUDA multiplies the groups of experts in fp16 and fp32 too, one after the other; torch's shapes know bf16 only.
+
+    Source: torch/include/ATen/native/GroupedMMUtils.h, _grouped_mm_validate_inputs and _grouped_mm_fallback, which
+    writes every product into its part of one output.
+    """
+    from torch._subclasses import fake_impls
+
+    def grouped(mode: Any, func: Any, one: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
+        if one.dtype not in (torch.float16, torch.float32) or other.dtype != one.dtype:
+            return NotImplemented
+        with mode:
+            twins = [
+                torch.empty_strided(given.shape, given.stride(), dtype=torch.bfloat16, device=given.device)
+                for given in (one, other)
+            ]
+            made = func(*twins, *args, **kwargs)
+            return torch.empty_strided(made.shape, made.stride(), dtype=one.dtype, device=one.device)
+
+    fake_impls.op_implementations_dict[torch.ops.aten._grouped_mm.default] = grouped
 
 
 def _foreach_as_on_cuda() -> None:

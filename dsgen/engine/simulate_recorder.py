@@ -9,27 +9,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dsgen.engine import simulate_device, simulate_kinds
+from dsgen.engine import simulate_device, simulate_fakes, simulate_kinds
 from dsgen.engine.simulate_ledger import GPU, HOST, Ledger
 
 __all__ = ["Recorder"]
 
 _PLACES = {simulate_device.NAME: GPU, "cpu": HOST}  # tensors on "meta" hold nothing
 
-
-# Operators whose result is their argument's storage, and never one that the recorder has not seen.
-_VIEWS = frozenset(
-    {
-        torch.ops.aten.alias.default,
-        torch.ops.aten.detach.default,
-        torch.ops.aten.expand.default,
-        torch.ops.aten.slice.Tensor,
-        torch.ops.aten.t.default,
-        torch.ops.aten.transpose.int,
-        torch.ops.aten.unsqueeze.default,
-        torch.ops.aten.view.default,
-    }
-)
+_DEVICE = torch.ops.prim.device.default
 
 
 class _Watch(weakref.ref):  # type: ignore[type-arg]
@@ -66,12 +53,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.live = [0, 0]
         self._watched: dict[int, _Watch] = {}
         self._pin = False
+        self._fakes = simulate_fakes.Fakes()
         self._sites: dict[Any, tuple[str, str | None, bool]] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled: no wrapper around every operator
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func in _VIEWS:
-            return result
+        if func is _DEVICE:  # more than half of all calls: torch's engine asks for it from C++
+            return args[0].device
+        kwargs = kwargs or {}
+        if func in simulate_fakes.VIEWS:
+            return self._fakes.view(func, args, kwargs)
+        result = self._fakes.answer(func, args, kwargs)
         if func.namespace == "c10d":
             self._note_collective(func, args)
         extra = simulate_kinds.HIDDEN.get(func)
@@ -124,7 +119,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _classify(self, tensor: Any, place: int) -> tuple[str, str]:
         """What a new storage is for, by who makes it: the nearest frame that is known, else the phase."""
-        frame: Any = sys._getframe(3)
+        frame: Any = sys._getframe(2).f_back  # None below an operator that torch's engine calls itself
         where, inside = "", False
         while frame is not None:
             code = frame.f_code

@@ -46,6 +46,7 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     _world(request, recorder)
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
+    gc.enable()
     with simulate_device.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):
@@ -146,7 +147,8 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
         del out  # a training loop keeps the loss alone
         _end(recorder, engine.module, engine, micro_batch)
         recorder.enter("backward")
-        engine.backward(loss)
+        with simulate_device.telling():
+            engine.backward(loss)
         _end(recorder, engine.module, engine, micro_batch)
         del loss, tokens
         recorder.enter("step")
