@@ -157,9 +157,8 @@ def _cluster(question: Question) -> tuple[int, int] | None:
     def fits(nodes: int, per_node: int) -> bool:
         if nodes * per_node % asked.tp:
             return False
-        there = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node)
-        replicas = there.world // asked.tp
-        return _fits(there, attrs.evolve(asked, global_batch=asked.micro_batch * asked.accumulation * replicas))
+        there = attrs.evolve(question, job=attrs.evolve(job, nodes=nodes, gpus_per_node=per_node))
+        return _fits(there.job, strategy_of(there))
 
     for per_node in range(1, full + 1):
         if fits(1, per_node):
@@ -202,7 +201,8 @@ def _strategies(question: Question) -> Change | None:
     """The strategy that fits with the fewest differences: recomputation before ZeRO before offload before batch."""
     job, asked = question.job, question.strategy
     best: tuple[tuple[int, ...], Strategy] | None = None
-    ways = [way for way in places(question) if way[0] >= asked.stage]
+    mine = (asked.stage, *_places(asked))
+    ways = [mine, *(way for way in places(question) if way[0] >= asked.stage and way != mine)]
     sizes = _sizes(asked)
     for checkpointing, (stage, optimizer, parameters) in itertools.product({asked.checkpointing, True}, ways):
         other = strategy_of(
@@ -238,11 +238,14 @@ def _places(layout: Strategy) -> tuple[str, str]:
 
 
 def _offload(layout: Strategy) -> dict[str, Any]:
-    """The option that says where things are, or the keys where none says exactly this."""
+    """The option that says where things are, with the keys of those that it leaves open."""
     if (word := _WORDS.get(_places(layout))) is not None:
         return {"offload": word}
-    keys = zip(("optimizer", "param"), _places(layout), strict=True)
-    return {"set": [f"zero_optimization.offload_{what}.device={device}" for what, device in keys]}
+    places = {"optimizer": layout.offload_optimizer, "param": layout.offload_param}
+    word = "nvme" if places["optimizer"] == "nvme" else "auto"
+    if word == "nvme":
+        del places["optimizer"]
+    return {"offload": word, "set": [f"zero_optimization.offload_{what}.device={at}" for what, at in places.items()]}
 
 
 def _told(question: Question, other: Strategy) -> Change:
