@@ -222,9 +222,9 @@ def _strategies(question: Question) -> Change | None:
 
 
 def _sizes(asked: Strategy) -> list[int]:
-    """Micro-batches up to the one asked for that leave the global batch as it is, the largest first."""
+    """Micro-batches up to the one asked for that leave the global batch as it is, the largest first; never none."""
     sequences = asked.micro_batch * asked.accumulation
-    return [size for size in range(asked.micro_batch, 0, -1) if sequences % size == 0]
+    return [size for size in range(min(asked.micro_batch, MOST_SEQUENCES), 0, -1) if sequences % size == 0]
 
 
 def _moves(layout: Strategy) -> int:

@@ -18,7 +18,7 @@ from dsgen.candidates import search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory_questions.questions import CHOSEN, Question, Said, named
+from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
@@ -181,6 +181,9 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         for pin in job.pins:
             if pin.field == field and getattr(chosen, field) not in pin.allowed:
                 yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
+    for wish in ("lora_rank", "lora_targets"):
+        if job.training.method == "full" and (said := place(job, f"training.{wish}")):
+            yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     sixteen = chosen.precision != "fp32"
     if chosen.precision == "bf16" and not job.hardware.bf16_flops_per_second:
         yield "this GPU has no bf16 units: torch emulates them, slowly"
