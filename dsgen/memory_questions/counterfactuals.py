@@ -21,11 +21,12 @@ from dsgen.strategies import Strategy, describe
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
 
-MOST_SEQUENCES = 2**16  # per GPU and forward pass; more is never asked for
+MOST_SEQUENCES = 2**24  # per GPU and forward pass; more is never asked for
 MOST_TOKENS = 2**24
 MOST_NODES = 1024
 GIB = 2**30
-MOST_HOST_GIB = 2**14
+MOST_HOST_GIB = 2**20
+_MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 # Where optimizer and parameters are -> the value of --offload that says exactly this
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
@@ -224,7 +225,7 @@ def _strategies(question: Question) -> Change | None:
 def _sizes(asked: Strategy) -> list[int]:
     """Micro-batches up to the one asked for that leave the global batch as it is, the largest first; never none."""
     sequences = asked.micro_batch * asked.accumulation
-    return [size for size in range(min(asked.micro_batch, MOST_SEQUENCES), 0, -1) if sequences % size == 0]
+    return [size for size in range(min(asked.micro_batch, _MOST_SHARED), 0, -1) if sequences % size == 0]
 
 
 def _moves(layout: Strategy) -> int:
