@@ -20,7 +20,7 @@ from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
 from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, not_counted, refuse
 from dsgen.sources import Source
-from dsgen.strategies import Layout, Strategy
+from dsgen.strategies import Layout, Strategy, best_precision
 from dsgen.subjects import Facts, Subject
 
 __all__ = ["ask_config", "given", "read"]
@@ -156,7 +156,7 @@ def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
         "offload_optimizer": optimizer,
         "offload_param": parameters,
         "tp": degree,
-        "precision": meanings.precision(subject),
+        "precision": None if _filled(subject) else meanings.precision(subject),
         "micro_batch": micro,
         "accumulation": steps,
     }
@@ -180,9 +180,21 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
     if not fitting:
         return closest(job, found[::-1])
-    speeds = {item: cost(job, item).tokens_per_second_per_gpu for item in fitting}
+    timed = _timed(job, fitting[0].precision)
+    speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]
     return min(near, key=lambda item: (item.checkpointing, item.micro_batch))
+
+
+def _filled(subject: Subject) -> bool:
+    """Whether the program fills in the dtype: it says bf16 where the GPU has it."""
+    return any(subject.is_open(f"{dtype}.enabled") for dtype in ("bf16", "fp16"))
+
+
+def _timed(job: Job, precision: str) -> str:
+    """The dtype whose speed is compared: torch emulates one that the GPU lacks, nobody knows how fast."""
+    has = {"bf16": job.hardware.bf16_flops_per_second, "fp16": job.hardware.fp16_flops_per_second}
+    return precision if has.get(precision, True) else best_precision(job)
 
 
 def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Strategy]:
@@ -198,7 +210,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
                 offload_param=fixed["offload_param"],
                 tp=fixed["tp"],
                 checkpointing=checkpointing,
-                precision=fixed.get("precision", "bf16"),
+                precision=fixed.get("precision", best_precision(job)),
             )
         )
         yield Strategy(
