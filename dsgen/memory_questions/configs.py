@@ -28,6 +28,7 @@ __all__ = ["ask_config", "given", "read"]
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 # Field of a strategy -> the keys of a config that say it
 _KEYS = {
     "stage": (_STAGE,),
@@ -227,13 +228,20 @@ def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
         yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
+    for key in _BATCH:
+        if subject.written(key) and not subject.is_open(key) and not _whole(subject.value(key)):
+            yield f"{key} is {show(subject.raw(key))}: DeepSpeed refuses what is no whole number of at least 1"
     total = subject.value("train_batch_size")
     counted = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
-    if isinstance(total, int) and not isinstance(total, bool) and total not in (counted, counted * chosen.tp):
+    if _whole(total) and total not in (counted, counted * chosen.tp):
         yield (
             f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
             f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"
         )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _where(subject: Subject, path: str) -> str:
