@@ -23,6 +23,8 @@ _HOW = (
     " DeepSpeed's defaults.",
     "A model gets the facts of a profile with the same sizes, else those that the record states. MPT is taken as"
     " GPT-NeoX, which has the same layers; Qwen 1 as Qwen 2.",
+    "Qwen's full fine-tuning on two GPUs is ZeRO-3: its finetune_ds.sh passes ds_config_zero3.json at every commit. How"
+    " it ran on one GPU is not stated, and taken as the record guesses it.",
     "LitGPT's models have a head of their own, whatever the checkpoint ties (litgpt/model.py).",
     "LLM Foundry's loss is flash-attn's fused cross-entropy, which keeps one copy of the logits; the chunked loss,"
     " which keeps none, is the nearest word.",
@@ -44,8 +46,6 @@ _CAUSES = (
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",
     "ms-swift with a 4-bit base (swb-49, swb-52): peft's `prepare_model_for_kbit_training` turns embeddings, norms and"
     " head into fp32. DeepSpeed makes them 16 bits again when it starts; without it they stay so.",
-    "Qwen-7B on two GPUs (qwen-43 to qwen-45): at ZeRO-2, as the record guesses, weights, states, gradients and the"
-    " fp32 copy of the gradients are more than the card has. It was probably a run of ZeRO-3.",
     "The gist of chenyaofo (dsgist-11): the record itself holds it for a run with micro-batch 16.",
     "DeepSpeed's blog on Muon (dsmuon-1, dsmuon-2): it names 8 GPUs and 4, and a batch of 32 of which it does not say"
     " whether it is that of one GPU.",

@@ -29,12 +29,16 @@ _SHORTER = ("real sequences are short", "short sequences", "unpacked", "mean sam
 _NO_DETAIL = ("baseline configuration not described", "not in excerpt")
 _SAVING = "includes full state dict saving"
 _SEVERAL_MODELS = "dschat"
+# finetune/finetune_ds.sh passes ds_config_zero3.json at every commit since the first, and so says its README.
+_QWEN = "qwen"
 _GUESSED_CHECKPOINTING = ("maybe", "may enable", "unknown")
 
 
 def stage_of(record: Record) -> int | None:
     """The ZeRO stage of a record, or the one that its FSDP strategy is like; None where neither is stated."""
     config = record["config"]
+    if source_of(record).prefix == _QWEN and not config["lora"] and record["hardware"]["gpus"] > 1:
+        return 3  # the record guesses another; its script for several GPUs never passed one
     if any("ZeRO stage 2" in text for text in record["assumptions"]):
         return 2  # its zero_stage tells that one GPU has nothing to share
     stage = config.get("zero_stage", config.get("zero_stage_equiv"))
@@ -128,6 +132,11 @@ def _quantized_otherwise(record: Record) -> bool:
     return said is not None and said not in _NF4
 
 
+def _packed_falcon(record: Record) -> bool:
+    """A 4-bit Falcon that is not transformers' own, whose layers (FalconLinear) transformers 5 leaves in 16 bits."""
+    return type_of(record) == "falcon" and bool(record["config"].get("quantization"))
+
+
 def _unknown_precision(record: Record) -> bool:
     said = record["config"]["precision"]
     return "?" in said or said == "fp16/bf16"
@@ -158,6 +167,7 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "layers spread over GPUs (device_map)": lambda r: r["config"].get("parallel") == "device_map",
     "adapters that are no plain LoRA, or embeddings trained beside them": _other_adapters,
     "a quantized base that is not NF4 (GPTQ)": _quantized_otherwise,
+    "Falcon in 4 bits in LitGPT's own class: that of transformers, which is dsgen's, stays in 16": _packed_falcon,
     "FSDP with fp32 weights, which ZeRO has twice, or with a 4-bit base, which ZeRO-3 keeps gathered": _unlike_zero,
     "checkpointing of a part of each block, or not stated": lambda r: checkpointing_of(r) is None,
     "sparse attention": lambda r: "blocksparse" in str(r["config"].get("flash_attn")),

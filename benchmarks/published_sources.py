@@ -48,19 +48,20 @@ class Source:
     fused_loss: bool = False
 
 
+_LITGPT = "litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended"
 _SCRIPT = "header comment of the script, rounded to GiB, method not stated"
 _SOURCES = (
     Source(
         title="LitGPT, table of resources",
         prefix="litr",
         reading=Reading.ALLOCATED,
-        why="litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended",
+        why=_LITGPT,
     ),
     Source(
         title="LitGPT, config hub",
         prefix="lith",
         reading=Reading.ALLOCATED,
-        why="litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended",
+        why=_LITGPT,
     ),
     Source(
         title="ms-swift, benchmark",

@@ -13,7 +13,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.pins import Pin
 
-__all__ = ["Layout", "Rejection", "Strategy", "batches", "describe", "layouts", "strategy"]
+__all__ = ["Layout", "Rejection", "Strategy", "batches", "best_precision", "describe", "layouts", "strategy"]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
 DEFAULT_GLOBAL_BATCH = (
@@ -102,7 +102,7 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
     """Every layout worth trying for a Job, and those that facts or pins exclude."""
     pinned = {pin.field for pin in job.pins}
     asked = bool({"offload_optimizer", "offload_param"} & pinned)
-    precisions = ("bf16", "fp16", "fp32") if "precision" in pinned else (_best_precision(job),)
+    precisions = ("bf16", "fp16", "fp32") if "precision" in pinned else (best_precision(job),)
     degrees = _degrees(job)
     for precision, stage, tp in itertools.product(precisions, (0, 1, 2, 3), degrees):
         if tp > 1 and stage not in _TENSOR_PARALLEL_STAGES and "tp" not in pinned:
@@ -145,7 +145,8 @@ def _degrees(job: Job) -> tuple[int, ...]:
     return tuple(tp for tp in (1, 2, 4, 8) if _impossible_tp(job, tp) is None)
 
 
-def _best_precision(job: Job) -> str:
+def best_precision(job: Job) -> str:
+    """The 16 bits that the GPU has units for, bf16 before fp16; without either fp32."""
     hardware = job.hardware
     if hardware.bf16_flops_per_second > 0:
         return "bf16"

@@ -11,9 +11,10 @@ import pytest
 import dsgen
 from dsgen.jobs import Job
 from dsgen.memory import Verdict, estimate
-from dsgen.memory_questions import CHOSEN, Question, alternatives, ask, ask_config, counterfactuals, given
+from dsgen.memory_questions import CHOSEN, Question, alternatives, answer, ask, ask_config, counterfactuals, given
 from dsgen.memory_questions.counterfactuals import _largest, _least
 from dsgen.memory_questions.questions import strategy_of
+from dsgen.report import memory as report
 
 
 def job(hardware: str = "a100-40g", model: str = "7b", **sections: Any) -> Job:
@@ -88,6 +89,7 @@ def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
         ({"precision": "bf16"}, {"hardware": "v100-32g"}, "no bf16 units"),
         ({"zero_stage": 1, "tp": 16}, {"cluster": {"gpus": 16}, "model": "llama-2-7b"}, "leaves the node of 8"),
         ({"seq_len": 9000}, {}, "more than the 4096 of the model"),
+        ({"lora_rank": 64}, {}, "training.lora_rank (python): method full has no adapters"),
     ],
 )
 def test_what_the_planner_would_not_advise_is_answered_with_a_note(
@@ -186,10 +188,29 @@ def test_what_the_program_fills_in_is_chosen_so_that_it_fits() -> None:
     assert {"micro-batch", "checkpointing"} <= set(asked.chosen)
 
 
+@pytest.mark.parametrize(("hardware", "dtype"), [("t4-16g", "fp16"), ("a100-40g", "bf16")])
+def test_a_dtype_that_the_program_fills_in_is_one_that_the_gpu_has(hardware: str, dtype: str) -> None:
+    config = {"train_batch_size": 64, "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    asked = ask_config(job(hardware, "gpt2"), given(config))
+
+    assert asked.strategy.precision == dtype
+    assert asked.said["precision"].by == CHOSEN
+
+
+def test_bf16_in_a_config_for_a_gpu_without_it_is_answered_with_a_note() -> None:
+    config = {"train_batch_size": 64, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    asked = ask_config(job("t4-16g", "gpt2"), given(config))
+
+    assert asked.strategy.precision == "bf16"
+    assert any("no bf16 units" in note for note in asked.notes)
+
+
 @pytest.mark.parametrize(
     ("config", "note"),
     [
         ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3}, "DeepSpeed refuses that"),
+        ({"train_batch_size": 0}, "train_batch_size is 0: DeepSpeed refuses what is no whole number"),
+        ({"train_micro_batch_size_per_gpu": "two"}, "train_micro_batch_size_per_gpu is two: DeepSpeed refuses"),
         ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves or takes is not"),
         ({"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}}, "data_types.grad_accum_dtype: what"),
         ({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}}, "counted as AdamW"),
@@ -384,6 +405,64 @@ def test_what_is_offered_fits_as_it_is_printed(training: dict[str, Any], named: 
         }
         again = question({**pinned, **said}, **named, **keys)
         assert fits(again.job, again.strategy), change
+
+
+@pytest.mark.parametrize("offload", ["none", "cpu", "optimizer", "all"])
+def test_nvme_is_offered_in_words_that_go_with_an_offload_that_was_said(offload: str) -> None:
+    where: dict[str, Any] = {"hardware": "b300-288g", "model": "175b", "cluster": {"gpus": 1}}
+    training = {"offload": offload, "zero_stage": 3, "micro_batch": 1, "tp": 1, "checkpointing": "full"}
+    asked = question(training, **where)
+    change = counterfactuals(asked).changes[0]
+    keys = dict(item.split("=") for item in change.options["set"])
+    said = {field: value for field, value in change.options.items() if field != "set"}
+    again = question({**training, **said}, **where, **keys)
+
+    assert change.options["offload"] == "nvme"
+    assert fits(again.job, again.strategy)
+
+
+def test_a_change_keeps_the_offload_that_was_asked_for() -> None:
+    """The optimizer of adapters on the CPU is in no row of the table, and stays there all the same."""
+    asked = question({"method": "lora", "zero_stage": 3, "offload": "all", "micro_batch": 8, "checkpointing": "none"})
+
+    assert not fits(asked.job, asked.strategy)
+    assert counterfactuals(asked).changes[0].options == {"checkpointing": "full"}
+
+
+def test_the_fewest_gpus_have_the_buffers_of_so_many() -> None:
+    """Buffers grow with the cluster: those of 512 GPUs would ask for a node more."""
+    training = {
+        "zero_stage": 3,
+        "micro_batch": 1,
+        "tp": 1,
+        "optimizer": "Adagrad",
+        "attention": "sdpa",
+        "seq_len": 2048,
+    }
+    asked = question(
+        {**training, "checkpointing": "full", "offload": "none"},
+        hardware="a30-24g",
+        model="qwen2.5-14b",
+        cluster={"gpus": 512},
+    )
+    known = counterfactuals(asked)
+
+    assert (known.gpus, known.nodes) == (12, 3)
+
+
+def test_where_nothing_fits_offload_that_saves_next_to_nothing_is_not_shown() -> None:
+    training = {"method": "lora", "micro_batch": 2, "checkpointing": "none", "zero_stage": 3}
+    asked = question(training, hardware="generic-24g", model="bloom-560m")
+
+    assert not fits(asked.job, asked.strategy)
+    assert (asked.strategy.offload_optimizer, asked.strategy.offload_param) == ("none", "none")
+
+
+def test_a_micro_batch_as_large_as_nobody_has_is_answered() -> None:
+    asked = ask_config(job(), given({"train_micro_batch_size_per_gpu": 10**14, "zero_optimization": {"stage": 3}}))
+
+    assert counterfactuals(asked).changes[0].options["micro_batch"] < 10
+    assert "does not fit" in report.text(answer(asked))
 
 
 def test_the_change_with_the_fewest_differences_comes_first() -> None:

@@ -128,7 +128,7 @@ MAPPED = {
     "lith-09": (0, NONE, 2, 1, "bf16", False, (1, 1), 512, "sdpa", "qlora", ("gemma2", 26, False)),
     "litr-42": (3, NONE, 1, 1, "bf16", True, (1, 2), 1304, "sdpa", "lora", ("llama", 32, False)),
     "swb-46": (0, NONE, 1, 16, "bf16", False, (1, 1), 2048, "eager", "lora", ("qwen2", 32, False)),
-    "qwen-43": (2, NONE, 1, 8, "bf16", True, (1, 2), 256, "flash", "full", ("qwen2", 32, False)),
+    "qwen-43": (3, NONE, 1, 8, "bf16", True, (1, 2), 256, "flash", "full", ("qwen2", 32, False)),
     "sws-04": (3, NONE, 1, 2, "bf16", True, (1, 4), 8192, "flash", "full", ("qwen2", 28, False)),
     "llmf-001": (3, NONE, 8, 1, "bf16", True, (64, 8), 2048, "flash", "full", ("gpt_neox", 80, True)),
     "dsaz-175b-s512-g512-b2": (3, NONE, 2, 1, "fp16", True, (64, 8), 512, "eager", "full", ("gpt2", 96, True)),
@@ -158,6 +158,7 @@ LEFT_OUT = {
     "hfb-fsdp08": "DDP keeps a second copy of every gradient in its buckets",
     "tunel2-1": "the real sequences were shorter, by how much is not stated",
     "dsaz-1t-g512-b2": "what is offloaded, and where to, is not stated",
+    "lith-02": "Falcon in 4 bits in LitGPT's own class: that of transformers, which is dsgen's, stays in 16",
     "h2o-2": "checkpointing of a part of each block, or not stated",
 }
 
@@ -182,7 +183,7 @@ def test_the_model_of_a_record_has_as_many_parameters_as_it_says(module: Any, re
 BOUNDS = {
     "dsgist": (1, 0.42),
     "dsmuon": (2, 0.30),
-    "lith": (28, 0.18),
+    "lith": (27, 0.18),
     "litr": (19, 0.28),
     "peftmc": (3, 0.05),
     "qwen": (39, 0.07),
@@ -205,17 +206,17 @@ def test_every_source_with_a_peak_has_a_bound(cases: Any) -> None:
 
 def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.kind == "peak"]
-    assert len(errors) == 127
+    assert len(errors) == 126
     assert -0.10 <= statistics.median(errors) <= 0.05
-    assert statistics.median(map(abs, errors)) <= 0.105
+    assert statistics.median(map(abs, errors)) <= 0.09
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
-    """Of 349 runs five are said not to fit, of eleven that ran out of memory four are said to; few are left open."""
+    """Of 348 runs one is said not to fit, of nine that ran out of memory two are said to; few are left open."""
     found = collections.Counter((case.fits, case.right) for case in cases if case.verdict is not None)
-    assert found.total() == 360
-    assert found[True, False] <= 5
-    assert found[False, False] <= 4
+    assert found.total() == 357
+    assert found[True, False] <= 1
+    assert found[False, False] <= 2
     assert found[True, None] + found[False, None] <= 15
 
 

@@ -20,7 +20,7 @@ from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
 from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, not_counted, refuse
 from dsgen.sources import Source
-from dsgen.strategies import Layout, Strategy
+from dsgen.strategies import Layout, Strategy, best_precision
 from dsgen.subjects import Facts, Subject
 
 __all__ = ["ask_config", "given", "read"]
@@ -28,6 +28,7 @@ __all__ = ["ask_config", "given", "read"]
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 # Field of a strategy -> the keys of a config that say it
 _KEYS = {
     "stage": (_STAGE,),
@@ -156,7 +157,7 @@ def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
         "offload_optimizer": optimizer,
         "offload_param": parameters,
         "tp": degree,
-        "precision": meanings.precision(subject),
+        "precision": None if _filled(subject) else meanings.precision(subject),
         "micro_batch": micro,
         "accumulation": steps,
     }
@@ -180,9 +181,21 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
     if not fitting:
         return closest(job, found[::-1])
-    speeds = {item: cost(job, item).tokens_per_second_per_gpu for item in fitting}
+    timed = _timed(job, fitting[0].precision)
+    speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]
     return min(near, key=lambda item: (item.checkpointing, item.micro_batch))
+
+
+def _filled(subject: Subject) -> bool:
+    """Whether the program fills in the dtype: it says bf16 where the GPU has it."""
+    return any(subject.is_open(f"{dtype}.enabled") for dtype in ("bf16", "fp16"))
+
+
+def _timed(job: Job, precision: str) -> str:
+    """The dtype whose speed is compared: torch emulates one that the GPU lacks, nobody knows how fast."""
+    has = {"bf16": job.hardware.bf16_flops_per_second, "fp16": job.hardware.fp16_flops_per_second}
+    return precision if has.get(precision, True) else best_precision(job)
 
 
 def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Strategy]:
@@ -198,7 +211,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
                 offload_param=fixed["offload_param"],
                 tp=fixed["tp"],
                 checkpointing=checkpointing,
-                precision=fixed.get("precision", "bf16"),
+                precision=fixed.get("precision", best_precision(job)),
             )
         )
         yield Strategy(
@@ -215,13 +228,20 @@ def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
         yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
+    for key in _BATCH:
+        if subject.written(key) and not subject.is_open(key) and not _whole(subject.value(key)):
+            yield f"{key} is {show(subject.raw(key))}: DeepSpeed refuses what is no whole number of at least 1"
     total = subject.value("train_batch_size")
     counted = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
-    if isinstance(total, int) and not isinstance(total, bool) and total not in (counted, counted * chosen.tp):
+    if _whole(total) and total not in (counted, counted * chosen.tp):
         yield (
             f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
             f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"
         )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _where(subject: Subject, path: str) -> str:

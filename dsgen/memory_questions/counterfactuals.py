@@ -21,11 +21,12 @@ from dsgen.strategies import Strategy, describe
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
 
-MOST_SEQUENCES = 2**16  # per GPU and forward pass; more is never asked for
+MOST_SEQUENCES = 2**24  # per GPU and forward pass; more is never asked for
 MOST_TOKENS = 2**24
 MOST_NODES = 1024
 GIB = 2**30
-MOST_HOST_GIB = 2**14
+MOST_HOST_GIB = 2**20
+_MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
 # Where optimizer and parameters are -> the value of --offload that says exactly this
 _WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
 
@@ -157,9 +158,8 @@ def _cluster(question: Question) -> tuple[int, int] | None:
     def fits(nodes: int, per_node: int) -> bool:
         if nodes * per_node % asked.tp:
             return False
-        there = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node)
-        replicas = there.world // asked.tp
-        return _fits(there, attrs.evolve(asked, global_batch=asked.micro_batch * asked.accumulation * replicas))
+        there = attrs.evolve(question, job=attrs.evolve(job, nodes=nodes, gpus_per_node=per_node))
+        return _fits(there.job, strategy_of(there))
 
     for per_node in range(1, full + 1):
         if fits(1, per_node):
@@ -202,7 +202,8 @@ def _strategies(question: Question) -> Change | None:
     """The strategy that fits with the fewest differences: recomputation before ZeRO before offload before batch."""
     job, asked = question.job, question.strategy
     best: tuple[tuple[int, ...], Strategy] | None = None
-    ways = [way for way in places(question) if way[0] >= asked.stage]
+    mine = (asked.stage, *_places(asked))
+    ways = [mine, *(way for way in places(question) if way[0] >= asked.stage and way != mine)]
     sizes = _sizes(asked)
     for checkpointing, (stage, optimizer, parameters) in itertools.product({asked.checkpointing, True}, ways):
         other = strategy_of(
@@ -222,9 +223,9 @@ def _strategies(question: Question) -> Change | None:
 
 
 def _sizes(asked: Strategy) -> list[int]:
-    """Micro-batches up to the one asked for that leave the global batch as it is, the largest first."""
+    """Micro-batches up to the one asked for that leave the global batch as it is, the largest first; never none."""
     sequences = asked.micro_batch * asked.accumulation
-    return [size for size in range(asked.micro_batch, 0, -1) if sequences % size == 0]
+    return [size for size in range(min(asked.micro_batch, _MOST_SHARED), 0, -1) if sequences % size == 0]
 
 
 def _moves(layout: Strategy) -> int:
@@ -238,11 +239,14 @@ def _places(layout: Strategy) -> tuple[str, str]:
 
 
 def _offload(layout: Strategy) -> dict[str, Any]:
-    """The option that says where things are, or the keys where none says exactly this."""
+    """The option that says where things are, with the keys of those that it leaves open."""
     if (word := _WORDS.get(_places(layout))) is not None:
         return {"offload": word}
-    keys = zip(("optimizer", "param"), _places(layout), strict=True)
-    return {"set": [f"zero_optimization.offload_{what}.device={device}" for what, device in keys]}
+    places = {"optimizer": layout.offload_optimizer, "param": layout.offload_param}
+    word = "nvme" if places["optimizer"] == "nvme" else "auto"
+    if word == "nvme":
+        del places["optimizer"]
+    return {"offload": word, "set": [f"zero_optimization.offload_{what}.device={at}" for what, at in places.items()]}
 
 
 def _told(question: Question, other: Strategy) -> Change:

@@ -6,6 +6,7 @@ The planner leaves out what it would not advise; here only what DeepSpeed cannot
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from dsgen.candidates import search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory_questions.questions import CHOSEN, Question, Said, named
+from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
@@ -27,6 +28,7 @@ __all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "ref
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
 _RANK = {Verdict.FITS: 0, Verdict.UNCERTAIN: 1, Verdict.DOES_NOT_FIT: 2}
+_ABOUT = 1.05  # of what the best lacks: offload that saves less of it is not worth being shown
 _WHOLE = 3  # the stage that partitions the parameters
 _TP = (0, 16, 4)  # first release with AutoTP for training
 _TP_AT_3 = (0, 19, 4)  # first release that takes it with stage 3
@@ -97,13 +99,16 @@ def _nearest(job: Job) -> Strategy:
 
 
 def closest(job: Job, found: Sequence[Strategy]) -> Strategy:
-    """The first of those strategies that fits, else the one that lacks least."""
-
-    def lacking(item: Strategy) -> tuple[int, int]:
-        memory = estimate(job, item)
-        return _RANK[memory.verdict], _missing(memory) if memory.verdict is not Verdict.FITS else 0
-
-    return min(found, key=lacking) if len(found) > 1 else found[0]
+    """The first of those strategies that fits, else the first of those that lack about as little as the best."""
+    if len(found) == 1:
+        return found[0]
+    known = [estimate(job, item) for item in found]
+    best = min(_RANK[memory.verdict] for memory in known)
+    near = [
+        (item, _missing(memory)) for item, memory in zip(found, known, strict=True) if _RANK[memory.verdict] == best
+    ]
+    enough = min(missing for _, missing in near) * _ABOUT if best else math.inf
+    return next(item for item, missing in near if missing <= enough)
 
 
 def _missing(memory: MemoryEstimate) -> int:
@@ -115,10 +120,11 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
     pinned = {pin.field for pin in job.pins}
     tried = [item if isinstance(item, Layout) else item.layout for item in layouts(job)]
     moves = job.hardware.vendor != "cpu" or "offload_optimizer" in pinned
+    few = job.training.method != "full" and "offload_optimizer" not in pinned  # adapters have few states
     places = _PLACES if job.hardware.nvme_capacity_bytes or "offload_optimizer" in pinned else _PLACES[:-1]
     offered: dict[str, Sequence[Any]] = {
         "stage": _STAGES,
-        "offload_optimizer": places if moves else _PLACES[:1],
+        "offload_optimizer": places if moves and not few else _PLACES[:1],
         "offload_param": places if moves else _PLACES[:1],
         "tp": sorted({item.tp for item in tried}),
         "checkpointing": (False, True),
@@ -175,6 +181,9 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         for pin in job.pins:
             if pin.field == field and getattr(chosen, field) not in pin.allowed:
                 yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
+    for wish in ("lora_rank", "lora_targets"):
+        if job.training.method == "full" and (said := place(job, f"training.{wish}")):
+            yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     sixteen = chosen.precision != "fp32"
     if chosen.precision == "bf16" and not job.hardware.bf16_flops_per_second:
         yield "this GPU has no bf16 units: torch emulates them, slowly"

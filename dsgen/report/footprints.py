@@ -10,7 +10,7 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.report.bars import bar, place_line
 from dsgen.units import gib
 
-__all__ = ["data", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
+__all__ = ["data", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -88,13 +88,14 @@ def _whole(parts: Mapping[str, int]) -> dict[str, int]:
 
 def verdict_line(estimate: MemoryEstimate) -> str:
     """The verdict and the whole interval of every place: "FITS: GPU 7.5 to 8.4 of 39.4 GiB, host ... a node"."""
-    said = [f"GPU {_interval(estimate.gpu)}", f"host {_interval(estimate.host)} a node"]
+    said = [f"GPU {interval(estimate.gpu)}", f"host {interval(estimate.host)} a node"]
     if estimate.nvme.peak_bytes:
-        said.append(f"NVMe {_interval(estimate.nvme)} a node")
+        said.append(f"NVMe {interval(estimate.nvme)} a node")
     return f"{estimate.verdict.value.upper()}: {', '.join(said)}"
 
 
-def _interval(place: Place) -> str:
+def interval(place: Place) -> str:
+    """The whole interval of a place beside its limit, with what no tensor holds: "7.5 to 8.4 of 39.4 GiB"."""
     low, high = gib(place.low_bytes + place.overhead_bytes), gib(place.high_bytes)
     return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
 

@@ -44,7 +44,7 @@ def text(found: Footprint, width: int = 80) -> str:
     """
     width = max(width, NARROWEST)
     memory = found.memory
-    lines = [*_wrapped(_headline(found.question), width), *_wrapped(_verdict(memory), width)]
+    lines = [*_wrapped(_headline(found.question), width), *_wrapped(footprints.verdict_line(memory), width)]
     for word in (CHOSEN, DEFAULT):
         lines += _wrapped(_by(found.question, word), width)
     lines += [line for note in found.question.notes for line in _wrapped(f"note: {note}", width)]
@@ -68,18 +68,6 @@ def _headline(question: Question) -> str:
         f"micro-batch {chosen.micro_batch} x {job.world}{shared} {count} x {chosen.accumulation} = "
         f"{chosen.global_batch}, {job.seq_len} tokens, {chosen.precision}"
     )
-
-
-def _verdict(memory: MemoryEstimate) -> str:
-    said = [f"GPU {_interval(memory.gpu)}", f"host {_interval(memory.host)} a node"]
-    if memory.nvme.peak_bytes:
-        said.append(f"NVMe {_interval(memory.nvme)} a node")
-    return f"{memory.verdict.value.upper()}: {', '.join(said)}"
-
-
-def _interval(place: Place) -> str:
-    low, high = gib(place.low_bytes + place.overhead_bytes), gib(place.high_bytes)
-    return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
 
 
 def _by(question: Question, word: str) -> str:
@@ -134,7 +122,7 @@ def _stacked(place: Place, cells: int) -> str:
     drawn, total = "", 0
     for letter, size in sizes.items():
         total += size
-        drawn += letter * (round(cells * total / max(1, place.limit_bytes)) - len(drawn))
+        drawn += letter * (min(cells + 1, round(cells * total / max(1, place.limit_bytes))) - len(drawn))
     if len(drawn) > cells or total > place.limit_bytes:
         return f"{drawn[: cells - 1]:{letter}<{cells - 1}}{_OVER}"
     return f"{drawn:{_FREE}<{cells}}"
@@ -172,7 +160,7 @@ def _way(change: Change, memory: MemoryEstimate) -> str:
     tight = next((name for name in ("gpu", "host", "nvme") if getattr(memory, name).verdict is not Verdict.FITS), "gpu")
     place: Place = getattr(change.memory, tight)
     name = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}[tight]
-    return f"{said} ({change.words}; {name} {_interval(place)})"
+    return f"{said} ({change.words}; {name} {footprints.interval(place)})"
 
 
 def _options(options: Mapping[str, Any]) -> Iterator[str]:
