@@ -259,6 +259,9 @@ def test_what_observes_a_run_and_what_writes_is_kept_out(tmp_path: Path) -> None
     assert swap["nvme_path"] == "/local_nvme"
 
 
+DS = "deepspeed/runtime"
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -274,6 +277,26 @@ def test_what_observes_a_run_and_what_writes_is_kept_out(tmp_path: Path) -> None
         (
             refusal("IndexError", "list", "transformers/models/llama/modeling_llama.py:9 in f", "forward"),
             "the model refuses it in forward: IndexError: list",
+        ),
+        (
+            refusal("RuntimeError", "tracing error at step 153: \nmodule id: 298", f"{DS}/zero/coordinator.py:9 in f"),
+            "in another order than in its first step.*\n  A real run ends so too.*\n  its words: RuntimeError: tracing",
+        ),
+        (
+            refusal("AssertionError", "(no message)", f"{DS}/swap_tensor/pipelined_optimizer_swapper.py:219 in f"),
+            "too few buffers\n  Raise zero_optimization.offload_optimizer.buffer_count: for Adam to 8",
+        ),
+        (
+            refusal(
+                "AssertionError", "More elements 16384000 than buffer size 100000", f"{DS}/swap_tensor/x.py:1 in f"
+            ),
+            "offload_param.buffer_size is 100000; it must be at least 16384000",
+        ),
+        (
+            refusal(
+                "AssertionError", "AutoTP not supported for model. Please use", "deepspeed/module_inject/x.py:1 in f"
+            ),
+            "AutoTP does not know how to split this model\n  Leave tensor_parallel out",
         ),
     ],
 )
