@@ -371,29 +371,37 @@ def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     assert _ended(int(note.read_text()))
 
 
-def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str) -> None:
     note = tmp_path / "child"
     python = interpreter(
         tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
     program = (
         # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.path.append('tests'); "
-        "from test_simulator import request; from dsgen import simulator; "
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path.append('tests'); from test_simulator import request; from dsgen import simulator; "
         f"simulator.simulate(request(), python={python!r})"
     )
     house = Path(__file__).parent.parent
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE)
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folders)}
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE, env=environment)
     deadline = time.monotonic() + 60
     while not (note.exists() and note.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
-    process.send_signal(signal.SIGINT)
+    assert list(folders.iterdir())
+    number = getattr(signal, name)
+    process.send_signal(number)
     _, words = process.communicate(timeout=60)
 
-    assert b"KeyboardInterrupt" in words
+    assert (b"KeyboardInterrupt" in words) == (name == "SIGINT")
+    assert process.returncode in (-number, 128 + number)
     assert _ended(int(note.read_text()))
+    assert not list(folders.iterdir())
 
 
 def _ended(pid: int) -> bool:

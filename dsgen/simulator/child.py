@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dsgen.errors import DsgenError, mistake
@@ -23,6 +25,8 @@ _LAST_WORDS = 400  # characters of the child's log in an error
 # Sections that make DeepSpeed write or measure, and hold no tensor.
 _OBSERVERS = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")
 _NVME = ("offload_optimizer", "offload_param")
+_ENDINGS = ("SIGTERM", "SIGHUP")  # end a program at once unless it says otherwise; Windows has no SIGHUP
+_BY_SIGNAL = 128  # a shell's exit code of a program that a signal has ended, less the signal
 
 
 def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
@@ -36,6 +40,11 @@ def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict
     Raises:
         DsgenError: The interpreter cannot be run, the time is over, or the child ended without an answer.
     """
+    with _leaving():
+        return _asked(request, python, timeout_seconds)
+
+
+def _asked(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="dsgen-simulate-"))
     try:
         process = session.launch(python, folder, _SERVER)
@@ -53,6 +62,26 @@ def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict
             _end(process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _leaving() -> Iterator[None]:
+    """Let a signal that ends this program leave by the way of an error, so that child and folder go too."""
+    numbers = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        numbers = []
+    numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(_BY_SIGNAL + number)
+
+    try:
+        for number in numbers:
+            signal.signal(number, leave)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _apart(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
