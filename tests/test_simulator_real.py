@@ -149,6 +149,7 @@ def test_a_killed_command_leaves_no_child() -> None:
     process.kill()
     process.wait()
 
+    deadline = time.monotonic() + 15  # it would run for longer
     while time.monotonic() < deadline and child.exists():
         if (child / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
             break  # dead, and waited for by nobody here

@@ -26,7 +26,6 @@ _LAST_WORDS = 400  # characters of the child's log in an error
 _OBSERVERS = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")
 _NVME = ("offload_optimizer", "offload_param")
 _ENDINGS = ("SIGTERM", "SIGHUP")  # end a program at once unless it says otherwise; Windows has no SIGHUP
-_BY_SIGNAL = 128  # a shell's exit code of a program that a signal has ended, less the signal
 
 
 def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
@@ -64,16 +63,22 @@ def _asked(request: Mapping[str, Any], python: str, timeout_seconds: float) -> d
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class _SignalError(BaseException):
+    """A signal that ends this program has come."""
+
+
 @contextlib.contextmanager
 def _leaving() -> Iterator[None]:
-    """Let a signal that ends this program leave by the way of an error, so that child and folder go too."""
+    """Let a signal that ends this program do so only when the child and its folder are gone."""
     numbers = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():  # where no handler can be set
         numbers = []
     numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    come: list[int] = []
 
     def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(_BY_SIGNAL + number)
+        come.append(number)
+        raise _SignalError
 
     try:
         for number in numbers:
@@ -82,6 +87,8 @@ def _leaving() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+        for number in come:
+            os.kill(os.getpid(), number)
 
 
 def _apart(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
