@@ -249,6 +249,88 @@ def test_automatic_tensor_parallelism_halves_a_rank(stage):
     assert phase(found, "step")["gpu"]["end_parts"]["weights"] == pytest.approx(matrices, rel=0.01)
 
 
+FALCON = {
+    "model_type": "falcon",
+    "vocab_size": VOCABULARY,
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_kv_heads": 2,
+    "new_decoder_architecture": True,
+    "alibi": False,
+}
+MIXTRAL = {
+    "model_type": "mixtral",
+    "vocab_size": VOCABULARY,
+    "hidden_size": HIDDEN,
+    "intermediate_size": FFN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_block_that_indexes_with_a_list_is_recomputed(stage):
+    """The list becomes a tensor in C++, in the thread of backward, where the device has no kernels."""
+    kept = simulate(stage, world=2, model=FALCON, steps=1)
+    recomputed = simulate(stage, world=2, model=FALCON, steps=1, checkpointing=True)
+
+    forward = [phase(found, "forward")["gpu"]["end_parts"]["activations"] for found in (kept, recomputed)]
+    assert forward[1] < forward[0] / 2
+    assert phase(recomputed, "step")
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("bfloat16", 2), ("float16", 2), ("float32", 4)])
+def test_experts_are_multiplied_in_every_type_that_cuda_takes(dtype, size):
+    own = {"bf16": {"enabled": dtype == "bfloat16"}, "fp16": {"enabled": dtype == "float16"}}
+    found = simulate(0, model=MIXTRAL, dtype=dtype, config=own, steps=1)
+
+    inner = size * 2 * TOKENS * 2 * FFN  # gate and up of every token's two experts
+    most = [one for one in found["peak"]["gpu"]["largest"] if one["operator"] == "aten._grouped_mm.default"]
+    assert phase(found, "step")
+    assert inner in {one["each_bytes"] for one in most}
+
+
+def test_lamb_keeps_two_moments_of_every_weight():
+    found = simulate(0, config={"optimizer": {"type": "Lamb", "params": {"lr": 1e-3}}})
+
+    assert found["engine"]["optimizer"] == "FusedLamb"
+    assert phase(found, "step")["gpu"]["end_parts"]["optimizer states"] == 8 * (LINEAR + UNQUANTIZED)
+
+
+def test_an_error_of_a_hook_in_backward_is_told():
+    """torch's C++ ends the process where the device cannot be left while an error waits."""
+    program = """
+import os
+import torch
+from dsgen.engine import simulate_device
+
+def fail(gradient):
+    raise ValueError("a hook has failed")
+
+simulate_device.register()
+with simulate_device.fake_mode():
+    weight = torch.ones(2, device=simulate_device.NAME, requires_grad=True)
+    product = weight * 2
+    product.register_hook(fail)
+    try:
+        with simulate_device.telling():
+            product.sum().backward()
+    except ValueError as error:
+        print(error, flush=True)
+os._exit(0)  # as the child does: nothing is torn down
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, timeout=300, check=False
+    )
+
+    assert done.stdout == "a hook has failed\n", done.stderr[-500:]
+    assert done.returncode == 0
+
+
 def test_optimizers_of_torch_update_all_tensors_at_once():
     """As on CUDA: the root of the second moments is divided in place; one tensor at a time there would be two."""
     optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}

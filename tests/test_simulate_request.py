@@ -27,6 +27,12 @@ def test_defaults_fill_what_is_not_asked():
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"model": {"hidden_size": 8}}, "no model_type"),
         ({"config": {"tensor_parallel": {"autotp_size": 3}}}, "autotp_size is 3, which does not divide 8 ranks"),
+        ({"config": {"sequence_parallel_size": 2}}, "sequence_parallel_size is 2; .*seq_len divided by 2"),
+        ({"config": {"zero_optimization": {"zenflow": {"topk_ratio": 0.05}}}}, "a simulation has no values"),
+        (
+            {"config": {"zero_optimization": {"offload_optimizer": {"device": "cpu", "super_offload": True}}}},
+            "super_offload is true; it must be false",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(changes, words):
@@ -37,3 +43,15 @@ def test_what_cannot_be_is_refused(changes, words):
 @pytest.mark.parametrize("section", [None, [], {"autotp_size": "auto"}, {"autotp_size": 1}])
 def test_a_section_that_says_nothing_is_left_to_deepspeed(section):
     assert filled({**LEAST, "config": {"tensor_parallel": section}})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"sequence_parallel_size": 1},
+        {"zero_optimization": {"zenflow": None, "offload_optimizer": {"super_offload": False}}},
+        {"zero_optimization": {"offload_optimizer": None}},
+    ],
+)
+def test_what_is_off_is_taken(config):
+    assert filled({**LEAST, "config": config})

@@ -259,6 +259,9 @@ def test_what_observes_a_run_and_what_writes_is_kept_out(tmp_path: Path) -> None
     assert swap["nvme_path"] == "/local_nvme"
 
 
+DS = "deepspeed/runtime"
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -274,6 +277,26 @@ def test_what_observes_a_run_and_what_writes_is_kept_out(tmp_path: Path) -> None
         (
             refusal("IndexError", "list", "transformers/models/llama/modeling_llama.py:9 in f", "forward"),
             "the model refuses it in forward: IndexError: list",
+        ),
+        (
+            refusal("RuntimeError", "tracing error at step 153: \nmodule id: 298", f"{DS}/zero/coordinator.py:9 in f"),
+            "in another order than in its first step.*\n  A real run ends so too.*\n  its words: RuntimeError: tracing",
+        ),
+        (
+            refusal("AssertionError", "(no message)", f"{DS}/swap_tensor/pipelined_optimizer_swapper.py:219 in f"),
+            "too few buffers\n  Raise zero_optimization.offload_optimizer.buffer_count: for Adam to 8",
+        ),
+        (
+            refusal(
+                "AssertionError", "More elements 16384000 than buffer size 100000", f"{DS}/swap_tensor/x.py:1 in f"
+            ),
+            "offload_param.buffer_size is 100000; it must be at least 16384000",
+        ),
+        (
+            refusal(
+                "AssertionError", "AutoTP not supported for model. Please use", "deepspeed/module_inject/x.py:1 in f"
+            ),
+            "AutoTP does not know how to split this model\n  Leave tensor_parallel out",
         ),
     ],
 )
@@ -348,29 +371,38 @@ def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     assert _ended(int(note.read_text()))
 
 
-def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str) -> None:
     note = tmp_path / "child"
     python = interpreter(
         tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
     program = (
         # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.path.append('tests'); "
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path.append('tests'); "
         "from test_simulator import request; from dsgen import simulator; "
         f"simulator.simulate(request(), python={python!r})"
     )
     house = Path(__file__).parent.parent
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE)
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folders)}
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE, env=environment)
     deadline = time.monotonic() + 60
     while not (note.exists() and note.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
-    process.send_signal(signal.SIGINT)
+    assert list(folders.iterdir())
+    number = getattr(signal, name)
+    process.send_signal(number)
     _, words = process.communicate(timeout=60)
 
-    assert b"KeyboardInterrupt" in words
+    assert (b"KeyboardInterrupt" in words) == (name == "SIGINT")
+    assert process.returncode == -number
     assert _ended(int(note.read_text()))
+    assert not list(folders.iterdir())
 
 
 def _ended(pid: int) -> bool:

@@ -87,17 +87,14 @@ class _Guard(backend_registration._DummyDeviceGuard):  # type: ignore[misc]
 
     Where a hook fails in backward, C++ leaves the device while the error still waits to be raised. No Python function
     can be called in that state, and C++ ends the process when this one cannot: so the error is taken away and kept.
+    An instance must have no attributes: while an error waits, Python finds a method only where it need not look there.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken: list[BaseException] = []
 
     def type_(self) -> Any:
         try:
             ctypes.pythonapi.PyErr_Occurred()  # raises what waits
         except BaseException as error:
-            self.taken.append(error)
+            _taken.append(error)
         # Of each thread its own, and torch's fake mode sets it for one only: a list as an index becomes a tensor,
         # which must not be made on a device that has no kernels.
         torch._C._set_only_lift_cpu_tensors(True)
@@ -105,18 +102,19 @@ class _Guard(backend_registration._DummyDeviceGuard):  # type: ignore[misc]
 
 
 _guard = _Guard()
+_taken: list[BaseException] = []  # errors that waited, in the order of their coming
 
 
 @contextlib.contextmanager
 def telling() -> Iterator[None]:
     """Raise an error of a hook in backward as it was, also where torch has lost it on its way."""
-    _guard.taken.clear()
+    _taken.clear()
     try:
         yield
     except SystemError as error:
-        if not _guard.taken:
+        if not _taken:
             raise
-        raise _guard.taken.pop() from error
+        raise _taken[0] from error
 
 
 def register() -> None:

@@ -1,7 +1,7 @@
 """Stand-ins for DeepSpeed's compiled operators: they take what the real ones take and change no memory.
 
-The real kernels update tensors in place (csrc/adam, csrc/lion, csrc/adagrad, csrc/lamb) or move bytes between a host
-buffer and a file (csrc/aio); neither allocates a tensor. Those of ZeRO++ (csrc/quantization) return new ones.
+The real kernels update tensors in place (csrc/adam, csrc/lion, csrc/adagrad) or move bytes between a host buffer and a
+file (csrc/aio); neither allocates a tensor. Those of LAMB (csrc/lamb) and ZeRO++ (csrc/quantization) return new ones.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _IN_PLACE = frozenset(
 _FILES = frozenset({"AsyncIOBuilder"})
 FILES: dict[str, int] = {}  # file -> bytes: what the process that simulates would have on its drive
 _QUANTIZER = frozenset({"QuantizerBuilder"})
+_LAMB = frozenset({"FusedLambBuilder"})
 
 
 class Builder:
@@ -28,7 +29,7 @@ class Builder:
 
     def is_compatible(self, verbose: bool = False) -> bool:
         """Whether there is a stand-in."""
-        return self.name in _IN_PLACE | _FILES | _QUANTIZER
+        return self.name in _IN_PLACE | _FILES | _QUANTIZER | _LAMB
 
     def load(self, verbose: bool = True) -> Any:
         """The stand-in.
@@ -42,6 +43,8 @@ class Builder:
             return _Files()
         if self.name in _QUANTIZER:
             return _Quantizer()
+        if self.name in _LAMB:
+            return _Lamb()
         raise NotImplementedError(f"the simulation has no stand-in for the operator {self.name}")
 
 
@@ -52,6 +55,22 @@ class _InPlace:
         if name.startswith("__"):
             raise AttributeError(name)
         return _nothing
+
+
+class _Lamb:
+    """The module of csrc/lamb: two partial sums of the norms, gone when it returns, and a coefficient that is kept."""
+
+    _SUMS = 512  # numbers of each partial sum
+
+    def lamb(self, weight: Any, *_: Any) -> Any:
+        """Lamb of fused_lamb_cuda.cpp; its own tensors are fp32 where the weight is fp16, else of its type."""
+        import torch
+
+        dtype = torch.float32 if weight.dtype == torch.float16 else weight.dtype
+        sums = [torch.empty(self._SUMS, dtype=dtype, device=weight.device) for _ in range(2)]
+        coefficient = torch.empty(1, dtype=dtype, device=weight.device)
+        del sums
+        return coefficient
 
 
 class _Quantizer:

@@ -52,6 +52,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("the model has no model_type: it is not a config.json of transformers")
     _switches(asked)
     _divisible(asked)
+    _followed(asked["config"])
     return asked
 
 
@@ -78,3 +79,27 @@ def _divisible(asked: dict[str, Any]) -> None:
         raise ValueError("chunked_loss is true with tensor_parallel; it must be false: Liger needs the whole head")
     if asked["world_size"] % degree:
         raise ValueError(f"tensor_parallel.autotp_size is {degree}, which does not divide {asked['world_size']} ranks")
+
+
+def _followed(config: dict[str, Any]) -> None:
+    """Features that hang on values, on other processes, or on code that the training program brings."""
+    degree = config.get("sequence_parallel_size", 1)
+    if degree not in (None, 1):
+        raise ValueError(
+            f"sequence_parallel_size is {degree!r}; it must be left out of a simulation: the training program cuts the "
+            f"sequences, not the config. Simulate a rank's part instead: seq_len divided by {degree!r}"
+        )
+    zero = config.get("zero_optimization")
+    if not isinstance(zero, dict):
+        return
+    if zero.get("zenflow"):
+        raise ValueError(
+            "zero_optimization.zenflow is set; it must be left out of a simulation: ZenFlow chooses by the values of "
+            "gradients which of them stay on the GPU, and a simulation has no values"
+        )
+    offload = zero.get("offload_optimizer")
+    if isinstance(offload, dict) and offload.get("super_offload"):
+        raise ValueError(
+            "zero_optimization.offload_optimizer.super_offload is true; it must be false in a simulation: SuperOffload "
+            "steps in a process of its own, which is not followed"
+        )

@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dsgen.errors import DsgenError, mistake
@@ -23,6 +25,7 @@ _LAST_WORDS = 400  # characters of the child's log in an error
 # Sections that make DeepSpeed write or measure, and hold no tensor.
 _OBSERVERS = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")
 _NVME = ("offload_optimizer", "offload_param")
+_ENDINGS = ("SIGTERM", "SIGHUP")  # end a program at once unless it says otherwise; Windows has no SIGHUP
 
 
 def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
@@ -36,6 +39,11 @@ def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict
     Raises:
         DsgenError: The interpreter cannot be run, the time is over, or the child ended without an answer.
     """
+    with _leaving():
+        return _asked(request, python, timeout_seconds)
+
+
+def _asked(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="dsgen-simulate-"))
     try:
         process = session.launch(python, folder, _SERVER)
@@ -53,6 +61,34 @@ def ask(request: Mapping[str, Any], python: str, timeout_seconds: float) -> dict
             _end(process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class _SignalError(BaseException):
+    """A signal that ends this program has come."""
+
+
+@contextlib.contextmanager
+def _leaving() -> Iterator[None]:
+    """Let a signal that ends this program do so only when the child and its folder are gone."""
+    numbers = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        numbers = []
+    numbers = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    come: list[int] = []
+
+    def leave(number: int, _: FrameType | None) -> None:
+        come.append(number)
+        raise _SignalError
+
+    try:
+        for number in numbers:
+            signal.signal(number, leave)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        for number in come:
+            os.kill(os.getpid(), number)
 
 
 def _apart(config: Mapping[str, Any], folder: str) -> dict[str, Any]:

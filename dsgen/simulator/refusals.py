@@ -11,6 +11,7 @@ from dsgen.effective.refusals import sentence
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.findings import Severity
 from dsgen.hf_keys import FAMILIES
+from dsgen.simulator.reasons import known
 from dsgen.simulator.requests import Request
 from dsgen.subjects import Facts
 
@@ -81,9 +82,10 @@ def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, vers
     who = "DeepSpeed" if site.startswith("deepspeed/") else "the model" if site.startswith("transformers/") else "it"
     release = versions.get("deepspeed", "").partition("+")[0]
     said = {"kind": error["type"], "message": message, "faults": error.get("faults", [])}
-    plain = sentence(said, request.config, request.world_size, _surface(release))
+    plain, advice = known(error, message) or (sentence(said, request.config, request.world_size, _surface(release)), "")
     own = f"{error['type']}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '...'} ({site})"
-    lines = [] if plain == message else [f"its words: {own}"]
+    lines = [advice] if advice else []
+    lines += [] if plain == message else [f"its words: {own}"]
     lines += [f"dsgen lint: {finding.message} ({finding.code})" for finding in _findings(request, release)]
     head = plain if plain != message else own
     return mistake(f"{who} refuses it in {error['phase']}: {head}", todo="\n  ".join(lines) or None)

@@ -1,0 +1,45 @@
+"""What DeepSpeed means by errors whose own words do not say it, and what helps; each was met in a real run too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["known"]
+
+_ZERO = "zero_optimization"
+
+
+def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
+    """A sentence for a person and what to do; None for an error that is not known.
+
+    Args:
+        error: type, message and site of the exception.
+        message: Its message on one line.
+    """
+    site = str(error.get("site", ""))
+    if message.startswith("tracing error at step"):
+        return (
+            "the model reads its weights in another order than in its first step, which stage 3 cannot follow",
+            "A real run ends so too. Adapters on experts are the usual cause: name other --lora-targets, or raise "
+            f"{_ZERO}.stage3_max_live_parameters and stage3_max_reuse_distance above the largest weight.",
+        )
+    if "pipelined_optimizer_swapper.py" in site and ("buffer" in message or message == "(no message)"):
+        return (
+            "the pipelined swapper of the optimizer has too few buffers",
+            f"Raise {_ZERO}.offload_optimizer.buffer_count: for Adam to 8 with pipeline_read or pipeline_write, to 12 "
+            "with both.",
+        )
+    if found := re.match(r"More elements (\d+) than buffer size (\d+)", message):
+        return (
+            f"{_ZERO}.offload_param.buffer_size is {found[2]}; it must be at least {found[1]}, the elements of the "
+            "largest weight",
+            f"Set {_ZERO}.offload_param.buffer_size.",
+        )
+    if message.startswith("AutoTP not supported for model"):
+        return (
+            "AutoTP does not know how to split this model",
+            "Leave tensor_parallel out: ZeRO shards every model.",
+        )
+    return None
