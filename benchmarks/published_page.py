@@ -39,8 +39,11 @@ _SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "single-gpu/other": "neith
 _CAUSES = (
     "LitGPT on several GPUs (litr-39 to litr-47): the measured peaks are the weights of the whole model, the rank's"
     " share of them, and 1.7 to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
-    "LitGPT with a 4-bit base: LitGPT's own issue 1112 calls it a bug that the smaller base takes more memory."
-    " TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with one in NF4 (lith-43).",
+    "LitGPT with a 4-bit base: it ran bitsandbytes 0.41 and 0.42, which kept the input of every 4-bit layer for"
+    " backward until 0.44 (its pull request 1270). TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with"
+    " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
+    "Adapters of LitGPT and Qwen have a dropout of 0.05, which keeps a copy of what each of them reads; dsgen counts"
+    " none, as peft's default has none (lith-42).",
     "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
     " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +136,21 @@ def test_every_part_of_every_case_has_its_letter(run: Run) -> None:
     assert _kind("fp32 master weights") == "o"
     assert _kind("gradients") == "g"
     assert _kind("activations") == "a"
+
+
+def test_a_terminal_without_the_letters_of_a_bar_gets_plain_ones() -> None:
+    """As a pipe on Windows is: cp1252."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dsgen", *MAIN],
+        env={**os.environ, "PYTHONIOENCODING": "cp1252", "COLUMNS": "80"},
+        capture_output=True,
+        check=True,
+    )
+    lines = done.stdout.decode("cp1252").splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert any("###..." in line for line in lines)
+    assert not any("\\" in line for line in lines)
 
 
 def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:

@@ -11,8 +11,10 @@ from hypothesis import strategies as draw
 import dsgen
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
-from dsgen.memory_questions import Question, ask, counterfactuals
+from dsgen.memory_questions import Question, answer, ask, ask_config, counterfactuals
+from dsgen.memory_questions import given as from_config
 from dsgen.memory_questions.questions import strategy_of
+from dsgen.report import memory as report
 
 QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates
 
@@ -58,6 +60,50 @@ def questions(choose: draw.DrawFn) -> Question:
     except dsgen.DsgenError:
         assume(False)
         raise
+
+
+SIZES = draw.sampled_from(["auto", 1, 2, 4, 2e8])
+PLACES = draw.fixed_dictionaries({"device": draw.sampled_from(["none", "cpu", "nvme"])})
+ON = draw.fixed_dictionaries({"enabled": draw.sampled_from([True, False, "auto"])})
+ZERO = draw.fixed_dictionaries(
+    {},
+    optional={
+        "stage": draw.sampled_from([0, 1, 2, 3, "auto"]),
+        "offload_optimizer": PLACES,
+        "offload_param": PLACES,
+        "overlap_comm": draw.sampled_from([True, False, "auto"]),
+        "reduce_bucket_size": SIZES,
+        "stage3_prefetch_bucket_size": SIZES,
+        "stage3_param_persistence_threshold": SIZES,
+        "stage3_max_live_parameters": SIZES,
+        "sub_group_size": draw.sampled_from(["auto", 1e8, 10**9]),
+    },
+)
+CONFIGS = draw.fixed_dictionaries(
+    {"zero_optimization": ZERO},
+    optional={
+        "train_micro_batch_size_per_gpu": draw.sampled_from(["auto", 0, 1, 3, 10**14, 2.0, "two", None]),
+        "gradient_accumulation_steps": draw.sampled_from(["auto", 1, 4, None]),
+        "train_batch_size": draw.sampled_from(["auto", 1, 64, -1]),
+        "bf16": ON,
+        "fp16": ON,
+        "optimizer": draw.fixed_dictionaries({"type": draw.sampled_from(["AdamW", "auto", "OneBitAdam", "Muon"])}),
+    },
+)
+
+
+@draw.composite
+def config_questions(choose: draw.DrawFn) -> Question:
+    """What a config asks, whatever it says; what neither it nor the wishes beside it say is chosen."""
+    wishes = {name: WISHES[name] for name in ("checkpointing", "method", "attention", "seq_len")}
+    said = choose(draw.fixed_dictionaries({}, optional=wishes))
+    layers = dsgen.profile(choose(HARDWARE)) | dsgen.profile(choose(MODELS))
+    try:
+        job = dsgen.job(layers | {"training": said, "cluster": {"gpus": choose(GPUS)}})
+    except dsgen.DsgenError:
+        assume(False)
+        raise
+    return ask_config(job, from_config(choose(CONFIGS)))
 
 
 def at_length(asked: Question, tokens: int) -> Job:
@@ -165,3 +211,18 @@ def test_changes_fit_as_they_are_said_and_are_there_where_any_stage_would_do(ask
     assert all(change.memory.verdict is Verdict.FITS for change in changes)
     least = strategy_of(asked, stage=max(strategy.stage, 3), checkpointing=True, micro_batch=1)
     assert changes or fits(job, strategy) or not fits(job, least)
+
+
+@QUESTIONS
+@given(config_questions(), draw.sampled_from([80, 200]))
+def test_any_config_is_answered_within_the_width_and_its_largest_micro_batch_is_one(
+    asked: Question, width: int
+) -> None:
+    found = answer(asked)
+    largest = found.counterfactuals.micro_batch or 0
+
+    if asked.strategy.micro_batch < 10**6:  # the table of what nobody can train has wider numbers
+        assert max(map(len, report.text(found, width).splitlines())) <= width
+    assert report.data(found)["question"]["micro_batch"] == asked.strategy.micro_batch
+    assert not largest or fits(asked.job, strategy_of(asked, micro_batch=largest))
+    assert not fits(asked.job, strategy_of(asked, micro_batch=largest + 1))

@@ -89,6 +89,7 @@ def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
         ({"precision": "bf16"}, {"hardware": "v100-32g"}, "no bf16 units"),
         ({"zero_stage": 1, "tp": 16}, {"cluster": {"gpus": 16}, "model": "llama-2-7b"}, "leaves the node of 8"),
         ({"seq_len": 9000}, {}, "more than the 4096 of the model"),
+        ({"zero_stage": 1, "tp": 2, "chunked_loss": True}, {}, "needs the whole head"),
         ({"lora_rank": 64}, {}, "training.lora_rank (python): method full has no adapters"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import io
 import os
@@ -15,6 +16,8 @@ from dsgen.errors import DsgenError
 __all__ = ["COMMANDS", "main"]
 
 OK, FOUND, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+_SPELLED = "dsgen.spelled"  # name of the error handler of stdout and stderr
+_PLAIN = {"█": "#", "░": ".", "·": ".", "…": "~"}  # what a bar is drawn with where its letters are missing
 
 # name -> what it does, so that `dsgen --help` imports no command
 COMMANDS = {
@@ -118,7 +121,18 @@ def _spell_out() -> None:
     """Let no letter end the run that the terminal's encoding lacks: a comment in Chinese, a name that is no UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_SPELLED)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What stands for letters that an encoding lacks: bars have plain ones, any other is its number."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, ascii(letter)[1:-1]) for letter in missing), error.end
+
+
+codecs.register_error(_SPELLED, _spelled)
 
 
 def _unwritten(error: BaseException | None) -> int:

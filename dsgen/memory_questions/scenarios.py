@@ -191,6 +191,8 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (DeepSpeed 0.19.8); stage 1 is right"
     elif chosen.stage == 0 and chosen.precision == "fp16":
         yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
+    if chosen.tp > 1 and job.training.chunked_loss:
+        yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
     if chosen.tp > job.gpus_per_node:
         yield f"tensor parallelism over {chosen.tp} GPUs leaves the node of {job.gpus_per_node}"
 
