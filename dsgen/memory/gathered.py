@@ -3,43 +3,41 @@
 Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8, from the second step on, when it knows
 the order of use. A module that starts gathers its tensors, then fetches ahead: along the order of use, past tensors
 that are there already, until `stage3_prefetch_bucket_size` elements are on their way or `stage3_max_live_parameters`
-are there. A tensor is released after its use unless fetching ahead has passed a later use of it, or one lies within
-`stage3_max_reuse_distance` elements.
+are there. A module without tensors fetches ahead too. A tensor is released after its use unless fetching ahead has
+passed a later use of it, or one lies within `stage3_max_reuse_distance` elements.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.memory.trained import AFTER, BEFORE, sharded
-from dsgen.parameters import adapted, stretches
+from dsgen.memory.modules import Module, modules
+from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
 __all__ = ["Gathered", "gathered"]
-
-
-# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
-DIRECT = frozenset({"falcon", "gpt2"})
 
 
 class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        forward: The most while blocks run forward, with the flat buffer that a gather's tensors are copied from.
-        turn: When the loss is made.
+        forward: The most while blocks run forward.
+        turn: While the loss is made.
+        loss: While backward runs through it.
         backward: The most while each block runs backward, its second forward included, by block.
         embedding: When backward has come to what is before the blocks.
-        uses: Index of a tensor among all of the model's -> elements while its backward runs.
+        uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
     """
 
     forward: int
     turn: int
+    loss: int
     backward: tuple[int, ...]
     embedding: int
     uses: dict[int, int]
@@ -47,7 +45,7 @@ class Gathered(NamedTuple):
     def at(self, block: int) -> int:
         """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
         if block == AFTER or not self.backward:
-            return self.turn
+            return self.loss
         return self.embedding if block == BEFORE else self.backward[min(block, len(self.backward) - 1)]
 
 
@@ -59,6 +57,7 @@ def gathered(
     tp: int,
     buffers: Buffers,
     checkpointing: bool,
+    alone: bool = False,
 ) -> Gathered:
     """What is gathered in one step.
 
@@ -70,9 +69,29 @@ def gathered(
         tp: AutoTP degree.
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
+        alone: There is one rank: it copies each tensor from the node's RAM by itself.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone)
+
+
+class _Event(NamedTuple):
+    """A module starts.
+
+    Attributes:
+        block: BEFORE, AFTER, or counted from 0.
+        module: The module.
+        way: One of the four below.
+        stays: Its tensors are not released after it.
+    """
+
+    block: int
+    module: Module
+    way: int
+    stays: bool = False
+
+
+_FORWARD, _LOSS, _AGAIN, _BACKWARD = range(4)  # forward, the modules around all of backward, forward again, backward
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,92 +106,80 @@ def _gathered(
     max_live: int,
     max_reuse: int,
     checkpointing: bool,
+    alone: bool,
 ) -> Gathered:
-    numels, blocks, places, direct = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
-    order, staying, turn = _order(model, blocks, numels, checkpointing)
-    same = [0 if model.tied_embeddings and place < 0 else tensor for tensor, place in enumerate(places)]
-    uses_of = [same[tensor] for tensor in order]
-    peaks, starts, gone = _walk([numels[tensor] for tensor in order], uses_of, staying, prefetch, max_live, max_reuse)
-    kept = _kept(order, [bool(direct[tensor]) for tensor in order], gone, turn, checkpointing)
-    peaks = [peak + more for peak, more in zip(peaks, kept, strict=True)]
-    starts = [peak + more for peak, more in zip(starts, kept, strict=True)]
-    forward = embedding = 0
+    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
+    walk = _Walk.over(events, persistence, max_reuse)
+    peaks, gone = walk.run(prefetch, max_live, alone)
+    kept, ends = _kept(events, gone, checkpointing)
+    forward = turn = loss = embedding = 0
     backward = [0] * model.layers
     uses: dict[int, int] = {}
-    for step, tensor in enumerate(order):
-        block = blocks[tensor]
-        if step < turn:
-            forward = max(forward, starts[step] if 0 <= block < model.layers else 0)
-        elif 0 <= block < model.layers:
-            backward[block] = max(backward[block], peaks[step])
+    for (block, module, way, _), peak, held, rest in zip(events, peaks, kept, ends, strict=True):
+        most = peak + held
+        if way == _FORWARD:
+            if 0 <= block < model.layers:
+                forward = max(forward, most)
+            elif block == AFTER:
+                turn = most
+            continue
+        if block == AFTER:
+            loss = max(loss, most) if way == _LOSS or module.name == "lm_head" else loss
         elif block == BEFORE:
-            embedding = max(embedding, peaks[step])
-        if step >= turn:
-            uses[places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later one is its backward
-    ends = peaks[turn - 1 : turn + 1]  # from the last tensor's use in forward to its use in backward
-    return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding, uses)
-
-
-def _tensors(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
-) -> tuple[list[int], list[int], list[int], list[bool]]:
-    """Of every tensor that is partitioned, in the order of the model: elements, block, index, whether it is direct."""
-    names = frozenset() if method == "full" else adapted(model, lora_targets)
-    numels: list[int] = []
-    blocks: list[int] = []
-    places: list[int] = []
-    direct: list[bool] = []
-    number = count = 0
-    for stretch in stretches(model):
-        row: list[int] = []
-        ours: list[bool] = []
-        for item in stretch.parameters:
-            numel = sharded(model, item, tp)
-            row.append(0 if method == "qlora" and item.matrix and item.layer else numel)  # 4-bit weights stay gathered
-            ours.append(item.kind == "expert" or (item.matrix and item.layer and model.architecture in DIRECT))
-            if item.name in names:
-                row += [lora_rank * size for size in item.shape]
-                ours += [False, False]
-        large = [place for place, numel in enumerate(row) if numel > persistence]
-        for _ in range(stretch.repeats):
-            numels += [row[place] for place in large]
-            places += [count + place for place in large]
-            direct += [ours[place] for place in large]
-            blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(large)
-            number += stretch.blocks
-            count += len(row)
-    if model.tied_embeddings and numels and blocks[0] == BEFORE:
-        numels.append(numels[0])  # the head is the first tensor again: it stands for itself at its second use
-        blocks.append(AFTER)
-        places.append(-1)
-        direct.append(False)
-    return numels, blocks, places, direct
-
-
-def _order(model: Model, blocks: list[int], numels: list[int], checkpointing: bool) -> tuple[list[int], set[int], int]:
-    """The tensors in order of use in one step, the uses after which one stays, and where backward begins.
-
-    A checkpointed block's backward begins with the module that made its output, which stays while the block runs
-    forward again.
-    """
-    members: dict[int, list[int]] = {}
-    for tensor, block in enumerate(blocks):
-        members.setdefault(block, []).append(tensor)
-    order = list(range(len(blocks)))
-    turn = len(order)
-    staying: set[int] = set()
-    order += members.get(AFTER, [])[::-1]
-    for block in range(model.layers - 1, -1, -1):
-        inside = members.get(block, [])
-        if checkpointing and inside:
-            # The last matrix; what is named behind it in the model are norms.
-            last = max(inside, key=lambda tensor: (numels[tensor] > model.hidden_size, tensor))
-            staying.add(len(order))
-            order += [last, *(tensor for tensor in inside if tensor != last), last]
-            order += [tensor for tensor in inside[::-1] if tensor != last]
+            embedding = max(embedding, most)
         else:
-            order += inside[::-1]
-    return order + members.get(BEFORE, [])[::-1], staying, turn
+            backward[block] = max(backward[block], most)
+        for index, _, _ in module.tensors:
+            uses[index] = peak + rest  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(forward, turn, loss, tuple(backward), embedding, uses)
+
+
+@functools.lru_cache(maxsize=256)
+def _events(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, checkpointing: bool
+) -> tuple[_Event, ...]:
+    """The modules in order of use in one step."""
+    found = modules(model, method, lora_rank, lora_targets, tp)
+    everything = sum(numel for _, part in found.parts for module in part for _, numel, _ in module.tensors)
+    root = Module("", (), everything)
+    events = [_Event(BEFORE, root, _FORWARD)] * found.roots
+    events += [_Event(block, module, _FORWARD) for block, part in found.parts for module in part]
+    outer = [_Event(AFTER, root, _LOSS)] * (found.roots - 1)
+    head = [_Event(AFTER, module, _BACKWARD) for module in found.parts[-1][1]][::-1]
+    events += [*outer, *head[:1], _Event(AFTER, root, _BACKWARD), *head[1:]]
+    for block, part in found.parts[-2:0:-1]:
+        back = _reversed(part)
+        if not checkpointing:
+            events += [_Event(block, module, _BACKWARD) for module in back]
+            continue
+        asking = found.asking
+        if asking is None:
+            asking = next(module.name for module in reversed(part) if module.tensors)
+        # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
+        # module's tensors stay in between.
+        first = [module.name for module in back].index(asking)
+        last = [module.name for module in part].index(asking) if asking else len(part)
+        events += [_Event(block, module, _BACKWARD, True) for module in back[: first + 1]]
+        events += [_Event(block, module, _AGAIN) for module in part[1:last]]
+        events += [_Event(block, module, _BACKWARD) for module in (*part[last : last + 1], *back[first + 1 :])]
+    if method == "full" or checkpointing:  # frozen embeddings have no backward
+        events += [_Event(BEFORE, module, _BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
+    return tuple(events)
+
+
+def _reversed(part: tuple[Module, ...]) -> list[Module]:
+    """A block's modules in order of backward: what contains others still comes before them."""
+    return [part[place] for place in _turned(tuple(module.name for module in part))]
+
+
+@functools.lru_cache(maxsize=256)
+def _turned(names: tuple[str, ...]) -> tuple[int, ...]:
+    made: list[int] = []
+    for place in range(len(names) - 1, -1, -1):
+        inside = f"{names[place]}." if names[place] else ""
+        first = next((at for at, other in enumerate(made) if names[other].startswith(inside)), None)
+        made.insert(len(made) if first is None else first, place)
+    return tuple(made)
 
 
 @attrs.define
@@ -184,83 +191,143 @@ class _Gather:
     copied: bool = False
 
 
-def _walk(
-    numels: list[int], order: list[int], staying: set[int], prefetch: int, max_live: int, max_reuse: int
-) -> tuple[list[int], list[int], list[int]]:
-    """Elements that are there while each use runs, at its start, and those that are released after it.
+@attrs.frozen(eq=False)
+class _Walk:
+    """The uses of one step.
 
-    Several tensors that are gathered together are copied out of one flat buffer when the first of them is used; the
-    buffer stays until the last one is.
+    Attributes:
+        order: The tensors that are partitioned, in order of use.
+        numels: Their elements.
+        bounds: Where each event's uses begin.
+        steps: The event of each use.
+        stays: For each use, whether the tensor stays whatever fetching ahead does.
     """
-    steps = len(order)
-    later = [steps] * steps  # the next use of the same tensor
-    seen: dict[int, int] = {}
-    for step in range(steps - 1, -1, -1):
-        later[step] = seen.get(order[step], steps)
-        seen[order[step]] = step
-    passed = [0] * (steps + 1)  # elements used before each step
-    for step in range(steps):
-        passed[step + 1] = passed[step] + numels[step]
-    there: set[int] = set()
-    coming: dict[int, _Gather] = {}
-    marked: dict[int, int] = {}
-    during, starting, released = [], [], []
-    live = ahead = buffers = 0
-    for step, tensor in enumerate(order):
-        if tensor not in there:
-            there.add(tensor)
-            live += numels[step]
-        gather = coming.pop(tensor, None)
-        if gather is not None and not gather.copied:
-            gather.copied = True
-            buffers += gather.elements
-        starting.append(live + buffers)
-        if gather is not None:
-            gather.waiting -= 1
-            if not gather.waiting:
-                buffers -= gather.elements
-        ahead = max(ahead, step + 1)
-        if prefetch:
-            room = min(max_live - live, prefetch)
-            begun: list[int] = []
-            found = 0
-            while ahead < steps and found < room:
-                other = order[ahead]
-                marked[other] = ahead
-                if other not in there:
-                    there.add(other)
-                    begun.append(other)
-                    found += numels[ahead]
-                ahead += 1
-            live += found
-            if len(begun) > 1:  # a single tensor is gathered into its own place
-                together = _Gather(found, len(begun))
-                coming.update((other, together) for other in begun)
-        during.append(live + buffers)
-        following = later[step]
-        kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
-        gone = not kept and step not in staying
-        released.append(numels[step] if gone else 0)
-        if gone:
-            there.discard(tensor)
-            live -= numels[step]
-    return during, starting, released
+
+    order: list[int]
+    numels: list[int]
+    bounds: list[int]
+    steps: list[int]
+    stays: list[bool]
+
+    @classmethod
+    def over(cls, events: Sequence[_Event], persistence: int, max_reuse: int) -> _Walk:
+        """The uses of events, and which of them are followed by another within the reuse distance."""
+        order: list[int] = []
+        numels: list[int] = []
+        bounds = [0]
+        steps: list[int] = []
+        for step, event in enumerate(events):
+            for index, numel, _ in event.module.tensors:
+                if numel > persistence:
+                    order.append(index)
+                    numels.append(numel)
+                    steps.append(step)
+            bounds.append(len(order))
+        # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
+        own, below = [0], [0]
+        for event in events:
+            size = 0 if event.module.whole else sum(numel for _, numel, _ in event.module.tensors)
+            own.append(own[-1] + size)
+            below.append(below[-1] + event.module.inside)
+        stays = [False] * len(order)
+        following: dict[int, int] = {}  # tensor -> its next use
+        around: dict[int, int] = {}  # block -> the next event that contains it, and that of everything
+        for step in range(len(events) - 1, -1, -1):
+            event = events[step]
+            for use in range(bounds[step], bounds[step + 1]):
+                later, passed = following.get(order[use]), own
+                if event.module.whole:
+                    later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
+                near = later is not None and later < len(events) and passed[later] - passed[step + 1] < max_reuse
+                stays[use] = event.stays or near
+                following[order[use]] = step
+            if not event.module.name:
+                around[event.block] = step
+        return cls(order, numels, bounds, steps, stays)
+
+    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[set[int]]]:
+        """Elements that are there while each event runs, and the tensors that are released after it.
+
+        Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
+        the buffer stays until the last one is.
+        """
+        order, numels, bounds = self.order, self.numels, self.bounds
+        uses, events = len(order), len(bounds) - 1
+        there: set[int] = set()
+        coming: dict[int, _Gather] = {}
+        marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        peaks: list[int] = []
+        released: list[set[int]] = []
+        live = ahead = buffers = 0
+        for step in range(events):
+            begin, end = bounds[step], bounds[step + 1]
+            missing = [use for use in range(begin, end) if order[use] not in there]
+            if missing:
+                found = sum(numels[use] for use in missing)
+                live += found
+                there.update(order[use] for use in missing)
+                if len(missing) > 1 and not alone:  # a single tensor is gathered into its own place
+                    together = _Gather(found, len(missing))
+                    coming.update((order[use], together) for use in missing)
+            most = live + buffers
+            for use in range(begin, end):
+                gather = coming.pop(order[use], None)
+                if gather is None:
+                    continue
+                if not gather.copied:
+                    gather.copied = True
+                    buffers += gather.elements
+                    most = max(most, live + buffers)
+                gather.waiting -= 1
+                if not gather.waiting:
+                    buffers -= gather.elements
+            ahead = max(ahead, end)
+            if prefetch and ahead < uses:
+                room = min(max_live - live, prefetch)
+                begun: list[int] = []
+                found = 0
+                while ahead < uses and found < room:
+                    other = order[ahead]
+                    marked[other] = self.steps[ahead]
+                    if other not in there:
+                        there.add(other)
+                        begun.append(other)
+                        found += numels[ahead]
+                    ahead += 1
+                live += found
+                if len(begun) > 1 and not alone:
+                    together = _Gather(found, len(begun))
+                    coming.update((other, together) for other in begun)
+            peaks.append(max(most, live + buffers))
+            gone: set[int] = set()
+            for use in range(begin, end):
+                tensor = order[use]
+                if self.stays[use] or marked.get(tensor, -1) > step:
+                    continue
+                gone.add(tensor)
+                there.discard(tensor)
+                live -= numels[use]
+            released.append(gone)
+        return peaks, released
 
 
-def _kept(order: list[int], direct: list[bool], gone: list[int], turn: int, checkpointing: bool) -> list[int]:
-    """Elements that autograd keeps of released tensors, while each use runs: from forward, or where blocks run forward
-    again from then on, to the backward of the same tensor."""
-    found = []
+def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int]]:
+    """Elements that autograd keeps of released tensors, while each event runs and when its backward has been.
+
+    A block that runs forward again saves a second view of each weight; else those keep their gathered place that are
+    not multiplied by torch's linear function.
+    """
+    during, after = [], []
     held = 0
     kept: dict[int, int] = {}
-    ends = {tensor: step for step, tensor in enumerate(order)}
-    for step, tensor in enumerate(order):
-        found.append(held)
-        if not direct[step]:
-            continue
-        if ends[tensor] == step:
-            held -= kept.pop(tensor, 0)
-        elif gone[step] and (step >= turn) == checkpointing and tensor not in kept:
-            kept[tensor] = gone[step]
-            held += gone[step]
-    return found
+    saving = _AGAIN if checkpointing else _FORWARD
+    for (_, module, way, stays), released in zip(events, gone, strict=True):
+        during.append(held)
+        for index, numel, direct in module.tensors:
+            if way == _BACKWARD:
+                held -= kept.pop(index, 0)
+            elif way == saving and index in released and (direct or checkpointing):
+                kept[index] = numel
+                held += numel
+        after.append(held)
+    return during, after

@@ -97,7 +97,7 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
     )
     live = None
     if layout.stage == 3:
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing)
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1)
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
@@ -196,7 +196,7 @@ class _Moments(NamedTuple):
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
         active, found = self.active, self.found
         if load.block == BEFORE:
-            return NOTHING._replace(fresh=found.size * found.tensors.numels[0] if load.place >= 0 else 0)
+            return NOTHING._replace(fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:
@@ -206,7 +206,7 @@ class _Moments(NamedTuple):
                 break
             number -= run.count
         if run is None or load.block == AFTER or load.place >= len(run.arrivals):
-            return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
+            return NOTHING._replace(activations=(fixed, each), fresh=load.fresh)
         alive = run.arrivals[load.place]
         return alive._replace(activations=(fixed + alive.activations[0], each + alive.activations[1]))
 
