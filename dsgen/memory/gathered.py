@@ -16,6 +16,7 @@ from typing import NamedTuple
 import attrs
 
 from dsgen.buffers import Buffers
+from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.modules import Module, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
@@ -27,26 +28,28 @@ class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        forward: The most while blocks run forward.
-        turn: While the loss is made.
-        loss: While backward runs through it.
-        backward: The most while each block runs backward, its second forward included, by block.
-        embedding: When backward has come to what is before the blocks.
+        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; the matrix of the block at or
+            behind which it is, as of a moment of activations) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
+        turn: While the loss is made.
+        loss: While backward runs through the loss and the head.
     """
 
-    forward: int
+    places: dict[tuple[int, int, int], int]
+    uses: dict[int, int]
     turn: int
     loss: int
-    backward: tuple[int, ...]
-    embedding: int
-    uses: dict[int, int]
 
-    def at(self, block: int) -> int:
-        """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
-        if block == AFTER or not self.backward:
-            return self.loss
-        return self.embedding if block == BEFORE else self.backward[min(block, len(self.backward) - 1)]
+    def at(self, block: int, way: int, product: int = 0) -> int:
+        """Elements at a place."""
+        return self.places.get((block, way, product), 0)
+
+    def when(self, block: int, index: int) -> int:
+        """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
+        if index in self.uses:
+            return self.uses[index]
+        ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
+        return max(ways.values(), default=0)
 
 
 def gathered(
@@ -81,7 +84,7 @@ class _Event(NamedTuple):
     Attributes:
         block: BEFORE, AFTER, or counted from 0.
         module: The module.
-        way: One of the four below.
+        way: FORWARD, AGAIN or BACKWARD.
         stays: Its tensors are not released after it.
     """
 
@@ -89,9 +92,6 @@ class _Event(NamedTuple):
     module: Module
     way: int
     stays: bool = False
-
-
-_FORWARD, _LOSS, _AGAIN, _BACKWARD = range(4)  # forward, the modules around all of backward, forward again, backward
 
 
 @functools.lru_cache(maxsize=1024)
@@ -109,29 +109,29 @@ def _gathered(
     alone: bool,
 ) -> Gathered:
     events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
+    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
     peaks, gone = walk.run(prefetch, max_live, alone)
     kept, ends = _kept(events, gone, checkpointing)
-    forward = turn = loss = embedding = 0
-    backward = [0] * model.layers
+    places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
-    for (block, module, way, _), peak, held, rest in zip(events, peaks, kept, ends, strict=True):
+    turn = loss = product = 0
+    here = BEFORE, FORWARD
+    for (block, module, way, stays), peak, held, rest in zip(events, peaks, kept, ends, strict=True):
+        if (block, way) != here:
+            here = block, way
+            product = sum(one.product for one in parts[block]) if way == BACKWARD else 0
+        product += module.product and way != BACKWARD
         most = peak + held
-        if way == _FORWARD:
-            if 0 <= block < model.layers:
-                forward = max(forward, most)
-            elif block == AFTER:
-                turn = most
-            continue
-        if block == AFTER:
-            loss = max(loss, most) if way == _LOSS or module.name == "lm_head" else loss
-        elif block == BEFORE:
-            embedding = max(embedding, most)
-        else:
-            backward[block] = max(backward[block], most)
-        for index, _, _ in module.tensors:
-            uses[index] = peak + rest  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(forward, turn, loss, tuple(backward), embedding, uses)
+        places[block, way, product] = max(places.get((block, way, product), 0), most)
+        if way == BACKWARD:
+            product -= module.product and not stays
+        if module.name == "lm_head":
+            turn, loss = (most, 0) if way == FORWARD else (turn, max(places[block, way, 0], most))
+        if way != FORWARD:
+            for index, _, _ in module.tensors:
+                uses[index] = peak + rest  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, turn, loss)
 
 
 @functools.lru_cache(maxsize=256)
@@ -142,15 +142,15 @@ def _events(
     found = modules(model, method, lora_rank, lora_targets, tp)
     everything = sum(numel for _, part in found.parts for module in part for _, numel, _ in module.tensors)
     root = Module("", (), everything)
-    events = [_Event(BEFORE, root, _FORWARD)] * found.roots
-    events += [_Event(block, module, _FORWARD) for block, part in found.parts for module in part]
-    outer = [_Event(AFTER, root, _LOSS)] * (found.roots - 1)
-    head = [_Event(AFTER, module, _BACKWARD) for module in found.parts[-1][1]][::-1]
-    events += [*outer, *head[:1], _Event(AFTER, root, _BACKWARD), *head[1:]]
+    events = [_Event(BEFORE, root, FORWARD)] * found.roots
+    events += [_Event(block, module, FORWARD) for block, part in found.parts for module in part]
+    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    head = [_Event(AFTER, module, BACKWARD) for module in found.parts[-1][1]][::-1]
+    events += [*outer, *head[:1], _Event(AFTER, root, BACKWARD), *head[1:]]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:
-            events += [_Event(block, module, _BACKWARD) for module in back]
+            events += [_Event(block, module, BACKWARD) for module in back]
             continue
         asking = found.asking
         if asking is None:
@@ -159,11 +159,11 @@ def _events(
         # module's tensors stay in between.
         first = [module.name for module in back].index(asking)
         last = [module.name for module in part].index(asking) if asking else len(part)
-        events += [_Event(block, module, _BACKWARD, True) for module in back[: first + 1]]
-        events += [_Event(block, module, _AGAIN) for module in part[1:last]]
-        events += [_Event(block, module, _BACKWARD) for module in (*part[last : last + 1], *back[first + 1 :])]
+        events += [_Event(block, module, BACKWARD, True) for module in back[: first + 1]]
+        events += [_Event(block, module, AGAIN) for module in part[1:last]]
+        events += [_Event(block, module, BACKWARD) for module in (*part[last : last + 1], *back[first + 1 :])]
     if method == "full" or checkpointing:  # frozen embeddings have no backward
-        events += [_Event(BEFORE, module, _BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
+        events += [_Event(BEFORE, module, BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
     return tuple(events)
 
 
@@ -320,11 +320,11 @@ def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: boo
     during, after = [], []
     held = 0
     kept: dict[int, int] = {}
-    saving = _AGAIN if checkpointing else _FORWARD
-    for (_, module, way, stays), released in zip(events, gone, strict=True):
+    saving = AGAIN if checkpointing else FORWARD
+    for (_, module, way, _), released in zip(events, gone, strict=True):
         during.append(held)
         for index, numel, direct in module.tensors:
-            if way == _BACKWARD:
+            if way == BACKWARD:
                 held -= kept.pop(index, 0)
             elif way == saving and index in released and (direct or checkpointing):
                 kept[index] = numel

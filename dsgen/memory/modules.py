@@ -1,12 +1,12 @@
 """The modules of a model in the order in which they run, with the tensors of each: what stage 3 gathers by.
 
-Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters, peft's layers in place of the matrices.
+Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters, peft's layers.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.trained import AFTER, BEFORE, sharded
@@ -73,8 +73,11 @@ _EMBEDDING = "embed_tokens rotary_emb"
 _AFTER = "norm ln_f final_layer_norm project_out lm_head"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _FUNCTIONS = frozenset(
-    "act act_fn activation_fn attention_dropout drop dropout emb_dropout gelu_impl post_attention_dropout"
-    " post_mlp_dropout resid_attn_dropout resid_dropout resid_mlp_dropout rotary_emb".split()
+    {
+        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "gelu_impl"),
+        *("post_attention_dropout", "post_mlp_dropout", "resid_attn_dropout", "resid_dropout", "resid_mlp_dropout"),
+        "rotary_emb",
+    }
 )
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
@@ -90,6 +93,7 @@ class Module(NamedTuple):
     Attributes:
         name: Its name below the block or the model; empty for the block itself.
         tensors: Its own as (index among all of the model's, elements, whether autograd keeps what was gathered).
+        product: It multiplies by a matrix, or by those of experts.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
@@ -98,6 +102,7 @@ class Module(NamedTuple):
     tensors: tuple[tuple[int, int, bool], ...]
     inside: int
     whole: bool = False
+    product: bool = False
 
 
 class Modules(NamedTuple):
@@ -137,6 +142,7 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         sparse = stretch.blocks and any(item.kind == "expert" for item in stretch.parameters)
         whole = "mlp" if sparse and kind in _LEAVES else None
         own: _Own = {} if stretch.blocks else around
+        products: set[str] = set()
         size = 0 if stretch.blocks else count
         for item in stretch.parameters:
             parts = item.name.split(".")
@@ -146,7 +152,10 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             packed = method == "qlora" and item.matrix and item.layer  # 4-bit weights stay gathered
             numel = 0 if packed else sharded(model, item, tp)
             lower = item.name in names
-            own.setdefault(f"{name}.base_layer" if lower else name, []).append((size, numel, direct))
+            module = f"{name}.base_layer" if lower else name
+            own.setdefault(module, []).append((size, numel, direct))
+            if item.layer and (item.matrix or item.kind == "expert"):
+                products.add(module)
             size += 1
             for letter, width in zip("AB", item.shape[::-1], strict=False) if lower else ():
                 own.setdefault(f"{name}.lora_{letter}.default", []).append((size, lora_rank * width, False))
@@ -156,12 +165,12 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             continue
         order = _existing((_SPARSE if sparse else _BLOCKS).get(_style(model), _BLOCKS["llama"]), own)
         for _ in range(stretch.repeats):
-            blocks.append((len(blocks), _made(["", *order], own, count, whole)))
+            blocks.append((len(blocks), _made(["", *order], own, count, whole, products)))
             count += size
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
-    first = _made(_existing(_BEFORE.get(kind, _EMBEDDING), around), around, 0, None)
-    last = _made(_existing(_AFTER, around), around, 0, None)
+    first = _made(_existing(_BEFORE.get(kind, _EMBEDDING), around), around)
+    last = _made(_existing(_AFTER, around), around)
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
 
@@ -182,7 +191,13 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
     return found
 
 
-def _made(order: Sequence[str], own: _Own, count: int, whole: str | None) -> tuple[Module, ...]:
+def _made(
+    order: Sequence[str],
+    own: _Own,
+    count: int = 0,
+    whole: str | None = None,
+    products: Collection[str] = (),
+) -> tuple[Module, ...]:
     made = []
     for name in order:
         tensors = tuple((count + place, numel, direct) for place, numel, direct in own.get(name, ()))
@@ -192,5 +207,5 @@ def _made(order: Sequence[str], own: _Own, count: int, whole: str | None) -> tup
             if not name or other == name or other.startswith(f"{name}.")
             for _, numel, _ in found
         )
-        made.append(Module(name, tensors, inside, name == whole))
+        made.append(Module(name, tensors, inside, name == whole, name in products))
     return tuple(made)

@@ -11,7 +11,7 @@ import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, widest_of
@@ -94,6 +94,7 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
         zero3=layout.stage == 3 and training.method != "full",  # trained weights keep their input anyway
+        told=layout.stage == 3,
     )
     live = None
     if layout.stage == 3:
@@ -143,15 +144,6 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, block: int, index: int = -1) -> int:
-        """At stage 3, bytes gathered in backward of a block, or of one of its tensors."""
-        if self.gathered is None:
-            return 0
-        elements = self.gathered.at(block)
-        if index >= 0 and self.job.training.method == "full":
-            elements = self.gathered.uses.get(index, elements)
-        return self._bytes(elements)
-
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
@@ -160,12 +152,13 @@ class _Moments(NamedTuple):
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        turn = running = 0
-        if self.gathered is not None:
-            turn, running = self._bytes(self.gathered.turn), self._bytes(self.gathered.forward)
         inputs = self.active.inputs[1]
         for alive in self.active.forward:
-            live = running if alive.where == "block" else turn
+            live = 0
+            if self.gathered is not None:
+                number = BEFORE if alive.where == "embedding" else alive.blocks
+                loss = alive.where == "loss"
+                live = self._bytes(self.gathered.turn if loss else self.gathered.at(number, FORWARD, alive.product))
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
@@ -175,11 +168,19 @@ class _Moments(NamedTuple):
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
         last, inputs = self.job.model.layers - 1, self.active.inputs[1]
+        largest = found.size * buffers_.reduce_bucket
         for alive in self.active.backward:
-            block = AFTER if alive.where == "loss" else BEFORE if alive.where == "embedding" else last - alive.blocks
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
+            if walked and alive.last > largest:  # it waits where it was made until the next one comes
+                gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            yield moment("backward", held, gradients, there, 0, self.live(block), alive, inputs)
+            live = 0
+            if self.gathered is not None and alive.where == "loss":
+                live = self._bytes(self.gathered.loss if alive.logits > (0, 0) else self.gathered.at(AFTER, BACKWARD))
+            elif self.gathered is not None:
+                number = last - alive.blocks if alive.where == "block" else BEFORE
+                live = self._bytes(self.gathered.at(number, alive.way if number >= 0 else BACKWARD, alive.product))
+            yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
                 yield self._loaded(load, held)
@@ -188,13 +189,15 @@ class _Moments(NamedTuple):
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.live(load.block, load.index)
+        live = 0
+        if self.gathered is not None:
+            live = self._bytes(self.gathered.when(load.block, load.index if self.job.training.method == "full" else -1))
         grads = load.gradients + alive.fresh
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
-        active, found = self.active, self.found
+        active = self.active
         if load.block == BEFORE:
             return NOTHING._replace(fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside

@@ -92,6 +92,8 @@ class Setting:
             name: The module's name, which an adapter's target may be; empty outside the blocks.
             bias: Whether it has one.
         """
+        if name:
+            tape.multiply()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
