@@ -14,7 +14,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, widest_of
+from dsgen.memory.buckets import Runs, flattened, widest_of
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
@@ -221,10 +221,15 @@ class _Moments(NamedTuple):
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
             yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
-            group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
-            yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
+            if found.on_gpu:
+                most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
+                copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
+                yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
+                norm = NORM * -(-found.tensors.largest // found.ranks)
+                yield moment("step", held, grads, bucket, norm, self._bytes(0))
+            else:
+                yield moment("step", held, grads, bucket, gathered=self._bytes(0))
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
                 yield moment("step", held, grads, bucket, grads, self._bytes(0))
         elif found.on_gpu:
