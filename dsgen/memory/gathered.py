@@ -31,23 +31,21 @@ class Gathered(NamedTuple):
         places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
-        turn: While the loss is made.
-        loss: While backward runs through the loss and the head.
     """
 
     places: dict[tuple[int, int, int], int]
     uses: dict[int, int]
-    turn: int
-    loss: int
 
     def at(self, block: int, way: int, product: int = 0) -> int:
-        """Elements at a place."""
-        return self.places.get((block, way, product), 0)
+        """Elements at a place; before the blocks, at the embedding."""
+        return self.places.get((block, way, 1 if block == BEFORE else product), 0)
 
     def when(self, block: int, index: int) -> int:
         """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
         if index in self.uses:
             return self.uses[index]
+        if block == BEFORE:
+            return self.at(block, BACKWARD)
         ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
         return max(ways.values(), default=0)
 
@@ -111,31 +109,31 @@ def _gathered(
     events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
-    peaks, rests, gone = walk.run(prefetch, max_live, alone)
+    starts, peaks, rests, gone = walk.run(prefetch, max_live, alone)
     kept, left = _kept(events, gone, checkpointing)
     places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
-    turn = loss = place = now = 0
+    place = now = 0
     here = BEFORE, FORWARD
-    for (block, module, way, stays), peak, rest, before, after in zip(events, peaks, rests, kept, left, strict=True):
+    rows = zip(events, starts, peaks, rests, kept, left, strict=True)
+    for (block, module, way, stays), start, peak, rest, before, after in rows:
         if (block, way) != here:
             place = 2 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
             if block != here[0]:
                 places[block, way, place] = now
             here = block, way
+        # While its tensors are gathered a module has not begun.
+        places[block, way, place] = max(places.get((block, way, place), 0), start + before)
         most, now = peak + before, rest + after
-        product = module.product and not stays
-        if product:
+        if module.product and not stays:
             places[block, way, place + (1 if way != BACKWARD else -1)] = most
             place += 2 if way != BACKWARD else -2
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
-        if module.name == "lm_head":
-            turn, loss = (most, 0) if way == FORWARD else (turn, places[block, way, 0])
         if way != FORWARD:
             for index, _, _ in module.tensors:
                 uses[index] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, turn, loss)
+    return Gathered(places, uses)
 
 
 @functools.lru_cache(maxsize=256)
@@ -249,8 +247,10 @@ class _Walk:
                 around[event.block] = step
         return cls(order, numels, bounds, steps, stays)
 
-    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[set[int]]]:
-        """Elements that are there while each event runs, and after it, and the tensors that are released then.
+    def run(
+        self, prefetch: int, max_live: int, alone: bool
+    ) -> tuple[list[int], list[int], list[int], list[set[int]]]:
+        """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
@@ -260,6 +260,7 @@ class _Walk:
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
         released: list[set[int]] = []
@@ -303,7 +304,8 @@ class _Walk:
                 if len(begun) > 1 and not alone:
                     together = _Gather(found, len(begun))
                     coming.update((other, together) for other in begun)
-            peaks.append(max(most, live + buffers))
+            starts.append(most)
+            peaks.append(live + buffers)
             gone: set[int] = set()
             for use in range(begin, end):
                 tensor = order[use]
@@ -314,7 +316,7 @@ class _Walk:
                 live -= numels[use]
             released.append(gone)
             rests.append(live + buffers)
-        return peaks, rests, released
+        return starts, peaks, rests, released
 
 
 def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int]]:

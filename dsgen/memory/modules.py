@@ -80,8 +80,10 @@ _FUNCTIONS = frozenset(
     }
 )
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
+# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward.
 _DIRECT = frozenset({"falcon", "gpt2"})
+# So it does for experts, whose product is with a turned view of them, but where they are stored turned.
+_AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
 _ASKING = {"gpt2": "mlp.dropout", "opt": ""}
@@ -93,7 +95,7 @@ class Module(NamedTuple):
     Attributes:
         name: Its name below the block or the model; empty for the block itself.
         tensors: Its own as (index among all of the model's, elements, whether autograd keeps what was gathered).
-        product: It multiplies by a matrix, or by those of experts.
+        product: It multiplies by a matrix, or by those of experts; or it is the embedding.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
@@ -148,7 +150,7 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
-            direct = item.kind == "expert" or (item.matrix and item.layer and kind in _DIRECT)
+            direct = (item.kind == "expert" and kind not in _AS_STORED) or (item.layer and item.matrix and kind in _DIRECT)
             packed = method == "qlora" and item.matrix and item.layer  # 4-bit weights stay gathered
             numel = 0 if packed else sharded(model, item, tp)
             lower = item.name in names
@@ -169,8 +171,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             count += size
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
-    first = _made(_existing(_BEFORE.get(kind, _EMBEDDING), around), around)
-    last = _made(_existing(_AFTER, around), around)
+    before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
+    first = _made(before, around, products=before[:1])
+    last = _made(_existing(_AFTER, around), around, products=("lm_head",))
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
 

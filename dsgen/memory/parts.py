@@ -144,6 +144,14 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
+    def live(self, alive: Activity, block: int, way: int) -> int:
+        """At stage 3, bytes gathered at a moment in or around a block."""
+        if self.gathered is None:
+            return 0
+        if alive.where == "embedding":
+            return self._bytes(self.gathered.at(BEFORE, way))
+        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.product))
+
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
@@ -154,11 +162,7 @@ class _Moments(NamedTuple):
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.active.inputs[1]
         for alive in self.active.forward:
-            live = 0
-            if self.gathered is not None:
-                number = BEFORE if alive.where == "embedding" else alive.blocks
-                loss = alive.where == "loss"
-                live = self._bytes(self.gathered.turn if loss else self.gathered.at(number, FORWARD, alive.product))
+            live = self.live(alive, alive.blocks, FORWARD)
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
@@ -174,12 +178,7 @@ class _Moments(NamedTuple):
             if walked and alive.last > largest:  # it waits where it was made until the next one comes
                 gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            live = 0
-            if self.gathered is not None and alive.where == "loss":
-                live = self._bytes(self.gathered.loss if alive.logits > (0, 0) else self.gathered.at(AFTER, BACKWARD))
-            elif self.gathered is not None:
-                number = last - alive.blocks if alive.where == "block" else BEFORE
-                live = self._bytes(self.gathered.at(number, alive.way if number >= 0 else BACKWARD, alive.product))
+            live = self.live(alive, last - alive.blocks, alive.way)
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):

@@ -127,7 +127,10 @@ class Setting:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order."""
         vocabulary = self.model.vocab_size
         if self.tp == 1 or self.model.architecture not in HEAD_SHARDED:
-            return self.linear(tape, hidden, vocabulary, bias=bias)
+            tape.pass_matrix()
+            made = self.linear(tape, hidden, vocabulary, bias=bias)
+            tape.pass_matrix()
+            return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)
         rows, width, item = share.rows, share.width, share.item
