@@ -13,7 +13,17 @@ import attrs
 
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
-__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flattened", "flushes", "partition_numel", "scattered", "widest_of"]
+__all__ = [
+    "Flush",
+    "Runs",
+    "arrivals",
+    "flat_chunk",
+    "flattened",
+    "flushes",
+    "partition_numel",
+    "scattered",
+    "widest_of",
+]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 

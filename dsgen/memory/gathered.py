@@ -36,9 +36,9 @@ class Gathered(NamedTuple):
     places: dict[tuple[int, int, int], int]
     uses: dict[int, int]
 
-    def at(self, block: int, way: int, product: int = 0) -> int:
+    def at(self, block: int, way: int, place: int = 0) -> int:
         """Elements at a place; before the blocks, at the embedding."""
-        return self.places.get((block, way, 1 if block == BEFORE else product), 0)
+        return self.places.get((block, way, 2 if block == BEFORE else place), 0)
 
     def when(self, block: int, index: int) -> int:
         """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
@@ -118,16 +118,15 @@ def _gathered(
     rows = zip(events, starts, peaks, rests, kept, left, strict=True)
     for (block, module, way, stays), start, peak, rest, before, after in rows:
         if (block, way) != here:
-            place = 2 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
+            place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
             if block != here[0]:
                 places[block, way, place] = now
             here = block, way
-        # While its tensors are gathered a module has not begun.
-        places[block, way, place] = max(places.get((block, way, place), 0), start + before)
-        most, now = peak + before, rest + after
+        most, now = max(start, peak) + before, rest + after
         if module.product and not stays:
-            places[block, way, place + (1 if way != BACKWARD else -1)] = most
-            place += 2 if way != BACKWARD else -2
+            first = place + 1 if way != BACKWARD else place - 2
+            places[block, way, first], places[block, way, first + 1] = start + before, peak + before
+            place += 3 if way != BACKWARD else -3
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
         if way != FORWARD:
@@ -247,9 +246,7 @@ class _Walk:
                 around[event.block] = step
         return cls(order, numels, bounds, steps, stays)
 
-    def run(
-        self, prefetch: int, max_live: int, alone: bool
-    ) -> tuple[list[int], list[int], list[int], list[set[int]]]:
+    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[int], list[set[int]]]:
         """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;

@@ -150,7 +150,8 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
-            direct = (item.kind == "expert" and kind not in _AS_STORED) or (item.layer and item.matrix and kind in _DIRECT)
+            direct = item.kind == "expert" and kind not in _AS_STORED
+            direct = direct or (item.layer and item.matrix and kind in _DIRECT)
             packed = method == "qlora" and item.matrix and item.layer  # 4-bit weights stay gathered
             numel = 0 if packed else sharded(model, item, tp)
             lower = item.name in names

@@ -11,7 +11,7 @@ import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
+from dsgen.memory.activations import FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, flattened, widest_of
@@ -150,7 +150,7 @@ class _Moments(NamedTuple):
             return 0
         if alive.where == "embedding":
             return self._bytes(self.gathered.at(BEFORE, way))
-        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.product))
+        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.place))
 
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""

@@ -93,7 +93,7 @@ class Setting:
             bias: Whether it has one.
         """
         if name:
-            tape.pass_matrix()
+            tape.fetch()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
@@ -102,7 +102,7 @@ class Setting:
         else:
             made = linear(tape, hidden, kernel, out, offset, self.zero3)
         if name:
-            tape.pass_matrix()
+            tape.used()
         adapted = self.method != "full" and name and (ALL_LINEAR in self.targets or name in self.targets)
         return self._adapted(tape, hidden, made) if adapted else made
 
@@ -127,9 +127,9 @@ class Setting:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order."""
         vocabulary = self.model.vocab_size
         if self.tp == 1 or self.model.architecture not in HEAD_SHARDED:
-            tape.pass_matrix()
+            tape.fetch()
             made = self.linear(tape, hidden, vocabulary, bias=bias)
-            tape.pass_matrix()
+            tape.used()
             return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)
