@@ -192,6 +192,8 @@ class _Moments(NamedTuple):
         if self.gathered is not None:
             live = self._bytes(self.gathered.when(load.block, load.index if self.job.training.method == "full" else -1))
         grads = load.gradients + alive.fresh
+        if self.found.tensors.tied and load.index > 0:  # the head's gradient waits for the embedding's
+            grads += self.found.size * self.found.tensors.head
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:
