@@ -59,6 +59,7 @@ def gathered(
     buffers: Buffers,
     checkpointing: bool,
     alone: bool = False,
+    chunked: bool = False,
 ) -> Gathered:
     """What is gathered in one step.
 
@@ -71,9 +72,10 @@ def gathered(
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
+        chunked: A chunked loss reads the head's weight, whose module is not called.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
 
 
 class _Event(NamedTuple):
@@ -105,8 +107,9 @@ def _gathered(
     max_reuse: int,
     checkpointing: bool,
     alone: bool,
+    chunked: bool,
 ) -> Gathered:
-    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
+    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked)
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
     starts, peaks, rests, gone = walk.run(prefetch, max_live, alone)
@@ -137,17 +140,28 @@ def _gathered(
 
 @functools.lru_cache(maxsize=256)
 def _events(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, checkpointing: bool
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
 ) -> tuple[_Event, ...]:
     """The modules in order of use in one step."""
     found = modules(model, method, lora_rank, lora_targets, tp)
     everything = sum(numel for _, part in found.parts for module in part for _, numel, _ in module.tensors)
-    root = Module("", (), everything)
-    events = [_Event(BEFORE, root, FORWARD)] * found.roots
-    events += [_Event(block, module, FORWARD) for block, part in found.parts for module in part]
-    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
-    head = [_Event(AFTER, module, BACKWARD) for module in found.parts[-1][1]][::-1]
-    events += [*outer, *head[:1], _Event(AFTER, root, BACKWARD), *head[1:]]
+    root = outer = Module("", (), everything)
+    *ends, head = found.parts[-1][1]
+    if chunked:
+        # The model reads the head's weight itself, so DeepSpeed gathers it with the model, and gives it back when the
+        # step is over: the hook that would do so waits for a gradient of the token ids.
+        outer = root._replace(tensors=head.tensors)
+    events = [_Event(BEFORE, outer, FORWARD, True), *[_Event(BEFORE, root, FORWARD)] * (found.roots - 1)]
+    events += [_Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
+    events += [_Event(AFTER, module, FORWARD) for module in (ends if chunked else (*ends, head))]
+    events += [_Event(AFTER, outer, BACKWARD, True), *[_Event(AFTER, root, BACKWARD)] * (found.roots - 2)]
+    events += [_Event(AFTER, module, BACKWARD) for module in (*(() if chunked else (head,)), root, *ends[::-1])]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:

@@ -98,7 +98,9 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
     )
     live = None
     if layout.stage == 3:
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1)
+        live = gathered(
+            asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1, training.chunked_loss
+        )
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
