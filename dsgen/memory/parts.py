@@ -156,7 +156,7 @@ class _Moments(NamedTuple):
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
             return 0
-        return self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
+        return self.found.size * (elements + self.found.numbers.persistent)
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
@@ -221,9 +221,10 @@ class _Moments(NamedTuple):
             group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
-            yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
+            kept = self._bytes(self.gathered.packed if self.gathered else 0)
+            yield moment("step", held, grads + copies, bucket, gathered=kept)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, self._bytes(0))
+                yield moment("step", held, grads, bucket, grads, kept)
         elif found.on_gpu:
             kept, pieces = size * found.kept, found.tensors.prefix(found.own)
             widest = min(widest_of(found.tensors, pieces), found.own)

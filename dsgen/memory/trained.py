@@ -8,7 +8,7 @@ import math
 
 import attrs
 
-from dsgen.parameters import Parameter, adapted, stretches
+from dsgen.parameters import Parameter, adapters, stretches
 from dsgen.profiles import Model
 
 __all__ = ["AFTER", "BEFORE", "SHARDED", "Trained", "sharded", "trained"]
@@ -83,25 +83,25 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    names = None if method == "full" else adapted(model, lora_targets)
+    found = None if method == "full" else adapters(model, lora_rank, lora_targets)
     numels: list[int] = []
     blocks: list[int] = []
     first, head, vocabulary = 0, 0, 0
     for stretch in stretches(model):
         row: list[int] = []
         for item in stretch.parameters:
-            if names is None:
+            if found is None:
                 numel = sharded(model, item, tp)
                 row.append(numel)
                 head = numel if item.kind == "head" and item.matrix else head
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
-            elif item.name in names:  # peft's lora_A and lora_B
-                row += [lora_rank * item.shape[1], lora_rank * item.shape[0]]
+            else:
+                row += found.get(item.name, ())
         for _ in range(stretch.repeats):
             numels += row
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
-    tied = model.tied_embeddings and names is None
+    tied = model.tied_embeddings and found is None
     around = {
         side: sum(n for n, block in zip(numels, blocks, strict=True) if block == side) for side in (BEFORE, AFTER)
     }

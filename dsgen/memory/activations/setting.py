@@ -8,8 +8,9 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import chunked_loss, cross_entropy, dequantized_linear, layer_norm, linear
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import HEAD_SHARDED
-from dsgen.parameters import ALL_LINEAR
+from dsgen.parameters import ALL_LINEAR, fused_targets
 from dsgen.profiles import Model
 
 __all__ = ["Setting"]
@@ -47,7 +48,7 @@ class Setting:
     @property
     def quantized(self) -> bool:
         """Whether linear layers of blocks hold 4-bit weights."""
-        return self.method == "qlora" and self.model.architecture != "falcon"  # see memory/states.py, UNPACKED
+        return quantized(self.model, self.method)
 
     @property
     def rows(self) -> Size:
@@ -99,7 +100,8 @@ class Setting:
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
         else:
             made = linear(tape, hidden, kernel, out, offset, self.zero3)
-        adapted = self.method != "full" and name and (ALL_LINEAR in self.targets or name in self.targets)
+        targeted = ALL_LINEAR in self.targets or name in self.targets
+        adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
         return self._adapted(tape, hidden, made) if adapted else made
 
     def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
