@@ -38,7 +38,7 @@ class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        forward: The most while blocks run forward, with the flat buffer that a gather's tensors are copied from.
+        forward: The most while each block runs forward, with the flat buffer that a gather's tensors are copied from.
         turn: When the loss is made.
         backward: The most while each block runs backward, its second forward included, by block.
         embedding: When backward has come to what is before the blocks.
@@ -46,7 +46,7 @@ class Gathered(NamedTuple):
         uses: Index of a tensor among all of the model's -> elements while its backward runs.
     """
 
-    forward: int
+    forward: tuple[int, ...]
     turn: int
     backward: tuple[int, ...]
     embedding: int
@@ -105,23 +105,24 @@ def _gathered(
     kept = _kept(found, order, gone, turn, checkpointing)
     peaks = [peak + more for peak, more in zip(peaks, kept, strict=True)]
     starts = [peak + more for peak, more in zip(starts, kept, strict=True)]
-    forward = embedding = 0
-    backward = [0] * model.layers
+    embedding = 0
+    forward, backward = [0] * model.layers, [0] * model.layers
     uses: dict[int, int] = {}
     for step, tensor in enumerate(order):
         block = found.blocks[tensor]
-        if step < turn:
-            forward = max(forward, starts[step] if 0 <= block < model.layers else 0)
-        elif 0 <= block < model.layers:
-            backward[block] = max(backward[block], peaks[step])
-        elif block == BEFORE:
+        if 0 <= block < model.layers:
+            if step < turn:
+                forward[block] = max(forward[block], starts[step])
+            else:
+                backward[block] = max(backward[block], peaks[step])
+        elif block == BEFORE and step >= turn:
             embedding = max(embedding, peaks[step])
         if step >= turn:
             uses[found.places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later is its backward
     ends = peaks[turn - 1 : turn + 1]  # from the last tensor's use in forward to its use in backward
     packed = sum(numel for numel, kind in zip(found.numels, found.kinds, strict=True) if kind == _PACKED)
-    turned = max(ends, default=0) or forward
-    return Gathered(forward, turned, tuple(backward), max(embedding, packed), packed, uses)
+    turned = max(ends, default=0) or max(forward, default=0)
+    return Gathered(tuple(forward), turned, tuple(backward), max(embedding, packed), packed, uses)
 
 
 _PLAIN, _DIRECT, _PACKED = range(3)  # who holds on to a tensor that has been released: nobody, autograd, bitsandbytes

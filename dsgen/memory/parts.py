@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import attrs
@@ -13,6 +13,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import Size
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, widest_of
 from dsgen.memory.gathered import Gathered, gathered
@@ -160,13 +161,41 @@ class _Moments(NamedTuple):
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        turn = running = 0
-        if self.gathered is not None:
-            turn, running = self._bytes(self.gathered.turn), self._bytes(self.gathered.forward)
+        turn = self._bytes(self.gathered.turn) if self.gathered else 0
         inputs = self.active.inputs[1]
-        for alive in self.active.forward:
-            live = running if alive.where == "block" else turn
-            yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+        for alive, live in self.among(self.active.forward, self.gathered.forward if self.gathered else ()):
+            there = live if alive.where == "block" else turn
+            yield moment("forward", held, grads + alive.fresh, bucket, 0, there, alive, inputs)
+
+    def among(
+        self, moments: Iterable[Activity], elements: tuple[int, ...], back: bool = False
+    ) -> Iterator[tuple[Activity, int]]:
+        """Moments of blocks with the bytes gathered then: in the first and last of equal blocks, and where more is
+        gathered than in all later ones, between them."""
+        last = len(elements) - 1
+        ends: dict[int, tuple[Size, list[int]]] = {}  # the last of equal blocks -> what each keeps, blocks between
+        first = 0
+        for run in self.active.blocks if elements else ():
+            end = first + run.count - 1
+            high = elements[end]
+            between = []
+            for block in range(end - 1, first, -1):
+                if elements[block] > high:
+                    high = elements[block]
+                    between.append(block)
+            ends[end] = run.kept, between
+            first += run.count
+        for alive in moments:
+            block = last - alive.blocks if back else alive.blocks
+            if not elements or alive.where != "block":
+                yield alive, 0
+                continue
+            yield alive, self._bytes(elements[block])
+            kept, between = ends.get(block, ((0, 0), []))
+            for other in between:
+                fixed, each = alive.activations
+                fewer = fixed - (block - other) * kept[0], each - (block - other) * kept[1]
+                yield alive._replace(activations=fewer), self._bytes(elements[other])
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -174,12 +203,13 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
-        for alive in self.active.backward:
-            block = AFTER if alive.where == "loss" else BEFORE if alive.where == "embedding" else last - alive.blocks
+        inputs = self.active.inputs[1]
+        gathered = self.gathered.backward if self.gathered else ()
+        for alive, live in self.among(self.active.backward, gathered, back=True):
+            there_too = live if alive.where == "block" else self.live(AFTER if alive.where == "loss" else BEFORE)
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
             there = full if alive.gradients or alive.blocks else bucket
-            yield moment("backward", held, gradients, there, 0, self.live(block), alive, inputs)
+            yield moment("backward", held, gradients, there, 0, there_too, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
                 yield self._loaded(load, held)
