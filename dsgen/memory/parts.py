@@ -11,9 +11,8 @@ import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import Activations, Size, activations
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.activations import Size
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, widest_of
 from dsgen.memory.gathered import Gathered, gathered
