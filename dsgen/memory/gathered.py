@@ -208,7 +208,8 @@ def _order(model: Model, found: _Tensors, frozen: bool, checkpointing: bool) -> 
         made.staying.add(len(order))
         order += [last, *(tensor for tensor in inside if tensor != last), last]
         order += [tensor for tensor in inside[::-1] if tensor != last]
-    order += members.get(BEFORE, [])[::-1]
+    if checkpointing or not frozen:  # else nothing asks for a gradient of the embedding
+        order += members.get(BEFORE, [])[::-1]
     return made
 
 
