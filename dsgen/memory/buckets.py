@@ -11,7 +11,7 @@ import functools
 
 import attrs
 
-from dsgen.memory.trained import BEFORE, Trained
+from dsgen.memory.trained import AFTER, BEFORE, Trained
 
 __all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered", "widest_of"]
 
@@ -30,6 +30,7 @@ class Flush:
         current: Elements of the gradient that did not fit, which waits outside; 0 at the end of backward.
         own: Elements of this rank's own gradients that were kept by earlier reductions.
         normed: Elements of the largest piece of an own gradient in the bucket.
+        larger: Elements of the bucket's gradient where it is larger than the bucket, and so stays where it was made.
         index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
     """
 
@@ -40,6 +41,7 @@ class Flush:
     current: int
     own: int
     normed: int
+    larger: int
     index: int = -1
 
 
@@ -95,7 +97,8 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         spans = low // share != (high - 1) // share
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed))
+        larger = filled if filled > bucket else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger))
         if low < share:
             own = kept
         filled = 0
@@ -133,11 +136,12 @@ def _worst(made: list[Flush]) -> list[Flush]:
     kept: list[Flush] = []
     for item in made:
         beaten = any(
-            other.block > item.block
+            AFTER > other.block > item.block
             and other.copied >= item.copied
             and other.current >= item.current
             and other.own >= item.own
             and other.normed >= item.normed
+            and other.larger >= item.larger
             for other in kept
         )
         if not beaten:
@@ -168,7 +172,8 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
         nonlocal filled, padded, count, widest
         if filled:
             whole = count == 1 and padded == filled
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, index))
+            larger = filled if filled > bucket else 0
+            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, larger, index))
         filled = padded = count = widest = 0
 
     for index, place in arrivals(found, runs):

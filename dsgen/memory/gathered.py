@@ -3,61 +3,55 @@
 Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8, from the second step on, when it knows
 the order of use. A module that starts gathers its tensors, then fetches ahead: along the order of use, past tensors
 that are there already, until `stage3_prefetch_bucket_size` elements are on their way or `stage3_max_live_parameters`
-are there. A tensor is released after its use unless fetching ahead has passed a later use of it, or one lies within
-`stage3_max_reuse_distance` elements.
+are there. A module without tensors fetches ahead too. A tensor is released after its use unless fetching ahead has
+passed a later use of it, or one lies within `stage3_max_reuse_distance` elements.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.memory.numbers import partitioned, quantized
+from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, Held, Module, modules
 from dsgen.memory.trained import AFTER, BEFORE
-from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
 __all__ = ["Gathered", "gathered"]
-
-
-# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
-DIRECT = frozenset({"falcon", "gpt2"})
-# Model types whose blocks end with something that autograd saves and no module holds (dropout as a function). The
-# frozen weights that a checkpointed block gathers when it runs forward again are then the block's own, and stay until
-# its backward has ended; else they are those of the module that ends it, and leave with that (fetch_sub_module and
-# release_sub_module, ds_recompute_parameters).
-DROPPING = frozenset({"opt"})
-NORMED = frozenset({"gemma2", "gemma3_text"})  # a norm ends their blocks
 
 
 class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        forward: The most while each block runs forward, with the flat buffer that a gather's tensors are copied from.
-        turn: When the loss is made.
-        backward: The most while each block runs backward, its second forward included, by block.
-        embedding: When backward has come to what is before the blocks.
+        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; the matrix of the block at or
+            behind which it is, as of a moment of activations) -> the most there.
+        uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
+        turn: While the loss is made.
+        loss: While backward runs through the loss and the head.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        uses: Index of a tensor among all of the model's -> elements while its backward runs.
     """
 
-    forward: tuple[int, ...]
-    turn: int
-    backward: tuple[int, ...]
-    embedding: int
-    packed: int
+    places: dict[tuple[int, int, int], int]
     uses: dict[int, int]
+    turn: int
+    loss: int
+    packed: int
 
-    def at(self, block: int) -> int:
-        """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
-        if block == AFTER or not self.backward:
-            return self.turn
-        return self.embedding if block == BEFORE else self.backward[min(block, len(self.backward) - 1)]
+    def at(self, block: int, way: int, product: int = 0) -> int:
+        """Elements at a place."""
+        return self.places.get((block, way, product), 0)
+
+    def when(self, block: int, index: int) -> int:
+        """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
+        if index in self.uses:
+            return self.uses[index]
+        ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
+        return max(ways.values(), default=0)
 
 
 def gathered(
@@ -68,6 +62,7 @@ def gathered(
     tp: int,
     buffers: Buffers,
     checkpointing: bool,
+    alone: bool = False,
 ) -> Gathered:
     """What is gathered in one step.
 
@@ -79,9 +74,31 @@ def gathered(
         tp: AutoTP degree.
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
+        alone: There is one rank: it copies each tensor from the node's RAM by itself.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone)
+
+
+class _Event(NamedTuple):
+    """A module starts.
+
+    Attributes:
+        block: BEFORE, AFTER, or counted from 0.
+        module: The module.
+        way: FORWARD, AGAIN or BACKWARD.
+        stays: Its tensors are not released after it.
+        holds: Nor are its frozen ones: those that a block gathers when it runs forward again are released with the
+            module whose backward asked for that (fetch_sub_module, update_recompute_parameters).
+        leaving: The tensors that are released after it because of that.
+    """
+
+    block: int
+    module: Module
+    way: int
+    stays: bool = False
+    holds: bool = False
+    leaving: tuple[Held, ...] = ()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -96,146 +113,84 @@ def _gathered(
     max_live: int,
     max_reuse: int,
     checkpointing: bool,
+    alone: bool,
 ) -> Gathered:
-    found = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
-    order, staying, dropping, turn = _order(model, found, method != "full", checkpointing)
-    same = [0 if model.tied_embeddings and place < 0 else tensor for tensor, place in enumerate(found.places)]
-    sizes, uses_of = [found.numels[tensor] for tensor in order], [same[tensor] for tensor in order]
-    peaks, starts, gone = _walk(sizes, uses_of, staying, dropping, prefetch, max_live, max_reuse)
-    kept = _kept(found, order, gone, turn, checkpointing)
-    peaks = [peak + more for peak, more in zip(peaks, kept, strict=True)]
-    starts = [peak + more for peak, more in zip(starts, kept, strict=True)]
-    embedding = 0
-    forward, backward = [0] * model.layers, [0] * model.layers
+    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
+    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
+    walk = _Walk.over(events, persistence, max_reuse)
+    peaks, gone = walk.run(prefetch, max_live, alone)
+    kept, ends, packed = _kept(events, gone, checkpointing)
+    places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
-    for step, tensor in enumerate(order):
-        block = found.blocks[tensor]
-        if 0 <= block < model.layers:
-            if step < turn:
-                forward[block] = max(forward[block], starts[step])
-            else:
-                backward[block] = max(backward[block], peaks[step])
-        elif block == BEFORE and step >= turn:
-            embedding = max(embedding, peaks[step])
-        if step >= turn:
-            uses[found.places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later is its backward
-    ends = peaks[turn - 1 : turn + 1]  # from the last tensor's use in forward to its use in backward
-    packed = sum(numel for numel, kind in zip(found.numels, found.kinds, strict=True) if kind == _PACKED)
-    turned = max(ends, default=0) or max(forward, default=0)
-    return Gathered(tuple(forward), turned, tuple(backward), max(embedding, packed), packed, uses)
+    turn = loss = product = 0
+    here = BEFORE, FORWARD
+    for (block, module, way, stays, *_), peak, held, rest in zip(events, peaks, kept, ends, strict=True):
+        if (block, way) != here:
+            here = block, way
+            product = sum(one.product for one in parts[block]) if way == BACKWARD else 0
+        product += module.product and way != BACKWARD
+        most = peak + held
+        places[block, way, product] = max(places.get((block, way, product), 0), most)
+        if way == BACKWARD:
+            product -= module.product and not stays
+        if module.name == "lm_head":
+            turn, loss = (most, 0) if way == FORWARD else (turn, max(places[block, way, 0], most))
+        if way != FORWARD:
+            for one in module.tensors:
+                uses[one.place] = peak + rest  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, turn, loss, packed)
 
 
-_PLAIN, _DIRECT, _PACKED = range(3)  # who holds on to a tensor that has been released: nobody, autograd, bitsandbytes
-
-
-class _Tensors(NamedTuple):
-    """Every tensor that is partitioned, in the order of the model: its elements, its block, its index among all, its
-    kind, whether it is frozen, and whether it has an adapter."""
-
-    numels: list[int]
-    blocks: list[int]
-    places: list[int]
-    kinds: list[int]
-    frozen: list[bool]
-    adapted: list[bool]
-
-
-def _tensors(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
-) -> _Tensors:
-    adapting = adapters(model, lora_rank, lora_targets) if method != "full" else {}
-    packed = quantized(model, method)
-    found = _Tensors([], [], [], [], [], [])
-    number = count = 0
-    for stretch in stretches(model):
-        row: list[tuple[int, int, bool, bool]] = []
-        for item in stretch.parameters:
-            linear = item.matrix and item.layer
-            direct = item.kind == "expert" or (linear and model.architecture in DIRECT)
-            kind = _PACKED if packed and linear else _DIRECT if direct else _PLAIN
-            row.append((partitioned(model, item, tp, packed), kind, method != "full", item.name in adapting))
-            row += [(numel, _PLAIN, False, True) for numel in adapting.get(item.name, ())]
-        large = [place for place, one in enumerate(row) if one[0] > persistence]
-        for _ in range(stretch.repeats):
-            found.places.extend(count + place for place in large)
-            for column, values in zip((found.numels, *found[3:]), zip(*row, strict=True), strict=True):
-                column.extend(values[place] for place in large)
-            found.blocks.extend([number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(large))
-            number += stretch.blocks
-            count += len(row)
-    if model.tied_embeddings and found.numels and found.blocks[0] == BEFORE:
-        # The head is the first tensor again: it stands for itself at its second use.
-        for column, value in zip(found, (found.numels[0], AFTER, -1, _PLAIN, method != "full", False), strict=True):
-            column.append(value)
-    return found
-
-
-class _Order(NamedTuple):
-    """The tensors in order of use in one step.
-
-    Attributes:
-        order: Their indices.
-        staying: Uses after which one stays.
-        dropping: Use -> the tensors that leave after it.
-        turn: Where backward begins.
-    """
-
-    order: list[int]
-    staying: set[int]
-    dropping: dict[int, list[int]]
-    turn: int
-
-
-def _order(model: Model, found: _Tensors, frozen: bool, checkpointing: bool) -> _Order:
-    """A checkpointed block's backward begins with the module that made its output, which stays while the block runs
-    forward again."""
-    members: dict[int, list[int]] = {}
-    for tensor, block in enumerate(found.blocks):
-        members.setdefault(block, []).append(tensor)
-    order = list(range(len(found.blocks)))
-    made = _Order(order, set(), {}, len(order))
-    order += members.get(AFTER, [])[::-1]
-    for block in range(model.layers - 1, -1, -1):
-        inside = members.get(block, [])
-        if not checkpointing or not inside:
-            order += inside[::-1]
+@functools.lru_cache(maxsize=256)
+def _events(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, checkpointing: bool
+) -> tuple[_Event, ...]:
+    """The modules in order of use in one step."""
+    found = modules(model, method, lora_rank, lora_targets, tp)
+    everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
+    root = Module("", (), everything)
+    events = [_Event(BEFORE, root, FORWARD)] * found.roots
+    events += [_Event(block, module, FORWARD) for block, part in found.parts for module in part]
+    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    head = [_Event(AFTER, module, BACKWARD) for module in found.parts[-1][1]][::-1]
+    events += [*outer, *head[:1], _Event(AFTER, root, BACKWARD), *head[1:]]
+    for block, part in found.parts[-2:0:-1]:
+        back = _reversed(part)
+        if not checkpointing:
+            events += [_Event(block, module, BACKWARD) for module in back]
             continue
-        # The last matrix; what is named behind it in the model are norms.
-        last = max(inside, key=lambda tensor: (found.numels[tensor] > model.hidden_size, tensor))
-        if frozen:
-            _again(model, found, made, inside, last)
-            continue
-        made.staying.add(len(order))
-        order += [last, *(tensor for tensor in inside if tensor != last), last]
-        order += [tensor for tensor in inside[::-1] if tensor != last]
-    if checkpointing or not frozen:  # else nothing asks for a gradient of the embedding
-        order += members.get(BEFORE, [])[::-1]
-    return made
+        asking = found.asking
+        if asking is None:
+            asking = next(module.name for module in reversed(part) if module.tensors)
+        # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
+        # module's tensors stay in between.
+        first = [module.name for module in back].index(asking)
+        last = [module.name for module in part].index(asking) if asking else len(part)
+        events += [_Event(block, module, BACKWARD, True) for module in back[: first + 1]]
+        events += [_Event(block, module, AGAIN, holds=True) for module in part[1:last]]
+        leaving = tuple(held for module in part[1:last] for held in module.tensors if held.frozen)
+        late = not asking  # the block itself
+        rest = [_Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
+        rest[-late] = rest[-late]._replace(leaving=leaving)
+        events += rest
+    if method == "full" or checkpointing:  # frozen embeddings have no backward
+        events += [_Event(BEFORE, module, BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
+    return tuple(events)
 
 
-def _again(model: Model, found: _Tensors, made: _Order, inside: list[int], last: int) -> None:
-    """A checkpointed block with frozen weights, which stay from its second forward until their owner's backward."""
-    order = made.order
-    held = [tensor for tensor in inside if found.frozen[tensor]]
-    late = model.architecture in DROPPING and not model.post_norm
-    # The owner is the last matrix, or its adapter; a small adapter, or a norm, is always there.
-    owned = not (late or model.post_norm or model.architecture in NORMED)
-    owned = owned and not (found.frozen[last] and found.adapted[last])
-    if owned:
-        made.staying.add(len(order))
-        order.append(last)
-    for tensor in inside:
-        if found.frozen[tensor] or (owned and tensor == last):
-            made.staying.add(len(order))
-        order.append(tensor)
-    leaving = len(order) - 1
-    for tensor in inside[::-1]:
-        if late and found.frozen[tensor]:
-            made.staying.add(len(order))
-        if owned and tensor == last:
-            leaving = len(order)
-        order.append(tensor)
-    made.dropping[len(order) - 1 if late else leaving] = held
+def _reversed(part: tuple[Module, ...]) -> list[Module]:
+    """A block's modules in order of backward: what contains others still comes before them."""
+    return [part[place] for place in _turned(tuple(module.name for module in part))]
+
+
+@functools.lru_cache(maxsize=256)
+def _turned(names: tuple[str, ...]) -> tuple[int, ...]:
+    made: list[int] = []
+    for place in range(len(names) - 1, -1, -1):
+        inside = f"{names[place]}." if names[place] else ""
+        first = next((at for at, other in enumerate(made) if names[other].startswith(inside)), None)
+        made.insert(len(made) if first is None else first, place)
+    return tuple(made)
 
 
 @attrs.define
@@ -247,96 +202,160 @@ class _Gather:
     copied: bool = False
 
 
-def _walk(
-    numels: list[int],
-    order: list[int],
-    staying: set[int],
-    dropping: dict[int, list[int]],
-    prefetch: int,
-    max_live: int,
-    max_reuse: int,
-) -> tuple[list[int], list[int], list[list[int]]]:
-    """Elements that are there while each use runs, at its start, and which tensors are released after it.
+@attrs.frozen(eq=False)
+class _Walk:
+    """The uses of one step.
 
-    Several tensors that are gathered together are copied out of one flat buffer when the first of them is used; the
-    buffer stays until the last one is.
+    Attributes:
+        order: The tensors that are partitioned, in order of use.
+        numels: Their elements.
+        bounds: Where each event's uses begin.
+        steps: The event of each use.
+        stays: For each use, whether the tensor stays whatever fetching ahead does.
+        leaving: Event -> tensors that are released after it though it does not use them.
     """
-    steps = len(order)
-    later = [steps] * steps  # the next use of the same tensor
-    seen: dict[int, int] = {}
-    for step in range(steps - 1, -1, -1):
-        later[step] = seen.get(order[step], steps)
-        seen[order[step]] = step
-    size_of = dict(zip(order, numels, strict=True))
-    passed = [0] * (steps + 1)  # elements used before each step
-    for step in range(steps):
-        passed[step + 1] = passed[step] + numels[step]
-    there: set[int] = set()
-    coming: dict[int, _Gather] = {}
-    marked: dict[int, int] = {}
-    during, starting = [], []
-    released: list[list[int]] = []
-    live = ahead = buffers = 0
-    for step, tensor in enumerate(order):
-        if tensor not in there:
-            there.add(tensor)
-            live += numels[step]
-        gather = coming.pop(tensor, None)
-        if gather is not None and not gather.copied:
-            gather.copied = True
-            buffers += gather.elements
-        starting.append(live + buffers)
-        if gather is not None:
-            gather.waiting -= 1
-            if not gather.waiting:
-                buffers -= gather.elements
-        ahead = max(ahead, step + 1)
-        if prefetch:
-            room = min(max_live - live, prefetch)
-            begun: list[int] = []
-            found = 0
-            while ahead < steps and found < room:
-                other = order[ahead]
-                marked[other] = ahead
-                if other not in there:
-                    there.add(other)
-                    begun.append(other)
-                    found += numels[ahead]
-                ahead += 1
-            live += found
-            if len(begun) > 1:  # a single tensor is gathered into its own place
-                together = _Gather(found, len(begun))
-                coming.update((other, together) for other in begun)
-        during.append(live + buffers)
-        following = later[step]
-        kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
-        gone = [] if kept or step in staying else [tensor]
-        gone += [other for other in dropping.get(step, ()) if other in there and other not in gone]
-        released.append(gone)
-        for other in gone:
-            there.discard(other)
-            live -= size_of[other]
-    return during, starting, released
+
+    order: list[int]
+    numels: list[int]
+    bounds: list[int]
+    steps: list[int]
+    stays: list[bool]
+    leaving: dict[int, tuple[Held, ...]]
+
+    @classmethod
+    def over(cls, events: Sequence[_Event], persistence: int, max_reuse: int) -> _Walk:
+        """The uses of events, and which of them are followed by another within the reuse distance."""
+        order: list[int] = []
+        numels: list[int] = []
+        bounds = [0]
+        steps: list[int] = []
+        holds: list[bool] = []
+        for step, event in enumerate(events):
+            for held in event.module.tensors:
+                if held.numel > persistence:
+                    order.append(held.place)
+                    numels.append(held.numel)
+                    steps.append(step)
+                    holds.append(event.stays or (event.holds and held.frozen))
+            bounds.append(len(order))
+        # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
+        own, below = [0], [0]
+        for event in events:
+            size = 0 if event.module.whole else sum(held.numel for held in event.module.tensors)
+            own.append(own[-1] + size)
+            below.append(below[-1] + event.module.inside)
+        stays = [False] * len(order)
+        following: dict[int, int] = {}  # tensor -> its next use
+        around: dict[int, int] = {}  # block -> the next event that contains it, and that of everything
+        for step in range(len(events) - 1, -1, -1):
+            event = events[step]
+            for use in range(bounds[step], bounds[step + 1]):
+                later, passed = following.get(order[use]), own
+                if event.module.whole:
+                    later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
+                near = later is not None and later < len(events) and passed[later] - passed[step + 1] < max_reuse
+                stays[use] = holds[use] or near
+                following[order[use]] = step
+            if not event.module.name:
+                around[event.block] = step
+        leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
+        return cls(order, numels, bounds, steps, stays, leaving)
+
+    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[set[int]]]:
+        """Elements that are there while each event runs, and the tensors that are released after it.
+
+        Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
+        the buffer stays until the last one is.
+        """
+        order, numels, bounds = self.order, self.numels, self.bounds
+        uses, events = len(order), len(bounds) - 1
+        there: set[int] = set()
+        coming: dict[int, _Gather] = {}
+        marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        peaks: list[int] = []
+        released: list[set[int]] = []
+        live = ahead = buffers = 0
+        for step in range(events):
+            begin, end = bounds[step], bounds[step + 1]
+            missing = [use for use in range(begin, end) if order[use] not in there]
+            if missing:
+                found = sum(numels[use] for use in missing)
+                live += found
+                there.update(order[use] for use in missing)
+                if len(missing) > 1 and not alone:  # a single tensor is gathered into its own place
+                    together = _Gather(found, len(missing))
+                    coming.update((order[use], together) for use in missing)
+            most = live + buffers
+            for use in range(begin, end):
+                gather = coming.pop(order[use], None)
+                if gather is None:
+                    continue
+                if not gather.copied:
+                    gather.copied = True
+                    buffers += gather.elements
+                    most = max(most, live + buffers)
+                gather.waiting -= 1
+                if not gather.waiting:
+                    buffers -= gather.elements
+            ahead = max(ahead, end)
+            if prefetch and ahead < uses:
+                room = min(max_live - live, prefetch)
+                begun: list[int] = []
+                found = 0
+                while ahead < uses and found < room:
+                    other = order[ahead]
+                    marked[other] = self.steps[ahead]
+                    if other not in there:
+                        there.add(other)
+                        begun.append(other)
+                        found += numels[ahead]
+                    ahead += 1
+                live += found
+                if len(begun) > 1 and not alone:
+                    together = _Gather(found, len(begun))
+                    coming.update((other, together) for other in begun)
+            peaks.append(max(most, live + buffers))
+            gone: set[int] = set()
+            for use in range(begin, end):
+                tensor = order[use]
+                if self.stays[use] or marked.get(tensor, -1) > step:
+                    continue
+                gone.add(tensor)
+                there.discard(tensor)
+                live -= numels[use]
+            for held in self.leaving.get(step, ()):
+                if held.place in there:
+                    gone.add(held.place)
+                    there.discard(held.place)
+                    live -= held.numel
+            released.append(gone)
+        return peaks, released
 
 
-def _kept(found: _Tensors, order: list[int], gone: list[list[int]], turn: int, checkpointing: bool) -> list[int]:
-    """Elements of released tensors that are still held, while each use runs.
+def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int], int]:
+    """Elements of released tensors that somebody keeps: while each event runs, when its backward has been, and at last.
 
-    By autograd from forward, or where blocks run forward again from then on, to the backward of the same tensor; by
-    bitsandbytes from forward on.
+    A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
+    of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
     """
-    during = []
-    held = 0
+    during, after = [], []
+    held = packed = 0
     kept: dict[int, int] = {}
-    ends = {tensor: step for step, tensor in enumerate(order)}
-    for step, tensor in enumerate(order):
+    saving = AGAIN if checkpointing else FORWARD
+    for event, released in zip(events, gone, strict=True):
         during.append(held)
-        if ends[tensor] == step and found.kinds[tensor] != _PACKED:
-            held -= kept.pop(tensor, 0)
-        for other in gone[step]:
-            packed = found.kinds[other] == _PACKED
-            direct = found.kinds[other] == _DIRECT and (step >= turn) == checkpointing and ends[other] > step
-            if (packed or direct) and other not in kept:
-                kept[other] = found.numels[other]
-                held += kept[other]
-    return during
+        for tensor in event.module.tensors:
+            if event.way == BACKWARD and tensor.keeper != BITSANDBYTES:
+                held -= kept.pop(tensor.place, 0)
+        saved = event.module.tensors if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.leaving) if released else ():
+            if tensor.place not in released or tensor.place in kept:
+                continue
+            mine = tensor.keeper == BITSANDBYTES
+            direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
+            if mine or (direct and tensor in saved):
+                kept[tensor.place] = tensor.numel
+                held += tensor.numel
+                packed += tensor.numel if mine else 0
+        after.append(held)
+    return during, after, packed

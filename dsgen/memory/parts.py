@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import Activations, Size, activations
+from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, widest_of
@@ -94,10 +94,11 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
         zero3=layout.stage == 3 and training.method != "full",  # trained weights keep their input anyway
+        told=layout.stage == 3,
     )
     live = None
     if layout.stage == 3:
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing)
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1)
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
@@ -143,15 +144,6 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, block: int, index: int = -1) -> int:
-        """At stage 3, bytes gathered in backward of a block, or of one of its tensors."""
-        if self.gathered is None:
-            return 0
-        elements = self.gathered.at(block)
-        if index >= 0 and self.job.training.method == "full":
-            elements = self.gathered.uses.get(index, elements)
-        return self._bytes(elements)
-
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
@@ -160,41 +152,14 @@ class _Moments(NamedTuple):
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        turn = self._bytes(self.gathered.turn) if self.gathered else 0
         inputs = self.active.inputs[1]
-        for alive, live in self.among(self.active.forward, self.gathered.forward if self.gathered else ()):
-            there = live if alive.where == "block" else turn
-            yield moment("forward", held, grads + alive.fresh, bucket, 0, there, alive, inputs)
-
-    def among(
-        self, moments: Iterable[Activity], elements: tuple[int, ...], back: bool = False
-    ) -> Iterator[tuple[Activity, int]]:
-        """Moments of blocks with the bytes gathered then: in the first and last of equal blocks, and where more is
-        gathered than in all later ones, between them."""
-        last = len(elements) - 1
-        ends: dict[int, tuple[Size, list[int]]] = {}  # the last of equal blocks -> what each keeps, blocks between
-        first = 0
-        for run in self.active.blocks if elements else ():
-            end = first + run.count - 1
-            high = elements[end]
-            between = []
-            for block in range(end - 1, first, -1):
-                if elements[block] > high:
-                    high = elements[block]
-                    between.append(block)
-            ends[end] = run.kept, between
-            first += run.count
-        for alive in moments:
-            block = last - alive.blocks if back else alive.blocks
-            if not elements or alive.where != "block":
-                yield alive, 0
-                continue
-            yield alive, self._bytes(elements[block])
-            kept, between = ends.get(block, ((0, 0), []))
-            for other in between:
-                fixed, each = alive.activations
-                fewer = fixed - (block - other) * kept[0], each - (block - other) * kept[1]
-                yield alive._replace(activations=fewer), self._bytes(elements[other])
+        for alive in self.active.forward:
+            live = 0
+            if self.gathered is not None:
+                number = BEFORE if alive.where == "embedding" else alive.blocks
+                loss = alive.where == "loss"
+                live = self._bytes(self.gathered.turn if loss else self.gathered.at(number, FORWARD, alive.product))
+            yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -202,13 +167,20 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        inputs = self.active.inputs[1]
-        gathered = self.gathered.backward if self.gathered else ()
-        for alive, live in self.among(self.active.backward, gathered, back=True):
-            there_too = live if alive.where == "block" else self.live(AFTER if alive.where == "loss" else BEFORE)
+        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
+        largest = found.size * buffers_.reduce_bucket
+        for alive in self.active.backward:
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
+            if walked and alive.last > largest:  # it waits where it was made until the next one comes
+                gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            yield moment("backward", held, gradients, there, 0, there_too, alive, inputs)
+            live = 0
+            if self.gathered is not None and alive.where == "loss":
+                live = self._bytes(self.gathered.loss if alive.logits > (0, 0) else self.gathered.at(AFTER, BACKWARD))
+            elif self.gathered is not None:
+                number = last - alive.blocks if alive.where == "block" else BEFORE
+                live = self._bytes(self.gathered.at(number, alive.way if number >= 0 else BACKWARD, alive.product))
+            yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
                 yield self._loaded(load, held)
@@ -217,15 +189,17 @@ class _Moments(NamedTuple):
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.live(load.block, load.index)
+        live = 0
+        if self.gathered is not None:
+            live = self._bytes(self.gathered.when(load.block, load.index if self.job.training.method == "full" else -1))
         grads = load.gradients + alive.fresh
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
-        active, found = self.active, self.found
+        active = self.active
         if load.block == BEFORE:
-            return NOTHING._replace(fresh=found.size * found.tensors.numels[0] if load.place >= 0 else 0)
+            return NOTHING._replace(fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:
@@ -235,7 +209,7 @@ class _Moments(NamedTuple):
                 break
             number -= run.count
         if run is None or load.block == AFTER or load.place >= len(run.arrivals):
-            return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
+            return NOTHING._replace(activations=(fixed, each), fresh=load.fresh)
         alive = run.arrivals[load.place]
         return alive._replace(activations=(fixed + alive.activations[0], each + alive.activations[1]))
 

@@ -11,7 +11,7 @@ import attrs
 from dsgen.parameters import Parameter, adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["AFTER", "BEFORE", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
+__all__ = ["AFTER", "BEFORE", "DIRECT", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole.
 SHARDED = ("attention", "mlp")
@@ -20,6 +20,9 @@ SHARDED = ("attention", "mlp")
 # the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
 HEAD_SHARDED = frozenset({"gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"})
 TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
+# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
+# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
+DIRECT = frozenset({"falcon", "gpt2"})
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
 

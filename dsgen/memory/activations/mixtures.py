@@ -81,6 +81,7 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
 
 def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:
     """grouped_mm_experts_forward."""
+    tape.multiply()
     model = on.model
     width, picked = model.expert_ffn_size, _picked(on)
     biased = model.architecture == "gpt_oss"

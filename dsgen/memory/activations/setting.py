@@ -15,9 +15,8 @@ from dsgen.memory.activations.products import (
     sharded_cross_entropy,
 )
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.gathered import DIRECT
 from dsgen.memory.numbers import quantized
-from dsgen.memory.trained import head_sharded
+from dsgen.memory.trained import DIRECT, head_sharded
 from dsgen.parameters import ALL_LINEAR, fused_targets
 from dsgen.profiles import Model
 
@@ -106,6 +105,8 @@ class Setting:
             name: The module's name, which an adapter's target may be; empty outside the blocks.
             bias: Whether it has one.
         """
+        if name:
+            tape.multiply()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)

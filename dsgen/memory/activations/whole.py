@@ -82,6 +82,7 @@ def activations(
     lora_rank: int = 16,
     lora_targets: tuple[str, ...] = ("all-linear",),
     zero3: bool = False,
+    told: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -98,8 +99,9 @@ def activations(
         lora_targets: Names of the matrices that get one.
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
+        told: Moments of blocks tell the way and the matrix at which they are.
     """
-    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3)
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told)
     return _activations(model, precision, attention, seq_len, *settings)
 
 
@@ -116,6 +118,7 @@ def _activations(
     lora_rank: int,
     lora_targets: tuple[str, ...],
     zero3: bool,
+    told: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
@@ -152,12 +155,12 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
     runs = [
-        (name, count, Stretch.run(_Body(body, on), shape, again=checkpointing))
+        (name, count, Stretch.run(_Body(body, on), shape, again=checkpointing, told=told))
         for name, (count, body) in counts.items()
         if count
     ]
     if not starts:
-        runs = _first_apart(runs, counts, on, shape)
+        runs = _first_apart(runs, counts, on, shape, told)
     last = Stretch.run(
         _Body(family.head, on), shape, again=False, vocabulary=(model.vocab_size, model.vocab_size // tp)
     )
@@ -190,12 +193,12 @@ def _activations(
 
 
 def _first_apart(
-    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor
+    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor, told: bool
 ) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient."""
     name, count, stretch = runs[0]
     plain = Tensor(shape.rows, shape.width, shape.item, None)
-    first = (name, 1, Stretch.run(_Body(counts[name][1], on), plain, again=False))
+    first = (name, 1, Stretch.run(_Body(counts[name][1], on), plain, again=False, told=told))
     return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
