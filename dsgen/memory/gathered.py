@@ -28,8 +28,8 @@ class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; the matrix of the block at or
-            behind which it is, as of a moment of activations) -> the most there.
+        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
+            activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         turn: While the loss is made.
         loss: While backward runs through the loss and the head.
@@ -118,26 +118,31 @@ def _gathered(
     events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
-    peaks, gone = walk.run(prefetch, max_live, alone)
-    kept, ends, packed = _kept(events, gone, checkpointing)
+    peaks, rests, gone = walk.run(prefetch, max_live, alone)
+    kept, left, packed = _kept(events, gone, checkpointing)
     places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
-    turn = loss = product = 0
+    turn = loss = place = now = 0
     here = BEFORE, FORWARD
-    for (block, module, way, stays, *_), peak, held, rest in zip(events, peaks, kept, ends, strict=True):
+    for event, peak, rest, before, after in zip(events, peaks, rests, kept, left, strict=True):
+        block, module, way, stays, *_ = event
         if (block, way) != here:
+            place = 2 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
+            if block != here[0]:
+                places[block, way, place] = now
             here = block, way
-            product = sum(one.product for one in parts[block]) if way == BACKWARD else 0
-        product += module.product and way != BACKWARD
-        most = peak + held
-        places[block, way, product] = max(places.get((block, way, product), 0), most)
-        if way == BACKWARD:
-            product -= module.product and not stays
+        most, now = peak + before, rest + after
+        product = module.product and not stays
+        if product:
+            places[block, way, place + (1 if way != BACKWARD else -1)] = most
+            place += 2 if way != BACKWARD else -2
+            most = now
+        places[block, way, place] = max(places.get((block, way, place), 0), most)
         if module.name == "lm_head":
-            turn, loss = (most, 0) if way == FORWARD else (turn, max(places[block, way, 0], most))
+            turn, loss = (most, 0) if way == FORWARD else (turn, places[block, way, 0])
         if way != FORWARD:
             for one in module.tensors:
-                uses[one.place] = peak + rest  # of two uses of a checkpointed block the later one is its backward
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
     return Gathered(places, uses, turn, loss, packed)
 
 
@@ -261,8 +266,8 @@ class _Walk:
         leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
         return cls(order, numels, bounds, steps, stays, leaving)
 
-    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[set[int]]]:
-        """Elements that are there while each event runs, and the tensors that are released after it.
+    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[set[int]]]:
+        """Elements that are there while each event runs, and after it, and the tensors that are released then.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
@@ -273,6 +278,7 @@ class _Walk:
         coming: dict[int, _Gather] = {}
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
         peaks: list[int] = []
+        rests: list[int] = []
         released: list[set[int]] = []
         live = ahead = buffers = 0
         for step in range(events):
@@ -329,7 +335,8 @@ class _Walk:
                     there.discard(held.place)
                     live -= held.numel
             released.append(gone)
-        return peaks, released
+            rests.append(live + buffers)
+        return peaks, rests, released
 
 
 def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int], int]:

@@ -28,7 +28,7 @@ class Moment(NamedTuple):
         blocks: Blocks that this pass has finished before.
         last: Bytes of the weight gradient handed over last, or of those of one module.
         way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
-        product: The matrix of the block at or behind which it runs, counted from 1; 0 before the first.
+        product: Where in the block: 0 before its first matrix, 1 at it, 2 behind it, 3 at the second ...
     """
 
     activations: Size

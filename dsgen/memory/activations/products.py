@@ -60,6 +60,12 @@ def linear(
         second = _gradient(tape, leaf, size)
         return [Fitted(gradient, (1, 0), out, item) if offset else None, first, second]
 
+    def run_of_zero3(_: Any, gradient: Tensor) -> list[Any]:
+        third, first, second = run_with_bias(_, gradient)
+        return [first, second, third]
+
+    if tape.told:  # zero.Init's linear layer: its arguments are the input, the weight and the bias
+        return tape.node(made, (into, leaf, offset), saved, run_of_zero3)  # type: ignore[no-any-return]
     return tape.node(made, (offset, into, leaf), saved, run_with_bias)  # type: ignore[no-any-return]
 
 

@@ -106,7 +106,7 @@ class Setting:
             bias: Whether it has one.
         """
         if name:
-            tape.multiply()
+            tape.pass_matrix()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
@@ -114,6 +114,8 @@ class Setting:
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
         else:
             made = linear(tape, hidden, kernel, out, offset, self.zero3 and not (name and self.direct))
+        if name:
+            tape.pass_matrix()
         targeted = ALL_LINEAR in self.targets or name in self.targets
         adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
         return self._adapted(tape, hidden, made) if adapted else made

@@ -74,7 +74,7 @@ class Node:
         saved: Tensors kept for backward.
         run: Makes the inputs' gradients from (saved, gradients of the outputs).
         outputs: How many results it has.
-        product: The matrix at or behind which it was made, as of a moment.
+        product: Where it was made, as of a moment.
     """
 
     __slots__ = ("edges", "order", "outputs", "product", "run", "saved")
@@ -163,10 +163,9 @@ class Tape:
                 tensor.edge = (node, index)
         return made
 
-    def multiply(self) -> None:
-        """Note that a matrix of the block is used."""
-        if self.told:
-            self.product += 1
+    def pass_matrix(self) -> None:
+        """Note that a matrix of the block is used next, or has been."""
+        self.product += self.told
 
     def turn(self) -> None:
         """Note that backward begins."""

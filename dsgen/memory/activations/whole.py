@@ -254,7 +254,8 @@ def _waiting(moment: Moment, waiting: int) -> Moment:
     """A moment when the first bytes of gradients handed over wait for others first."""
     if not waiting or moment.gradients < waiting:
         return moment
-    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting)
+    last = 0 if moment.last == waiting else moment.last
+    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting, last=last)
 
 
 def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:
