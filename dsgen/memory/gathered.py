@@ -139,7 +139,7 @@ def _gathered(
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
         if module.name == "lm_head":
-            turn, loss = (most, 0) if way == FORWARD else (turn, places[block, way, 0])
+            turn, loss = (now, 0) if way == FORWARD else (turn, places[block, way, 0])
         if way != FORWARD:
             for one in module.tensors:
                 uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
