@@ -13,7 +13,17 @@ import attrs
 
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
-__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered", "widest_of"]
+__all__ = [
+    "Flush",
+    "Runs",
+    "arrivals",
+    "flat_chunk",
+    "flattened",
+    "flushes",
+    "partition_numel",
+    "scattered",
+    "widest_of",
+]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
@@ -153,6 +163,29 @@ def _worst(made: list[Flush]) -> list[Flush]:
 def partition_numel(found: Trained, ranks: int) -> int:
     """Elements of one rank's partition at stage 3: every tensor is cut alone, the last shares padded."""
     return sum(-(-numel // ranks) for numel in found.numels)
+
+
+@functools.lru_cache(maxsize=4096)
+def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
+    """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.
+
+    Whole tensors' shares are put together until they are `sub_group` elements (stage3.py, _create_fp16_sub_groups);
+    one alone is flat already.
+
+    Args:
+        found: The trained tensors.
+        ranks: Ranks that a tensor is cut among.
+        sub_group: sub_group_size, in elements.
+    """
+    most = joined = filled = count = 0
+    whole = sub_group >= partition_numel(found, ranks)
+    for index, numel in enumerate(found.numels):
+        filled += -(-numel // ranks)
+        count += 1
+        if (filled >= sub_group and not whole) or index == len(found.numels) - 1:
+            most, joined = max(most, filled), max(joined, filled if count > 1 else 0)
+            filled = count = 0
+    return most, joined
 
 
 @functools.lru_cache(maxsize=1024)

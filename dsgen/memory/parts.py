@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import attrs
@@ -14,7 +14,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, widest_of
+from dsgen.memory.buckets import Runs, flattened, widest_of
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
@@ -153,13 +153,41 @@ class _Moments(NamedTuple):
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.active.inputs[1]
-        for alive in self.active.forward:
-            live = 0
-            if self.gathered is not None:
-                number = BEFORE if alive.where == "embedding" else alive.blocks
-                loss = alive.where == "loss"
-                live = self._bytes(self.gathered.turn if loss else self.gathered.at(number, FORWARD, alive.product))
+        for alive, live in self.among(self.active.forward, back=False):
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+
+    def among(self, moments: Iterable[Activity], back: bool) -> Iterator[tuple[Activity, int]]:
+        """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
+        between these where more is gathered than in every later block."""
+        gathered, last = self.gathered, self.job.model.layers - 1
+        if gathered is None:
+            yield from ((alive, 0) for alive in moments)
+            return
+        ends = dict(zip(itertools.accumulate(run.count for run in self.active.blocks), self.active.blocks, strict=True))
+        for alive in moments:
+            block = last - alive.blocks if back else alive.blocks
+            if alive.where != "block":
+                yield alive, self._bytes(self._around(gathered, alive, back))
+                continue
+            high = gathered.at(block, alive.way, alive.product)
+            yield alive, self._bytes(high)
+            run = ends.get(block + 1)
+            for behind in range(1, run.count - 1 if run else 0):
+                more = gathered.at(block - behind, alive.way, alive.product)
+                if run and more > high:
+                    high = more
+                    fixed, each = alive.activations
+                    fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
+                    yield alive._replace(activations=fewer), self._bytes(more)
+
+    @staticmethod
+    def _around(gathered: Gathered, alive: Activity, back: bool) -> int:
+        """Elements that are gathered at a moment outside the blocks."""
+        if alive.where == "embedding":
+            return gathered.at(BEFORE, BACKWARD if back else FORWARD, alive.product)
+        if not back:
+            return gathered.turn
+        return gathered.loss if alive.logits > (0, 0) else gathered.at(AFTER, BACKWARD)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -167,19 +195,13 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
+        inputs = self.active.inputs[1]
         largest = found.size * buffers_.reduce_bucket
-        for alive in self.active.backward:
+        for alive, live in self.among(self.active.backward, back=True):
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
             if walked and alive.last > largest:  # it waits where it was made until the next one comes
                 gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            live = 0
-            if self.gathered is not None and alive.where == "loss":
-                live = self._bytes(self.gathered.loss if alive.logits > (0, 0) else self.gathered.at(AFTER, BACKWARD))
-            elif self.gathered is not None:
-                number = last - alive.blocks if alive.where == "block" else BEFORE
-                live = self._bytes(self.gathered.at(number, alive.way if number >= 0 else BACKWARD, alive.product))
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
@@ -221,11 +243,16 @@ class _Moments(NamedTuple):
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
             yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
-            group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
             kept = self._bytes(self.gathered.packed if self.gathered else 0)
-            yield moment("step", held, grads + copies, bucket, gathered=kept)
+            if found.on_gpu:
+                most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
+                copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
+                yield moment("step", held, grads + copies, bucket, gathered=kept)
+                norm = NORM * -(-found.tensors.largest // found.ranks)
+                yield moment("step", held, grads, bucket, norm, kept)
+            else:
+                yield moment("step", held, grads, bucket, gathered=kept)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
                 yield moment("step", held, grads, bucket, grads, kept)
         elif found.on_gpu:
