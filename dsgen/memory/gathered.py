@@ -63,6 +63,7 @@ def gathered(
     buffers: Buffers,
     checkpointing: bool,
     alone: bool = False,
+    chunked: bool = False,
 ) -> Gathered:
     """What is gathered in one step.
 
@@ -75,9 +76,10 @@ def gathered(
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
+        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
 
 
 class _Event(NamedTuple):
@@ -114,8 +116,9 @@ def _gathered(
     max_reuse: int,
     checkpointing: bool,
     alone: bool,
+    chunked: bool,
 ) -> Gathered:
-    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing)
+    events = _events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked)
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
     peaks, rests, gone = walk.run(prefetch, max_live, alone)
@@ -138,8 +141,10 @@ def _gathered(
             place += 2 if way != BACKWARD else -2
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
-        if module.name == "lm_head":
-            turn, loss = (now, 0) if way == FORWARD else (turn, places[block, way, 0])
+        if way == FORWARD:
+            turn = now
+        elif module.tensors and module.name in ("lm_head", ""):
+            loss = places[block, way, 0]
         if way != FORWARD:
             for one in module.tensors:
                 uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
@@ -148,17 +153,29 @@ def _gathered(
 
 @functools.lru_cache(maxsize=256)
 def _events(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, checkpointing: bool
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
 ) -> tuple[_Event, ...]:
     """The modules in order of use in one step."""
     found = modules(model, method, lora_rank, lora_targets, tp)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
+    after = found.parts[-1][1]
     events = [_Event(BEFORE, root, FORWARD)] * found.roots
-    events += [_Event(block, module, FORWARD) for block, part in found.parts for module in part]
     outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
-    head = [_Event(AFTER, module, BACKWARD) for module in found.parts[-1][1]][::-1]
-    events += [*outer, *head[:1], _Event(AFTER, root, BACKWARD), *head[1:]]
+    if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
+        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
+        events[0], outer[0] = _Event(BEFORE, whole, FORWARD, True), _Event(AFTER, whole, BACKWARD, True)
+    events += [_Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
+    events += [_Event(AFTER, module, FORWARD) for module in after]
+    head = [] if chunked else [_Event(AFTER, after[-1], BACKWARD)]
+    events += [*outer, *head, _Event(AFTER, root, BACKWARD)]
+    events += [_Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:

@@ -98,7 +98,8 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
     )
     live = None
     if layout.stage == 3:
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1)
+        alone, chunked = found.ranks == 1, training.chunked_loss
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, alone, chunked)
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
@@ -167,7 +168,10 @@ class _Moments(NamedTuple):
         for alive in moments:
             block = last - alive.blocks if back else alive.blocks
             if alive.where != "block":
-                yield alive, self._bytes(self._around(gathered, alive, back))
+                live = self._bytes(self._around(gathered, alive, back))
+                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
+                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
+                yield alive, live
                 continue
             high = gathered.at(block, alive.way, alive.product)
             yield alive, self._bytes(high)
