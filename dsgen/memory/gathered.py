@@ -17,7 +17,7 @@ import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import Module, modules
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, Held, Module, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
@@ -31,10 +31,12 @@ class Gathered(NamedTuple):
         places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
+        packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
     """
 
     places: dict[tuple[int, int, int], int]
     uses: dict[int, int]
+    packed: int
 
     def at(self, block: int, way: int, place: int = 0) -> int:
         """Elements at a place; before the blocks, at the embedding."""
@@ -72,7 +74,7 @@ def gathered(
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
-        chunked: A chunked loss reads the head's weight, whose module is not called.
+        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
@@ -86,12 +88,17 @@ class _Event(NamedTuple):
         module: The module.
         way: FORWARD, AGAIN or BACKWARD.
         stays: Its tensors are not released after it.
+        holds: Nor are its frozen ones: those that a block gathers when it runs forward again are released with the
+            module whose backward asked for that (fetch_sub_module, update_recompute_parameters).
+        leaving: The tensors that are released after it because of that.
     """
 
     block: int
     module: Module
     way: int
     stays: bool = False
+    holds: bool = False
+    leaving: tuple[Held, ...] = ()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -113,13 +120,14 @@ def _gathered(
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
     starts, peaks, rests, gone = walk.run(prefetch, max_live, alone)
-    kept, left = _kept(events, gone, checkpointing)
+    kept, left, packed = _kept(events, gone, checkpointing)
     places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
     place = now = 0
     here = BEFORE, FORWARD
     rows = zip(events, starts, peaks, rests, kept, left, strict=True)
-    for (block, module, way, stays), start, peak, rest, before, after in rows:
+    for event, start, peak, rest, before, after in rows:
+        block, module, way, stays, *_ = event
         if (block, way) != here:
             place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
             if block != here[0]:
@@ -133,9 +141,9 @@ def _gathered(
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
         if way != FORWARD:
-            for index, _, _ in module.tensors:
-                uses[index] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses)
+            for one in module.tensors:
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, packed)
 
 
 @functools.lru_cache(maxsize=256)
@@ -150,18 +158,19 @@ def _events(
 ) -> tuple[_Event, ...]:
     """The modules in order of use in one step."""
     found = modules(model, method, lora_rank, lora_targets, tp)
-    everything = sum(numel for _, part in found.parts for module in part for _, numel, _ in module.tensors)
-    root = outer = Module("", (), everything)
-    *ends, head = found.parts[-1][1]
-    if chunked:
-        # The model reads the head's weight itself, so DeepSpeed gathers it with the model, and gives it back when the
-        # step is over: the hook that would do so waits for a gradient of the token ids.
-        outer = root._replace(tensors=head.tensors)
-    events = [_Event(BEFORE, outer, FORWARD, True), *[_Event(BEFORE, root, FORWARD)] * (found.roots - 1)]
+    everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
+    root = Module("", (), everything)
+    after = found.parts[-1][1]
+    events = [_Event(BEFORE, root, FORWARD)] * found.roots
+    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
+        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
+        events[0], outer[0] = _Event(BEFORE, whole, FORWARD, True), _Event(AFTER, whole, BACKWARD, True)
     events += [_Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
-    events += [_Event(AFTER, module, FORWARD) for module in (ends if chunked else (*ends, head))]
-    events += [_Event(AFTER, outer, BACKWARD, True), *[_Event(AFTER, root, BACKWARD)] * (found.roots - 2)]
-    events += [_Event(AFTER, module, BACKWARD) for module in (*(() if chunked else (head,)), root, *ends[::-1])]
+    events += [_Event(AFTER, module, FORWARD) for module in after]
+    head = [] if chunked else [_Event(AFTER, after[-1], BACKWARD)]
+    events += [*outer, *head, _Event(AFTER, root, BACKWARD)]
+    events += [_Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:
@@ -175,8 +184,12 @@ def _events(
         first = [module.name for module in back].index(asking)
         last = [module.name for module in part].index(asking) if asking else len(part)
         events += [_Event(block, module, BACKWARD, True) for module in back[: first + 1]]
-        events += [_Event(block, module, AGAIN) for module in part[1:last]]
-        events += [_Event(block, module, BACKWARD) for module in (*part[last : last + 1], *back[first + 1 :])]
+        events += [_Event(block, module, AGAIN, holds=True) for module in part[1:last]]
+        leaving = tuple(held for module in part[1:last] for held in module.tensors if held.frozen)
+        late = not asking  # the block itself
+        rest = [_Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
+        rest[-late] = rest[-late]._replace(leaving=leaving)
+        events += rest
     if method == "full" or checkpointing:  # frozen embeddings have no backward
         events += [_Event(BEFORE, module, BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
     return tuple(events)
@@ -216,6 +229,7 @@ class _Walk:
         bounds: Where each event's uses begin.
         steps: The event of each use.
         stays: For each use, whether the tensor stays whatever fetching ahead does.
+        leaving: Event -> tensors that are released after it though it does not use them.
     """
 
     order: list[int]
@@ -223,6 +237,7 @@ class _Walk:
     bounds: list[int]
     steps: list[int]
     stays: list[bool]
+    leaving: dict[int, tuple[Held, ...]]
 
     @classmethod
     def over(cls, events: Sequence[_Event], persistence: int, max_reuse: int) -> _Walk:
@@ -231,17 +246,19 @@ class _Walk:
         numels: list[int] = []
         bounds = [0]
         steps: list[int] = []
+        holds: list[bool] = []
         for step, event in enumerate(events):
-            for index, numel, _ in event.module.tensors:
-                if numel > persistence:
-                    order.append(index)
-                    numels.append(numel)
+            for held in event.module.tensors:
+                if held.numel > persistence:
+                    order.append(held.place)
+                    numels.append(held.numel)
                     steps.append(step)
+                    holds.append(event.stays or (event.holds and held.frozen))
             bounds.append(len(order))
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]
         for event in events:
-            size = 0 if event.module.whole else sum(numel for _, numel, _ in event.module.tensors)
+            size = 0 if event.module.whole else sum(held.numel for held in event.module.tensors)
             own.append(own[-1] + size)
             below.append(below[-1] + event.module.inside)
         stays = [False] * len(order)
@@ -254,11 +271,12 @@ class _Walk:
                 if event.module.whole:
                     later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
                 near = later is not None and later < len(events) and passed[later] - passed[step + 1] < max_reuse
-                stays[use] = event.stays or near
+                stays[use] = holds[use] or near
                 following[order[use]] = step
             if not event.module.name:
                 around[event.block] = step
-        return cls(order, numels, bounds, steps, stays)
+        leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
+        return cls(order, numels, bounds, steps, stays, leaving)
 
     def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[int], list[set[int]]]:
         """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
@@ -325,28 +343,40 @@ class _Walk:
                 gone.add(tensor)
                 there.discard(tensor)
                 live -= numels[use]
+            for held in self.leaving.get(step, ()):
+                if held.place in there:
+                    gone.add(held.place)
+                    there.discard(held.place)
+                    live -= held.numel
             released.append(gone)
             rests.append(live + buffers)
         return starts, peaks, rests, released
 
 
-def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int]]:
-    """Elements that autograd keeps of released tensors, while each event runs and when its backward has been.
+def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int], int]:
+    """Elements of released tensors that somebody keeps: while each event runs, when its backward has been, and at last.
 
-    A block that runs forward again saves a second view of each weight; else those keep their gathered place that are
-    not multiplied by torch's linear function.
+    A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
+    of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
     """
     during, after = [], []
-    held = 0
+    held = packed = 0
     kept: dict[int, int] = {}
     saving = AGAIN if checkpointing else FORWARD
-    for (_, module, way, _), released in zip(events, gone, strict=True):
+    for event, released in zip(events, gone, strict=True):
         during.append(held)
-        for index, numel, direct in module.tensors:
-            if way == BACKWARD:
-                held -= kept.pop(index, 0)
-            elif way == saving and index in released and (direct or checkpointing):
-                kept[index] = numel
-                held += numel
+        for tensor in event.module.tensors:
+            if event.way == BACKWARD and tensor.keeper != BITSANDBYTES:
+                held -= kept.pop(tensor.place, 0)
+        saved = event.module.tensors if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.leaving) if released else ():
+            if tensor.place not in released or tensor.place in kept:
+                continue
+            mine = tensor.keeper == BITSANDBYTES
+            direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
+            if mine or (direct and tensor in saved):
+                kept[tensor.place] = tensor.numel
+                held += tensor.numel
+                packed += tensor.numel if mine else 0
         after.append(held)
-    return during, after
+    return during, after, packed

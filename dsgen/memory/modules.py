@@ -9,11 +9,12 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from dsgen.memory.trained import AFTER, BEFORE, sharded
-from dsgen.parameters import adapted, stretches
+from dsgen.memory.numbers import partitioned, quantized
+from dsgen.memory.trained import AFTER, BEFORE, DIRECT
+from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["Module", "Modules", "modules"]
+__all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "modules"]
 
 _ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
 _OUT = "self_attn.o_proj"
@@ -79,14 +80,31 @@ _FUNCTIONS = frozenset(
         "rotary_emb",
     }
 )
-# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward.
-_DIRECT = frozenset({"falcon", "gpt2"})
-# So it does for experts, whose product is with a turned view of them, but where they are stored turned.
+# Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
+# turned.
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
 _ASKING = {"gpt2": "mlp.dropout", "opt": ""}
+
+
+NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
+
+
+class Held(NamedTuple):
+    """A tensor that stage 3 gathers.
+
+    Attributes:
+        place: Its index among all of the model's.
+        numel: Its elements.
+        keeper: Who keeps what was gathered when it is released.
+        frozen: Whether it gets no gradient.
+    """
+
+    place: int
+    numel: int
+    keeper: int
+    frozen: bool
 
 
 class Module(NamedTuple):
@@ -94,14 +112,14 @@ class Module(NamedTuple):
 
     Attributes:
         name: Its name below the block or the model; empty for the block itself.
-        tensors: Its own as (index among all of the model's, elements, whether autograd keeps what was gathered).
+        tensors: Its own.
         product: It multiplies by a matrix, or by those of experts; or it is the embedding.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
 
     name: str
-    tensors: tuple[tuple[int, int, bool], ...]
+    tensors: tuple[Held, ...]
     inside: int
     whole: bool = False
     product: bool = False
@@ -121,7 +139,7 @@ class Modules(NamedTuple):
     asking: str | None
 
 
-_Own = dict[str, list[tuple[int, int, bool]]]  # module -> its tensors
+_Own = dict[str, list[Held]]  # module -> its tensors
 
 
 @functools.lru_cache(maxsize=1024)
@@ -135,7 +153,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
     """
-    names = frozenset() if method == "full" else adapted(model, lora_targets)
+    frozen = method != "full"
+    adapting = adapters(model, lora_rank, lora_targets) if frozen else {}
+    packed = quantized(model, method)
     kind = model.architecture
     around: _Own = {}
     blocks: list[tuple[int, tuple[Module, ...]]] = []
@@ -150,18 +170,19 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
-            direct = item.kind == "expert" and kind not in _AS_STORED
-            direct = direct or (item.layer and item.matrix and kind in _DIRECT)
-            packed = method == "qlora" and item.matrix and item.layer  # 4-bit weights stay gathered
-            numel = 0 if packed else sharded(model, item, tp)
-            lower = item.name in names
-            module = f"{name}.base_layer" if lower else name
-            own.setdefault(module, []).append((size, numel, direct))
+            linear = item.matrix and item.layer
+            direct = (item.kind == "expert" and kind not in _AS_STORED) or (linear and kind in DIRECT)
+            keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
+            own_adapter = adapting.get(item.name, ())
+            wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
+            module = f"{name}.base_layer" if wrapped else name
+            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
             if item.layer and (item.matrix or item.kind == "expert"):
                 products.add(module)
             size += 1
-            for letter, width in zip("AB", item.shape[::-1], strict=False) if lower else ():
-                own.setdefault(f"{name}.lora_{letter}.default", []).append((size, lora_rank * width, False))
+            for letter, numel in zip("AB", own_adapter, strict=False):
+                lower = f"{name}.lora_{letter}.default" if wrapped else name
+                own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
                 size += 1
         if not stretch.blocks:
             count = size
@@ -204,12 +225,12 @@ def _made(
 ) -> tuple[Module, ...]:
     made = []
     for name in order:
-        tensors = tuple((count + place, numel, direct) for place, numel, direct in own.get(name, ()))
+        tensors = tuple(held._replace(place=count + held.place) for held in own.get(name, ()))
         inside = sum(
-            numel
+            held.numel
             for other, found in own.items()
             if not name or other == name or other.startswith(f"{name}.")
-            for _, numel, _ in found
+            for held in found
         )
         made.append(Module(name, tensors, inside, name == whole, name in products))
     return tuple(made)

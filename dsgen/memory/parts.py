@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import FORWARD, Activations, activations
+from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, flattened, widest_of
@@ -98,9 +98,8 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
     )
     live = None
     if layout.stage == 3:
-        live = gathered(
-            asked.model, *rest, layout.tp, buffers, layout.checkpointing, found.ranks == 1, training.chunked_loss
-        )
+        alone, chunked = found.ranks == 1, training.chunked_loss
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, alone, chunked)
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
@@ -146,26 +145,45 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, alive: Activity, block: int, way: int) -> int:
-        """At stage 3, bytes gathered at a moment in or around a block."""
-        if self.gathered is None:
-            return 0
-        if alive.where == "embedding":
-            return self._bytes(self.gathered.at(BEFORE, way))
-        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.place))
-
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
             return 0
-        return self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
+        return self.found.size * (elements + self.found.numbers.persistent)
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.active.inputs[1]
-        for alive in self.active.forward:
-            live = self.live(alive, alive.blocks, FORWARD)
+        for alive, live in self.among(self.active.forward, back=False):
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+
+    def among(self, moments: Iterable[Activity], back: bool) -> Iterator[tuple[Activity, int]]:
+        """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
+        between these where more is gathered than in every later block."""
+        gathered, last = self.gathered, self.job.model.layers - 1
+        if gathered is None:
+            yield from ((alive, 0) for alive in moments)
+            return
+        ends = dict(zip(itertools.accumulate(run.count for run in self.active.blocks), self.active.blocks, strict=True))
+        for alive in moments:
+            block = last - alive.blocks if back else alive.blocks
+            if alive.where != "block":
+                around = BEFORE if alive.where == "embedding" else AFTER
+                live = self._bytes(gathered.at(around, alive.way, alive.place))
+                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
+                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
+                yield alive, live
+                continue
+            high = gathered.at(block, alive.way, alive.place)
+            yield alive, self._bytes(high)
+            run = ends.get(block + 1)
+            for behind in range(1, run.count - 1 if run else 0):
+                more = gathered.at(block - behind, alive.way, alive.place)
+                if run and more > high:
+                    high = more
+                    fixed, each = alive.activations
+                    fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
+                    yield alive._replace(activations=fewer), self._bytes(more)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -173,14 +191,13 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
+        inputs = self.active.inputs[1]
         largest = found.size * buffers_.reduce_bucket
-        for alive in self.active.backward:
+        for alive, live in self.among(self.active.backward, back=True):
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
             if walked and alive.last > largest:  # it waits where it was made until the next one comes
                 gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            live = self.live(alive, last - alive.blocks, alive.way)
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
@@ -225,16 +242,17 @@ class _Moments(NamedTuple):
             yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
+            kept = self._bytes(self.gathered.packed if self.gathered else 0)
             if found.on_gpu:
                 most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
                 copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
-                yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
+                yield moment("step", held, grads + copies, bucket, gathered=kept)
                 norm = NORM * -(-found.tensors.largest // found.ranks)
-                yield moment("step", held, grads, bucket, norm, self._bytes(0))
+                yield moment("step", held, grads, bucket, norm, kept)
             else:
-                yield moment("step", held, grads, bucket, gathered=self._bytes(0))
+                yield moment("step", held, grads, bucket, gathered=kept)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, self._bytes(0))
+                yield moment("step", held, grads, bucket, grads, kept)
         elif found.on_gpu:
             kept, pieces = size * found.kept, found.tensors.prefix(found.own)
             widest = min(widest_of(found.tensors, pieces), found.own)

@@ -13,7 +13,7 @@ from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import HEAD_SHARDED
+from dsgen.memory.trained import head_sharded
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -170,7 +170,7 @@ def _activations(
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
     extra = size if refers_to_input and not runs[0][2].keeps_input else _NOTHING
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
-    if model.tied_embeddings and model.architecture in HEAD_SHARDED:
+    if model.tied_embeddings and head_sharded(model):
         leaf //= tp
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
