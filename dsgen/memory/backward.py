@@ -28,7 +28,7 @@ class Load:
         buckets: Bytes of buckets and of the flat copies made of them.
         fresh: Bytes of the gradient just made.
         temporaries: Bytes that a norm takes.
-        index: Index of the gradient just made among the trained tensors, where stage 3 asks for it; else -1.
+        index: Index of the gradient just made among the trained tensors; -1 at the end of backward.
     """
 
     block: int
@@ -88,7 +88,7 @@ def _reduced(found: States, buffers: Buffers, flush: Flush, prior: int, bucket: 
     copied = found.size * flush.copied
     normed = 0 if found.on_gpu else max(0, NORM * flush.normed - copied)  # the copy is gone when the norm is taken
     gradients = prior + own + found.size * flush.larger
-    return Load(flush.block, flush.place, gradients, bucket + copied, found.size * flush.current, normed)
+    return Load(flush.block, flush.place, gradients, bucket + copied, found.size * flush.current, normed, flush.index)
 
 
 def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:

@@ -100,7 +100,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
     kept = found.ends[found.prefix(share) - 1] if found.numels else 0
     filled = own = low = high = 0  # low and high: the bucket's range in the flat order
 
-    def flush(block: int, place: int, current: int) -> None:
+    def flush(block: int, place: int, current: int, index: int) -> None:
         nonlocal filled, own
         if not filled:
             return
@@ -108,7 +108,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger))
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
         if low < share:
             own = kept
         filled = 0
@@ -116,11 +116,11 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
         numel = found.numels[index]
         if filled + numel > bucket:
-            flush(found.blocks[index], place, numel)
+            flush(found.blocks[index], place, numel, index)
         begin, end = found.ends[index] - numel, found.ends[index]
         low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
         filled += numel
-    flush(BEFORE, -1, 0)
+    flush(BEFORE, -1, 0, -1)
     return tuple(_worst(made))
 
 

@@ -31,25 +31,23 @@ class Gathered(NamedTuple):
         places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
-        turn: While the loss is made.
-        loss: While backward runs through the loss and the head.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
     """
 
     places: dict[tuple[int, int, int], int]
     uses: dict[int, int]
-    turn: int
-    loss: int
     packed: int
 
-    def at(self, block: int, way: int, product: int = 0) -> int:
-        """Elements at a place."""
-        return self.places.get((block, way, product), 0)
+    def at(self, block: int, way: int, place: int = 0) -> int:
+        """Elements at a place; before the blocks, at the embedding."""
+        return self.places.get((block, way, 2 if block == BEFORE else place), 0)
 
     def when(self, block: int, index: int) -> int:
         """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
         if index in self.uses:
             return self.uses[index]
+        if block == BEFORE:
+            return self.at(block, BACKWARD)
         ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
         return max(ways.values(), default=0)
 
@@ -76,7 +74,7 @@ def gathered(
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
-        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
+        chunked: A chunked loss reads the head's weight, whose module is not called.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
@@ -121,34 +119,30 @@ def _gathered(
     events = _events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked)
     parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
     walk = _Walk.over(events, persistence, max_reuse)
-    peaks, rests, gone = walk.run(prefetch, max_live, alone)
+    starts, peaks, rests, gone = walk.run(prefetch, max_live, alone)
     kept, left, packed = _kept(events, gone, checkpointing)
     places: dict[tuple[int, int, int], int] = {}
     uses: dict[int, int] = {}
-    turn = loss = place = now = 0
+    place = now = 0
     here = BEFORE, FORWARD
-    for event, peak, rest, before, after in zip(events, peaks, rests, kept, left, strict=True):
-        block, module, way, stays, *_ = event
+    rows = zip(events, starts, peaks, rests, kept, left, strict=True)
+    for (block, module, way, stays, *_), start, peak, rest, before, after in rows:
         if (block, way) != here:
-            place = 2 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
+            place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
             if block != here[0]:
                 places[block, way, place] = now
             here = block, way
-        most, now = peak + before, rest + after
-        product = module.product and not stays
-        if product:
-            places[block, way, place + (1 if way != BACKWARD else -1)] = most
-            place += 2 if way != BACKWARD else -2
+        most, now = max(start, peak) + before, rest + after
+        if module.product and not stays:
+            first = place + 1 if way != BACKWARD else place - 2
+            places[block, way, first], places[block, way, first + 1] = start + before, peak + before
+            place += 3 if way != BACKWARD else -3
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
-        if way == FORWARD:
-            turn = now
-        elif module.tensors and module.name in ("lm_head", ""):
-            loss = places[block, way, 0]
         if way != FORWARD:
-            for one in module.tensors:
-                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, turn, loss, packed)
+            for held in module.tensors:
+                uses[held.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, packed)
 
 
 @functools.lru_cache(maxsize=256)
@@ -164,18 +158,17 @@ def _events(
     """The modules in order of use in one step."""
     found = modules(model, method, lora_rank, lora_targets, tp)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
-    root = Module("", (), everything)
-    after = found.parts[-1][1]
-    events = [_Event(BEFORE, root, FORWARD)] * found.roots
-    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
-    if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
-        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
-        events[0], outer[0] = _Event(BEFORE, whole, FORWARD, True), _Event(AFTER, whole, BACKWARD, True)
+    root = outer = Module("", (), everything)
+    *ends, head = found.parts[-1][1]
+    if chunked:
+        # The model reads the head's weight itself, so DeepSpeed gathers it with the model, and gives it back when the
+        # step is over: the hook that would do so waits for a gradient of the token ids.
+        outer = root._replace(tensors=head.tensors)
+    events = [_Event(BEFORE, outer, FORWARD, True), *[_Event(BEFORE, root, FORWARD)] * (found.roots - 1)]
     events += [_Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
-    events += [_Event(AFTER, module, FORWARD) for module in after]
-    head = [] if chunked else [_Event(AFTER, after[-1], BACKWARD)]
-    events += [*outer, *head, _Event(AFTER, root, BACKWARD)]
-    events += [_Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
+    events += [_Event(AFTER, module, FORWARD) for module in (ends if chunked else (*ends, head))]
+    events += [_Event(AFTER, outer, BACKWARD, True), *[_Event(AFTER, root, BACKWARD)] * (found.roots - 2)]
+    events += [_Event(AFTER, module, BACKWARD) for module in (*(() if chunked else (head,)), root, *ends[::-1])]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:
@@ -283,8 +276,8 @@ class _Walk:
         leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
         return cls(order, numels, bounds, steps, stays, leaving)
 
-    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[set[int]]]:
-        """Elements that are there while each event runs, and after it, and the tensors that are released then.
+    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[int], list[set[int]]]:
+        """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
@@ -294,6 +287,7 @@ class _Walk:
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
         released: list[set[int]] = []
@@ -337,7 +331,8 @@ class _Walk:
                 if len(begun) > 1 and not alone:
                     together = _Gather(found, len(begun))
                     coming.update((other, together) for other in begun)
-            peaks.append(max(most, live + buffers))
+            starts.append(most)
+            peaks.append(live + buffers)
             gone: set[int] = set()
             for use in range(begin, end):
                 tensor = order[use]
@@ -353,7 +348,7 @@ class _Walk:
                     live -= held.numel
             released.append(gone)
             rests.append(live + buffers)
-        return peaks, rests, released
+        return starts, peaks, rests, released
 
 
 def _kept(events: Sequence[_Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int], int]:

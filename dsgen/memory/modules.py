@@ -80,6 +80,9 @@ _FUNCTIONS = frozenset(
         "rotary_emb",
     }
 )
+# Autograd also keeps what was gathered for experts, whose product is with a turned view of them, but where they are
+# stored turned.
+_AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
 _ASKING = {"gpt2": "mlp.dropout", "opt": ""}
@@ -110,7 +113,7 @@ class Module(NamedTuple):
     Attributes:
         name: Its name below the block or the model; empty for the block itself.
         tensors: Its own.
-        product: It multiplies by a matrix, or by those of experts.
+        product: It multiplies by a matrix, or by those of experts; or it is the embedding.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
@@ -168,7 +171,7 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
             linear = item.matrix and item.layer
-            direct = item.kind == "expert" or (linear and kind in DIRECT)
+            direct = (item.kind == "expert" and kind not in _AS_STORED) or (linear and kind in DIRECT)
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
             wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
@@ -190,8 +193,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             count += size
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
-    first = _made(_existing(_BEFORE.get(kind, _EMBEDDING), around), around)
-    last = _made(_existing(_AFTER, around), around)
+    before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
+    first = _made(before, around, products=before[:1])
+    last = _made(_existing(_AFTER, around), around, products=("lm_head",))
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
 

@@ -11,7 +11,7 @@ import attrs
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import BACKWARD, FORWARD, Activations, activations
+from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, flattened, widest_of
@@ -145,6 +145,14 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
+    def live(self, alive: Activity, block: int, way: int) -> int:
+        """At stage 3, bytes gathered at a moment in or around a block."""
+        if self.gathered is None:
+            return 0
+        if alive.where == "embedding":
+            return self._bytes(self.gathered.at(BEFORE, way))
+        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.place))
+
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
@@ -167,31 +175,21 @@ class _Moments(NamedTuple):
         ends = dict(zip(itertools.accumulate(run.count for run in self.active.blocks), self.active.blocks, strict=True))
         for alive in moments:
             block = last - alive.blocks if back else alive.blocks
+            live = self.live(alive, block, alive.way)
+            if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
+                live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
+            yield alive, live
             if alive.where != "block":
-                live = self._bytes(self._around(gathered, alive, back))
-                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
-                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
-                yield alive, live
                 continue
-            high = gathered.at(block, alive.way, alive.product)
-            yield alive, self._bytes(high)
+            high = gathered.at(block, alive.way, alive.place)
             run = ends.get(block + 1)
             for behind in range(1, run.count - 1 if run else 0):
-                more = gathered.at(block - behind, alive.way, alive.product)
+                more = gathered.at(block - behind, alive.way, alive.place)
                 if run and more > high:
                     high = more
                     fixed, each = alive.activations
                     fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
                     yield alive._replace(activations=fewer), self._bytes(more)
-
-    @staticmethod
-    def _around(gathered: Gathered, alive: Activity, back: bool) -> int:
-        """Elements that are gathered at a moment outside the blocks."""
-        if alive.where == "embedding":
-            return gathered.at(BEFORE, BACKWARD if back else FORWARD, alive.product)
-        if not back:
-            return gathered.turn
-        return gathered.loss if alive.logits > (0, 0) else gathered.at(AFTER, BACKWARD)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -219,6 +217,8 @@ class _Moments(NamedTuple):
         if self.gathered is not None:
             live = self._bytes(self.gathered.when(load.block, load.index if self.job.training.method == "full" else -1))
         grads = load.gradients + alive.fresh
+        if self.found.tensors.tied and load.index > 0:  # the head's gradient waits for the embedding's
+            grads += self.found.size * self.found.tensors.head
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:

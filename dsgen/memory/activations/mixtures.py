@@ -23,7 +23,7 @@ def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
     weights, ids, logits = router(tape, on, hidden)
     out = _experts(tape, on, hidden, weights)
-    tape.pass_matrix()
+    tape.used()
     del ids
     if model.shared_experts:
         shared = mlp(tape, on, hidden, model.shared_experts * model.expert_ffn_size)
@@ -82,7 +82,7 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
 
 def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:
     """grouped_mm_experts_forward."""
-    tape.pass_matrix()
+    tape.fetch()
     model = on.model
     width, picked = model.expert_ffn_size, _picked(on)
     biased = model.architecture == "gpt_oss"

@@ -28,7 +28,8 @@ class Moment(NamedTuple):
         blocks: Blocks that this pass has finished before.
         last: Bytes of the weight gradient handed over last, or of those of one module.
         way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
-        product: Where in the block: 0 before its first matrix, 1 at it, 2 behind it, 3 at the second ...
+        place: Where in the block: 0 before its first matrix, 1 when that is fetched, 2 at it, 3 behind it, 4 when the
+            second is fetched ...
     """
 
     activations: Size
@@ -40,7 +41,7 @@ class Moment(NamedTuple):
     blocks: int = 0
     last: int = 0
     way: int = FORWARD
-    product: int = 0
+    place: int = 0
 
     def total(self, micro_batch: int) -> int:
         """Bytes of activations, logits, temporaries and fresh gradients."""
@@ -56,7 +57,7 @@ def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
     groups: dict[tuple[str, int, bool, bool, int, int], list[Moment]] = {}
     for moment in moments:
         there = moment.gradients > 0, moment.logits > (0, 0)
-        key = (moment.where, moment.blocks, *there, moment.way, moment.product)
+        key = (moment.where, moment.blocks, *there, moment.way, moment.place)
         groups.setdefault(key, []).append(moment)
     return tuple(moment for group in groups.values() for moment in _highest(group))
 

@@ -106,7 +106,7 @@ class Setting:
             bias: Whether it has one.
         """
         if name:
-            tape.pass_matrix()
+            tape.fetch()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
@@ -115,7 +115,7 @@ class Setting:
         else:
             made = linear(tape, hidden, kernel, out, offset, self.zero3 and not (name and self.direct))
         if name:
-            tape.pass_matrix()
+            tape.used()
         targeted = ALL_LINEAR in self.targets or name in self.targets
         adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
         return self._adapted(tape, hidden, made) if adapted else made
@@ -141,7 +141,10 @@ class Setting:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
         vocabulary = self.model.vocab_size
         if self.tp == 1 or not head_sharded(self.model):
-            return self.linear(tape, hidden, vocabulary, bias=bias)
+            tape.fetch()
+            made = self.linear(tape, hidden, vocabulary, bias=bias)
+            tape.used()
+            return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         if self.model.tied_embeddings:
             return share

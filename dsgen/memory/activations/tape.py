@@ -74,10 +74,10 @@ class Node:
         saved: Tensors kept for backward.
         run: Makes the inputs' gradients from (saved, gradients of the outputs).
         outputs: How many results it has.
-        product: Where it was made, as of a moment.
+        place: Where it was made, as of a moment.
     """
 
-    __slots__ = ("edges", "order", "outputs", "product", "run", "saved")
+    __slots__ = ("edges", "order", "outputs", "place", "run", "saved")
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class Node:
         saved: Any,
         run: Callable[..., Any],
         outputs: int = 1,
-        product: int = 0,
+        place: int = 0,
     ) -> None:
         self.order, self.edges, self.saved, self.run, self.outputs = order, edges, saved, run, outputs
-        self.product = product
+        self.place = place
 
 
 class Tensor:
@@ -120,7 +120,7 @@ class Tape:
     def __init__(self, vocabulary: tuple[int, ...] = (), told: bool = False) -> None:
         self.vocabulary = vocabulary
         self.told = told
-        self.way, self.product = FORWARD, 0
+        self.way, self.place = FORWARD, 0
         self.last = 0
         self.fixed = [0, 0, 0, 0]
         self.each = [0, 0, 0, 0]
@@ -147,7 +147,7 @@ class Tape:
     def _now(self) -> Moment:
         fixed, each = self.fixed, self.each
         sizes = (fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2])
-        return Moment(*sizes, self.handed, fixed[3], "", 0, self.last, self.way, self.product)
+        return Moment(*sizes, self.handed, fixed[3], "", 0, self.last, self.way, self.place)
 
     @staticmethod
     def padded(rows: Size, step: int) -> Size:
@@ -158,14 +158,21 @@ class Tape:
         """Make a tensor, or several, the result of a node, unless nothing asks for a gradient."""
         results = made if isinstance(made, list) else [made]
         if any(edge is not None for edge in edges):
-            node = Node(self.next(), edges, saved, run, len(results), self.product)
+            node = Node(self.next(), edges, saved, run, len(results), self.place)
             for index, tensor in enumerate(results):
                 tensor.edge = (node, index)
         return made
 
-    def pass_matrix(self) -> None:
-        """Note that a matrix of the block is used next, or has been."""
-        self.product += self.told
+    def fetch(self) -> None:
+        """Note that a matrix of the block is used from now on; at stage 3 it may be gathered first."""
+        if self.told:
+            self.place += 1
+            self.moments.append(self._now())
+            self.place += 1
+
+    def used(self) -> None:
+        """Note that the matrix has been used."""
+        self.place += self.told
 
     def turn(self) -> None:
         """Note that backward begins."""
@@ -194,12 +201,12 @@ class Tape:
     def _keep_promises(self) -> None:
         """Run the body again, until everything is there that its first run promised (torch.utils.checkpoint)."""
         kind, self.kind, self._kept = self.kind, ACTIVATIONS, 0
-        product, self.product = self.product, 0
+        place, self.place = self.place, 0
         self.way = AGAIN if self.told else FORWARD
         if self.again is not None:
             self.again()
         self.kind, self._kept, self.again = kind, None, None
-        self.product = product
+        self.place = place
         self.turn()
         self.promises.clear()
 
@@ -220,7 +227,10 @@ class Tape:
         ready = [(-root.order, root)]
         while ready:
             node = heapq.heappop(ready)[1]
-            self.product = node.product
+            if node.place % 3 == 2 and self.place != node.place:
+                self.place = node.place - 1
+                self.moments.append(self._now())
+            self.place = node.place
             if self.again is not None and isinstance(node.saved, Promise):
                 self._keep_promises()
             given = buffers.pop(node)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from dsgen.memory.activations import models
-from dsgen.memory.activations.moments import Moment, Size, front
+from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
@@ -162,7 +162,7 @@ def _activations(
     if not starts:
         runs = _first_apart(runs, counts, on, shape, told)
     last = Stretch.run(
-        _Body(family.head, on), shape, again=False, vocabulary=(model.vocab_size, model.vocab_size // tp)
+        _Body(family.head, on), shape, again=False, vocabulary=(model.vocab_size, model.vocab_size // tp), told=told
     )
     blocks = _NOTHING
     for _, count, stretch in runs:
@@ -246,7 +246,7 @@ def _backward(
         below = _plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count
-    moments += [_placed(moment, "embedding", _NOTHING, made, done) for moment in ends]
+    moments += [_placed(moment._replace(way=BACKWARD), "embedding", _NOTHING, made, done) for moment in ends]
     return front([_waiting(moment, waiting) for moment in moments])
 
 
