@@ -74,7 +74,7 @@ def gathered(
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
-        chunked: A chunked loss reads the head's weight, whose module is not called.
+        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
@@ -126,7 +126,8 @@ def _gathered(
     place = now = 0
     here = BEFORE, FORWARD
     rows = zip(events, starts, peaks, rests, kept, left, strict=True)
-    for (block, module, way, stays, *_), start, peak, rest, before, after in rows:
+    for event, start, peak, rest, before, after in rows:
+        block, module, way, stays, *_ = event
         if (block, way) != here:
             place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
             if block != here[0]:
@@ -140,8 +141,8 @@ def _gathered(
             most = now
         places[block, way, place] = max(places.get((block, way, place), 0), most)
         if way != FORWARD:
-            for held in module.tensors:
-                uses[held.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+            for one in module.tensors:
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
     return Gathered(places, uses, packed)
 
 
@@ -158,17 +159,18 @@ def _events(
     """The modules in order of use in one step."""
     found = modules(model, method, lora_rank, lora_targets, tp)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
-    root = outer = Module("", (), everything)
-    *ends, head = found.parts[-1][1]
-    if chunked:
-        # The model reads the head's weight itself, so DeepSpeed gathers it with the model, and gives it back when the
-        # step is over: the hook that would do so waits for a gradient of the token ids.
-        outer = root._replace(tensors=head.tensors)
-    events = [_Event(BEFORE, outer, FORWARD, True), *[_Event(BEFORE, root, FORWARD)] * (found.roots - 1)]
+    root = Module("", (), everything)
+    after = found.parts[-1][1]
+    events = [_Event(BEFORE, root, FORWARD)] * found.roots
+    outer = [_Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
+        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
+        events[0], outer[0] = _Event(BEFORE, whole, FORWARD, True), _Event(AFTER, whole, BACKWARD, True)
     events += [_Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
-    events += [_Event(AFTER, module, FORWARD) for module in (ends if chunked else (*ends, head))]
-    events += [_Event(AFTER, outer, BACKWARD, True), *[_Event(AFTER, root, BACKWARD)] * (found.roots - 2)]
-    events += [_Event(AFTER, module, BACKWARD) for module in (*(() if chunked else (head,)), root, *ends[::-1])]
+    events += [_Event(AFTER, module, FORWARD) for module in after]
+    head = [] if chunked else [_Event(AFTER, after[-1], BACKWARD)]
+    events += [*outer, *head, _Event(AFTER, root, BACKWARD)]
+    events += [_Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:

@@ -80,8 +80,8 @@ _FUNCTIONS = frozenset(
         "rotary_emb",
     }
 )
-# Autograd also keeps what was gathered for experts, whose product is with a turned view of them, but where they are
-# stored turned.
+# Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
+# turned.
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.

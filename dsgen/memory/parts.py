@@ -145,14 +145,6 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, alive: Activity, block: int, way: int) -> int:
-        """At stage 3, bytes gathered at a moment in or around a block."""
-        if self.gathered is None:
-            return 0
-        if alive.where == "embedding":
-            return self._bytes(self.gathered.at(BEFORE, way))
-        return self._bytes(self.gathered.at(AFTER if alive.where == "loss" else block, way, alive.place))
-
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
@@ -175,13 +167,15 @@ class _Moments(NamedTuple):
         ends = dict(zip(itertools.accumulate(run.count for run in self.active.blocks), self.active.blocks, strict=True))
         for alive in moments:
             block = last - alive.blocks if back else alive.blocks
-            live = self.live(alive, block, alive.way)
-            if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
-                live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
-            yield alive, live
             if alive.where != "block":
+                around = BEFORE if alive.where == "embedding" else AFTER
+                live = self._bytes(gathered.at(around, alive.way, alive.place))
+                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
+                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
+                yield alive, live
                 continue
             high = gathered.at(block, alive.way, alive.place)
+            yield alive, self._bytes(high)
             run = ends.get(block + 1)
             for behind in range(1, run.count - 1 if run else 0):
                 more = gathered.at(block - behind, alive.way, alive.place)
