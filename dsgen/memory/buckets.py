@@ -88,7 +88,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 @functools.lru_cache(maxsize=1024)
 def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
-    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
+    """The reductions of stages 1 and 2 on rank 0; beside backward only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
@@ -121,7 +121,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
         filled += numel
     flush(BEFORE, -1, 0, -1)
-    return tuple(_worst(made))
+    return tuple(made if runs is None else _worst(made))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -81,7 +81,7 @@ _FUNCTIONS = frozenset(
     }
 )
 # Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
-# turned.
+# turned. (With adapters it is with their sum, which it keeps.)
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
@@ -171,7 +171,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
             linear = item.matrix and item.layer
-            direct = (item.kind == "expert" and kind not in _AS_STORED) or (linear and kind in DIRECT)
+            direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
+                linear and kind in DIRECT
+            )
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
             wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run

@@ -63,6 +63,17 @@ class Setting:
         return self.model.architecture in DIRECT
 
     @property
+    def adapter_item(self) -> int:
+        """Bytes of an element of an adapter: peft makes fp32, which stays where the base was made under zero.Init."""
+        return op.FP32 if self.zero3 and self.method == "lora" else self.item
+
+    def fused_rank(self, name: str) -> int:
+        """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
+        parts = [old for old, tensor in fused_targets(self.model).items() if tensor.endswith(name)]
+        found = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
+        return self.rank * len(parts) if found else 0
+
+    @property
     def rows(self) -> Size:
         """Rows of the hidden states: the tokens of every sequence."""
         return 0, self.seq_len
@@ -124,7 +135,7 @@ class Setting:
         """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
         if self.quantized:
             made = op.clone(tape, made)
-        item = op.FP32 if self.zero3 and self.method == "lora" else self.item
+        item = self.adapter_item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
