@@ -194,6 +194,28 @@ def test_lora_target_by_a_name_that_two_modules_share() -> None:
     assert lora_parameters(gpt2, 1, ["c_proj"]) == 12 * ((768 + 768) + (3072 + 768))
 
 
+# What peft 0.21.2 trains of these models at two blocks (the first of DeepSeek's is dense): experts and router too.
+@pytest.mark.parametrize(
+    ("name", "targets", "count"),
+    [
+        ("mixtral-8x7b", ("all-linear",), 22_479_104),
+        ("qwen3-30b-a3b", ("all-linear",), 41_521_152),
+        ("gpt-oss-20b", ("all-linear",), 663_552),
+        ("deepseek-v3", ("all-linear",), 133_322_752),
+        ("deepseek-v3", ("gate_proj", "up_proj", "down_proj"), 130_023_424),
+        ("mixtral-8x7b", ("gate", "q_proj"), 393_472),
+    ],
+)
+def test_lora_adapters_of_experts(name: str, targets: tuple[str, ...], count: int) -> None:
+    model = model_of(name)
+    assert lora_parameters(attrs.evolve(model, layers=2, dense_layers=min(1, model.dense_layers)), 16, targets) == count
+
+
+def test_lora_targets_that_are_one_tensor_today_are_named_together() -> None:
+    with pytest.raises(DsgenError, match=r"leaves out 'up_proj'.*(?s:.)*gate_proj and up_proj together"):
+        lora_parameters(model_of("qwen3-30b-a3b"), 8, ["gate_proj", "q_proj"])
+
+
 @pytest.mark.parametrize("targets", [["q_prj"], ["proj"], ["q_proj", "nothing"], ["embed_tokens"], []])
 def test_lora_target_that_matches_nothing_names_the_valid_ones(targets: list[str]) -> None:
     with pytest.raises(DsgenError, match=r"all-linear, q_proj, k_proj, v_proj, o_proj, gate_proj"):

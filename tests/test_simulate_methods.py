@@ -195,14 +195,31 @@ ADAPTED = {
     "pythia-6.9b": "dense",
     "deepseek-v3": "kv_b_proj",
 }
-EXPERTS = ("mixtral-8x7b", "deepseek-v3")
+MIXTURES = (
+    "deepseek-v3",
+    "gpt-oss-120b",
+    "gpt-oss-20b",
+    "mixtral-8x22b",
+    "mixtral-8x7b",
+    "qwen3-235b-a22b",
+    "qwen3-30b-a3b",
+)
+# Names of experts and routers that peft still takes, with linear layers and without.
+FUSED = (
+    ("mixtral-8x7b", ("gate", "q_proj")),
+    ("mixtral-8x7b", ("w1", "w2", "w3")),
+    ("qwen3-30b-a3b", ("gate_proj", "up_proj", "down_proj")),
+    ("qwen3-30b-a3b", ("down_proj", "self_attn.q_proj")),
+    ("deepseek-v3", ("down_proj",)),
+    ("deepseek-v3", ("shared_experts.gate_proj", "up_proj", "q_b_proj")),
+)
 
 
-def peft_counts(cases: dict[str, tuple[dict[str, Any], str]]) -> dict[str, int]:
-    """Elements that peft trains, for models and one target each."""
+def peft_counts(cases: dict[str, tuple[dict[str, Any], tuple[str, ...]]]) -> dict[str, int]:
+    """Elements that peft trains, for models and the targets of each."""
     asked = {
-        case: (to_hf_config(facts), target if target == "all-linear" else [target])
-        for case, (facts, target) in cases.items()
+        case: (to_hf_config(facts), "all-linear" if targets == ("all-linear",) else targets)
+        for case, (facts, targets) in cases.items()
     }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _COUNT],
@@ -217,26 +234,19 @@ def peft_counts(cases: dict[str, tuple[dict[str, Any], str]]) -> dict[str, int]:
 
 
 def test_adapters_have_as_many_elements_as_peft_makes():
-    """`lora_parameters` against peft's own adapters, for all matrices of dense models and for one of every model."""
-    cases = {
-        f"{name} {target}": (profile(name), target)
-        for name, one in ADAPTED.items()
-        for target in ((one,) if name in EXPERTS else ("all-linear", one))
-    }
-    mine = {case: lora_parameters(Model(**facts), 16, [target]) for case, (facts, target) in cases.items()}
+    """`lora_parameters` against peft's own adapters, for all matrices and for one of every model."""
+    every = [(name, targets) for name, one in ADAPTED.items() for targets in (("all-linear",), (one,))]
+    cases = {f"{name} {targets}": (profile(name), targets) for name, targets in every}
+    mine = {case: lora_parameters(Model(**facts), 16, targets) for case, (facts, targets) in cases.items()}
     assert mine == peft_counts(cases)
 
 
-def test_all_linear_reaches_experts_and_router():
-    """peft adapts the grouped experts of transformers 5 as well: two matrices in one count for twice the rank."""
-    facts = profile("mixtral-8x7b")
-    hidden, ffn, experts = facts["hidden_size"], facts["expert_ffn_size"], facts["experts"]
-    heads = 4 * hidden + 2 * (facts["attention_heads"] + facts["kv_heads"]) * facts["head_size"]
-    router = hidden + experts
-    grouped = experts * (2 * (hidden + 2 * ffn) + ffn + hidden)
-
-    counted = peft_counts({"mixtral": (facts, "all-linear")})
-    assert counted == {"mixtral": LAYERS * 16 * (heads + router + grouped)}
+def test_adapters_of_experts_and_routers_have_as_many_elements_as_peft_makes():
+    """peft adapts the grouped experts of transformers 5 as well, but where it does not know the model type."""
+    every = [*((name, ("all-linear",)) for name in MIXTURES), *FUSED]
+    cases = {f"{name} {targets}": (profile(name), targets) for name, targets in every}
+    mine = {case: lora_parameters(Model(**facts), 16, targets) for case, (facts, targets) in cases.items()}
+    assert mine == peft_counts(cases)
 
 
 @pytest.mark.parametrize("stage", [1, 3])

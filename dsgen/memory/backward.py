@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered
-from dsgen.memory.states import States
+from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
 __all__ = ["NORM", "Load", "buckets", "epilogue", "reductions", "start"]
@@ -24,14 +24,16 @@ class Load(NamedTuple):
         place: Which of its gradients has just been made; -1 at the end of backward.
         gradients: Bytes of gradients that DeepSpeed holds outside the buckets, the one just made not among them.
         buckets: Bytes of buckets and of the flat copies made of them.
+        fresh: Bytes of the gradient just made.
         temporaries: Bytes that a norm takes.
-        tensor: Index of the gradient just made among the trained tensors, where stage 3 asks for it; else -1.
+        tensor: Index of the gradient just made among the trained tensors; -1 at the end of backward.
     """
 
     block: int
     place: int
     gradients: int
     buckets: int
+    fresh: int = 0
     temporaries: int = 0
     tensor: int = -1
 
@@ -61,10 +63,11 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        share = 0 if found.on_gpu else NORM + found.size
         for flush in scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs):
-            moved = share * min(flush.normed, NORM_CHUNK)
-            yield Load(flush.block, flush.place, prior, bucket + found.size * flush.copied + moved, 0, flush.tensor)
+            held, copied = found.size * flush.larger, found.size * flush.copied
+            moved = 0 if found.on_gpu else _normed(found.size, flush.normed)
+            fresh = found.size * flush.current
+            yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
             yield _reduced(found, buffers, flush, prior, bucket)
@@ -73,12 +76,17 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield Load(BEFORE, -1, found.size * larger, bucket)
 
 
+def _normed(size: int, share: int) -> int:
+    """Bytes of a share of a gradient on the GPU while its norm is taken in float64, or it is copied to fp32."""
+    return size * share + max(NORM * min(share, NORM_CHUNK), FP32 * share if size != FP32 else 0)
+
+
 def _reduced(found: States, buffers: Buffers, flush: Flush, prior: int, bucket: int) -> Load:
     own = found.size * flush.own if found.on_gpu else 0
-    oversized = flush.elements if flush.elements > buffers.reduce_bucket else 0
     copied = found.size * flush.copied
     normed = 0 if found.on_gpu else max(0, NORM * flush.normed - copied)  # the copy is gone when the norm is taken
-    return Load(flush.block, flush.place, prior + own + found.size * oversized, bucket + copied, normed)
+    gradients = prior + own + found.size * flush.larger
+    return Load(flush.block, flush.place, gradients, bucket + copied, found.size * flush.current, normed, flush.tensor)
 
 
 def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
@@ -89,8 +97,14 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
     elif stage == 1 and not buffers.overlap_comm:
         bucket = buckets(found, stage, buffers)
         yield Load(BEFORE, -1, whole, bucket)
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None)[:1]:
-            # A gradient larger than the bucket stays where it is until it has been copied.
-            rest = whole - (found.size * flush.elements if flush.elements <= buffers.reduce_bucket else 0)
-            kept = found.size * found.kept if found.on_gpu else 0
-            yield Load(BEFORE, -1, rest + kept, bucket, 0 if found.on_gpu else NORM * flush.normed)
+        kept = found.size * found.kept if found.on_gpu else 0
+        left, high = whole + kept, -1
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None):
+            normed = 0 if found.on_gpu else NORM * flush.normed
+            reduced = found.size * flush.elements
+            if normed > high:  # with less left, only a larger norm can take more
+                high = normed
+                # A gradient larger than the bucket stays where it is until it has been copied.
+                rest = left - (reduced if flush.elements <= buffers.reduce_bucket else 0)
+                yield Load(BEFORE, -1, rest, bucket, 0, normed)
+            left -= reduced

@@ -10,9 +10,19 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from dsgen.memory.trained import BEFORE, Trained
+from dsgen.memory.trained import AFTER, BEFORE, Trained
 
-__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "partition_numel", "scattered", "widest_of"]
+__all__ = [
+    "Flush",
+    "Runs",
+    "arrivals",
+    "flat_chunk",
+    "flattened",
+    "flushes",
+    "partition_numel",
+    "scattered",
+    "widest_of",
+]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
@@ -28,6 +38,7 @@ class Flush(NamedTuple):
         current: Elements of the gradient that did not fit, which waits outside; 0 at the end of backward.
         own: Elements of this rank's own gradients that were kept by earlier reductions.
         normed: Elements of the largest piece of an own gradient in the bucket.
+        larger: Elements of the bucket's gradient where it is larger than the bucket, and so stays where it was made.
         tensor: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
     """
 
@@ -38,6 +49,7 @@ class Flush(NamedTuple):
     current: int
     own: int
     normed: int
+    larger: int
     tensor: int = -1
 
 
@@ -74,7 +86,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 @functools.lru_cache(maxsize=1024)
 def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
-    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
+    """The reductions of stages 1 and 2 on rank 0; beside backward only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
@@ -86,14 +98,15 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
     kept = found.ends[found.prefix(share) - 1] if found.numels else 0
     filled = own = low = high = 0  # low and high: the bucket's range in the flat order
 
-    def flush(block: int, place: int, current: int) -> None:
+    def flush(block: int, place: int, current: int, index: int) -> None:
         nonlocal filled, own
         if not filled:
             return
         spans = low // share != (high - 1) // share
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed))
+        larger = filled if filled > bucket else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
         if low < share:
             own = kept
         filled = 0
@@ -101,12 +114,12 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
         numel = found.numels[index]
         if filled + numel > bucket:
-            flush(found.blocks[index], place, numel)
+            flush(found.blocks[index], place, numel, index)
         begin, end = found.ends[index] - numel, found.ends[index]
         low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
         filled += numel
-    flush(BEFORE, -1, 0)
-    return tuple(_worst(made))
+    flush(BEFORE, -1, 0, -1)
+    return tuple(made if runs is None else _worst(made))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -131,11 +144,12 @@ def _worst(made: list[Flush]) -> list[Flush]:
     kept: list[Flush] = []
     for item in made:
         beaten = any(
-            other.block > item.block
+            AFTER > other.block > item.block
             and other.copied >= item.copied
             and other.current >= item.current
             and other.own >= item.own
             and other.normed >= item.normed
+            and other.larger >= item.larger
             for other in kept
         )
         if not beaten:
@@ -147,6 +161,29 @@ def _worst(made: list[Flush]) -> list[Flush]:
 def partition_numel(found: Trained, ranks: int) -> int:
     """Elements of one rank's partition at stage 3: every tensor is cut alone, the last shares padded."""
     return sum(-(-numel // ranks) for numel in found.numels)
+
+
+@functools.lru_cache(maxsize=4096)
+def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
+    """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.
+
+    Whole tensors' shares are put together until they are `sub_group` elements (stage3.py, _create_fp16_sub_groups);
+    one alone is flat already.
+
+    Args:
+        found: The trained tensors.
+        ranks: Ranks that a tensor is cut among.
+        sub_group: sub_group_size, in elements.
+    """
+    most = joined = filled = count = 0
+    whole = sub_group >= partition_numel(found, ranks)
+    for index, numel in enumerate(found.numels):
+        filled += -(-numel // ranks)
+        count += 1
+        if (filled >= sub_group and not whole) or index == len(found.numels) - 1:
+            most, joined = max(most, filled), max(joined, filled if count > 1 else 0)
+            filled = count = 0
+    return most, joined
 
 
 @functools.lru_cache(maxsize=1024)
@@ -166,7 +203,8 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
         nonlocal filled, padded, count, widest
         if filled:
             whole = count == 1 and padded == filled
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, index))
+            larger = filled if filled > bucket else 0
+            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, larger, index))
         filled = padded = count = widest = 0
 
     for index, place in arrivals(found, runs):

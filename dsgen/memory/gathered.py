@@ -3,52 +3,75 @@
 Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8, from the second step on, when it knows
 the order of use. A module that starts gathers its tensors, then fetches ahead: along the order of use, past tensors
 that are there already, until `stage3_prefetch_bucket_size` elements are on their way or `stage3_max_live_parameters`
-are there. A tensor is released after its use unless fetching ahead has passed a later use of it, or one lies within
-`stage3_max_reuse_distance` elements.
+are there. A module without tensors fetches ahead too. A tensor is released after its use unless fetching ahead has
+passed a later use of it, or one lies within `stage3_max_reuse_distance` elements.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import attrs
-
 from dsgen.buffers import Buffers
-from dsgen.memory.trained import AFTER, BEFORE, sharded
-from dsgen.parameters import adapted, stretches
+from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
+from dsgen.memory.coordinator import Walk
+from dsgen.memory.events import Event, events
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, modules
+from dsgen.memory.trained import BEFORE
 from dsgen.profiles import Model
 
 __all__ = ["Gathered", "gathered"]
 
 
-# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
-DIRECT = frozenset({"falcon", "gpt2"})
+Place = tuple[int, int, int]
 
 
 class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
     Attributes:
-        forward: The most while blocks run forward, with the flat buffer that a gather's tensors are copied from.
-        turn: When the loss is made.
-        backward: The most while each block runs backward, its second forward included, by block.
-        embedding: When backward has come to what is before the blocks.
-        uses: Index of a tensor among all of the model's -> elements while its backward runs.
+        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
+            activations tells it) -> the most there.
+        uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
+        packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
+        highest: What `higher` has found by now.
     """
 
-    forward: int
-    turn: int
-    backward: tuple[int, ...]
-    embedding: int
+    places: dict[Place, int]
     uses: dict[int, int]
+    packed: int
+    highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
 
-    def at(self, block: int) -> int:
-        """Elements in backward of a block: BEFORE, AFTER, or counted from 0."""
-        if block == AFTER or not self.backward:
-            return self.turn
-        return self.embedding if block == BEFORE else self.backward[min(block, len(self.backward) - 1)]
+    def at(self, block: int, way: int, place: int = 0) -> int:
+        """Elements at a place; before the blocks, at the embedding."""
+        return self.places.get((block, way, 2 if block == BEFORE else place), 0)
+
+    def higher(self, block: int, way: int, place: int, count: int) -> tuple[tuple[int, int], ...]:
+        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them.
+
+        Returns:
+            (how many blocks before, elements).
+        """
+        key = (block, way, place), count
+        if key not in self.highest:
+            most, found = self.at(block, way, place), []
+            for behind in range(1, count + 1):
+                more = self.at(block - behind, way, place)
+                if more > most:
+                    most = more
+                    found.append((behind, more))
+            self.highest[key] = tuple(found)
+        return self.highest[key]
+
+    def when(self, block: int, index: int) -> int:
+        """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
+        if index in self.uses:
+            return self.uses[index]
+        if block == BEFORE:
+            return self.at(block, BACKWARD)
+        ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
+        return max(ways.values(), default=0)
 
 
 def gathered(
@@ -59,6 +82,8 @@ def gathered(
     tp: int,
     buffers: Buffers,
     checkpointing: bool,
+    alone: bool = False,
+    chunked: bool = False,
 ) -> Gathered:
     """What is gathered in one step.
 
@@ -70,9 +95,11 @@ def gathered(
         tp: AutoTP degree.
         buffers: The coordinator's limits, in elements.
         checkpointing: Each block runs forward again before its backward.
+        alone: There is one rank: it copies each tensor from the node's RAM by itself.
+        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing)
+    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,180 +114,106 @@ def _gathered(
     max_live: int,
     max_reuse: int,
     checkpointing: bool,
+    alone: bool,
+    chunked: bool,
 ) -> Gathered:
-    numels, blocks, places, direct = _tensors(model, method, lora_rank, lora_targets, tp, persistence)
-    order, staying, turn = _order(model, blocks, numels, checkpointing)
-    same = [0 if model.tied_embeddings and place < 0 else tensor for tensor, place in enumerate(places)]
-    uses_of = [same[tensor] for tensor in order]
-    peaks, starts, gone = _walk([numels[tensor] for tensor in order], uses_of, staying, prefetch, max_live, max_reuse)
-    kept = _kept(order, [bool(direct[tensor]) for tensor in order], gone, turn, checkpointing)
-    peaks = [peak + more for peak, more in zip(peaks, kept, strict=True)]
-    starts = [peak + more for peak, more in zip(starts, kept, strict=True)]
-    forward = embedding = 0
-    backward = [0] * model.layers
+    asked = model, method, lora_rank, lora_targets, tp, checkpointing, chunked
+    steps = events(*asked)
+    starts, peaks, rests, gone = _walk(*asked, persistence).run(prefetch, max_live, max_reuse, alone)
+    kept, left, packed = _kept(steps, gone, checkpointing)
+    places: dict[Place, int] = {}
     uses: dict[int, int] = {}
-    for step, tensor in enumerate(order):
-        block = blocks[tensor]
-        if step < turn:
-            forward = max(forward, starts[step] if 0 <= block < model.layers else 0)
-        elif 0 <= block < model.layers:
-            backward[block] = max(backward[block], peaks[step])
-        elif block == BEFORE:
-            embedding = max(embedding, peaks[step])
-        if step >= turn:
-            uses[places[tensor]] = peaks[step]  # of two uses of a checkpointed block the later one is its backward
-    ends = peaks[turn - 1 : turn + 1]  # from the last tensor's use in forward to its use in backward
-    return Gathered(forward, max(ends, default=0) or forward, tuple(backward), embedding, uses)
+    now = 0
+    rows = zip(_around(*asked), steps, starts, peaks, rests, kept, left, strict=True)
+    for (entered, fetched, used, behind), event, start, peak, rest, before, after in rows:
+        if entered:
+            places[entered] = now
+        most, now = (start if start > peak else peak) + before, rest + after
+        if used and fetched:
+            places[fetched], places[used] = start + before, peak + before
+            most = now
+        if most > places.get(behind, -1):
+            places[behind] = most
+        if event.way != FORWARD:
+            for one in event.module.tensors:
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, packed, {})
 
 
-def _tensors(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
-) -> tuple[list[int], list[int], list[int], list[bool]]:
-    """Of every tensor that is partitioned, in the order of the model: elements, block, index, whether it is direct."""
-    names = frozenset() if method == "full" else adapted(model, lora_targets)
-    numels: list[int] = []
-    blocks: list[int] = []
-    places: list[int] = []
-    direct: list[bool] = []
-    number = count = 0
-    for stretch in stretches(model):
-        row: list[int] = []
-        ours: list[bool] = []
-        for item in stretch.parameters:
-            numel = sharded(model, item, tp)
-            row.append(0 if method == "qlora" and item.matrix and item.layer else numel)  # 4-bit weights stay gathered
-            ours.append(item.kind == "expert" or (item.matrix and item.layer and model.architecture in DIRECT))
-            if item.name in names:
-                row += [lora_rank * size for size in item.shape]
-                ours += [False, False]
-        large = [place for place, numel in enumerate(row) if numel > persistence]
-        for _ in range(stretch.repeats):
-            numels += [row[place] for place in large]
-            places += [count + place for place in large]
-            direct += [ours[place] for place in large]
-            blocks += [number if stretch.blocks else BEFORE if number == 0 else AFTER] * len(large)
-            number += stretch.blocks
-            count += len(row)
-    if model.tied_embeddings and numels and blocks[0] == BEFORE:
-        numels.append(numels[0])  # the head is the first tensor again: it stands for itself at its second use
-        blocks.append(AFTER)
-        places.append(-1)
-        direct.append(False)
-    return numels, blocks, places, direct
-
-
-def _order(model: Model, blocks: list[int], numels: list[int], checkpointing: bool) -> tuple[list[int], set[int], int]:
-    """The tensors in order of use in one step, the uses after which one stays, and where backward begins.
-
-    A checkpointed block's backward begins with the module that made its output, which stays while the block runs
-    forward again.
-    """
-    members: dict[int, list[int]] = {}
-    for tensor, block in enumerate(blocks):
-        members.setdefault(block, []).append(tensor)
-    order = list(range(len(blocks)))
-    turn = len(order)
-    staying: set[int] = set()
-    order += members.get(AFTER, [])[::-1]
-    for block in range(model.layers - 1, -1, -1):
-        inside = members.get(block, [])
-        if checkpointing and inside:
-            # The last matrix; what is named behind it in the model are norms.
-            last = max(inside, key=lambda tensor: (numels[tensor] > model.hidden_size, tensor))
-            staying.add(len(order))
-            order += [last, *(tensor for tensor in inside if tensor != last), last]
-            order += [tensor for tensor in inside[::-1] if tensor != last]
-        else:
-            order += inside[::-1]
-    return order + members.get(BEFORE, [])[::-1], staying, turn
-
-
-@attrs.define
-class _Gather:
-    """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
-
-    elements: int
-    waiting: int
-    copied: bool = False
-
-
+@functools.lru_cache(maxsize=256)
 def _walk(
-    numels: list[int], order: list[int], staying: set[int], prefetch: int, max_live: int, max_reuse: int
-) -> tuple[list[int], list[int], list[int]]:
-    """Elements that are there while each use runs, at its start, and those that are released after it.
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
+    persistence: int,
+) -> Walk:
+    """The uses of a model's tensors that are partitioned."""
+    return Walk.over(events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked), persistence)
 
-    Several tensors that are gathered together are copied out of one flat buffer when the first of them is used; the
-    buffer stays until the last one is.
+
+@functools.lru_cache(maxsize=256)
+def _around(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
+) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
+    """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then."""
+    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
+    found: list[tuple[Place | None, Place | None, Place | None, Place]] = []
+    place = 0
+    here = BEFORE, FORWARD
+    for block, module, way, stays, *_ in events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked):
+        entered = fetched = used = None
+        if (block, way) != here:
+            place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
+            entered = (block, way, place) if block != here[0] else None
+            here = block, way
+        if module.product and not stays:
+            first = place + 1 if way != BACKWARD else place - 2
+            fetched, used = (block, way, first), (block, way, first + 1)
+            place += 3 if way != BACKWARD else -3
+        found.append((entered, fetched, used, (block, way, place)))
+    return tuple(found)
+
+
+def _kept(
+    events: Sequence[Event], gone: Sequence[frozenset[int]], checkpointing: bool
+) -> tuple[list[int], list[int], int]:
+    """Elements of released tensors that somebody keeps: while each event runs, when its backward has been, and at last.
+
+    A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
+    of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
     """
-    steps = len(order)
-    later = [steps] * steps  # the next use of the same tensor
-    seen: dict[int, int] = {}
-    for step in range(steps - 1, -1, -1):
-        later[step] = seen.get(order[step], steps)
-        seen[order[step]] = step
-    passed = [0] * (steps + 1)  # elements used before each step
-    for step in range(steps):
-        passed[step + 1] = passed[step] + numels[step]
-    there: set[int] = set()
-    coming: dict[int, _Gather] = {}
-    marked: dict[int, int] = {}
-    during, starting, released = [], [], []
-    live = ahead = buffers = 0
-    for step, tensor in enumerate(order):
-        if tensor not in there:
-            there.add(tensor)
-            live += numels[step]
-        gather = coming.pop(tensor, None)
-        if gather is not None and not gather.copied:
-            gather.copied = True
-            buffers += gather.elements
-        starting.append(live + buffers)
-        if gather is not None:
-            gather.waiting -= 1
-            if not gather.waiting:
-                buffers -= gather.elements
-        ahead = max(ahead, step + 1)
-        if prefetch:
-            room = min(max_live - live, prefetch)
-            begun: list[int] = []
-            found = 0
-            while ahead < steps and found < room:
-                other = order[ahead]
-                marked[other] = ahead
-                if other not in there:
-                    there.add(other)
-                    begun.append(other)
-                    found += numels[ahead]
-                ahead += 1
-            live += found
-            if len(begun) > 1:  # a single tensor is gathered into its own place
-                together = _Gather(found, len(begun))
-                coming.update((other, together) for other in begun)
-        during.append(live + buffers)
-        following = later[step]
-        kept = marked.get(tensor, -1) > step or (following < steps and passed[following] - passed[step + 1] < max_reuse)
-        gone = not kept and step not in staying
-        released.append(numels[step] if gone else 0)
-        if gone:
-            there.discard(tensor)
-            live -= numels[step]
-    return during, starting, released
-
-
-def _kept(order: list[int], direct: list[bool], gone: list[int], turn: int, checkpointing: bool) -> list[int]:
-    """Elements that autograd keeps of released tensors, while each use runs: from forward, or where blocks run forward
-    again from then on, to the backward of the same tensor."""
-    found = []
-    held = 0
+    during, after = [], []
+    held = packed = 0
     kept: dict[int, int] = {}
-    ends = {tensor: step for step, tensor in enumerate(order)}
-    for step, tensor in enumerate(order):
-        found.append(held)
-        if not direct[step]:
+    saving = AGAIN if checkpointing else FORWARD
+    for event, released in zip(events, gone, strict=True):
+        during.append(held)
+        if kept and event.way == BACKWARD:
+            for tensor in event.module.tensors:
+                if tensor.keeper != BITSANDBYTES:
+                    held -= kept.pop(tensor.place, 0)
+        if not released:
+            after.append(held)
             continue
-        if ends[tensor] == step:
-            held -= kept.pop(tensor, 0)
-        elif gone[step] and (step >= turn) == checkpointing and tensor not in kept:
-            kept[tensor] = gone[step]
-            held += gone[step]
-    return found
+        saved = event.module.tensors if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.leaving):
+            if tensor.place not in released or tensor.place in kept:
+                continue
+            mine = tensor.keeper == BITSANDBYTES
+            direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
+            if mine or (direct and tensor in saved):
+                kept[tensor.place] = tensor.numel
+                held += tensor.numel
+                packed += tensor.numel if mine else 0
+        after.append(held)
+    return during, after, packed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
@@ -12,7 +12,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, widest_of
+from dsgen.memory.buckets import Runs, flattened, widest_of
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
@@ -112,10 +112,12 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
         zero3=layout.stage == 3 and training.method != "full",  # trained weights keep their input anyway
+        told=layout.stage == 3,
     )
     live = None
     if layout.stage == 3:
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing)
+        alone, chunked = found.ranks == 1, training.chunked_loss
+        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, alone, chunked)
     return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
 
 
@@ -161,30 +163,44 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def live(self, block: int, index: int = -1) -> int:
-        """At stage 3, bytes gathered in backward of a block, or of one of its tensors."""
-        if self.gathered is None:
-            return 0
-        elements = self.gathered.at(block)
-        if index >= 0 and self.job.training.method == "full":
-            elements = self.gathered.uses.get(index, elements)
-        return self._bytes(elements)
-
     def _bytes(self, elements: int) -> int:
         """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
         if self.found.ranks == 1 and self.layout.offload_param == "none":
             return 0
-        return self.found.size * (elements + self.found.numbers.persistent) + self.found.packed
+        return self.found.size * (elements + self.found.numbers.persistent)
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        turn = running = 0
-        if self.gathered is not None:
-            turn, running = self._bytes(self.gathered.turn), self._bytes(self.gathered.forward)
         inputs = self.active.inputs[1]
-        for alive in self.active.forward:
-            live = running if alive.where == "block" else turn
+        for alive, live in self.among(self.active.forward, back=False):
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+
+    def among(self, moments: Iterable[Activity], back: bool) -> Iterator[tuple[Activity, int]]:
+        """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
+        between these where more is gathered than in every later block."""
+        gathered, last = self.gathered, self.job.model.layers - 1
+        if gathered is None:
+            yield from ((alive, 0) for alive in moments)
+            return
+        runs = self.active.blocks
+        ends = dict(zip(itertools.accumulate(run.repeats for run in runs), runs, strict=True))
+        for alive in moments:
+            block = last - alive.blocks if back else alive.blocks
+            if alive.where != "block":
+                around = BEFORE if alive.where == "embedding" else AFTER
+                live = self._bytes(gathered.at(around, alive.way, alive.place))
+                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
+                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
+                yield alive, live
+                continue
+            yield alive, self._bytes(gathered.at(block, alive.way, alive.place))
+            run = ends.get(block + 1)
+            if run is None:
+                continue
+            for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
+                fixed, each = alive.activations
+                fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
+                yield alive._replace(activations=fewer), self._bytes(more)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -192,12 +208,14 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        last, inputs = self.job.model.layers - 1, self.active.inputs[1]
-        for alive in self.active.backward:
-            block = AFTER if alive.where == "loss" else BEFORE if alive.where == "embedding" else last - alive.blocks
+        inputs = self.active.inputs[1]
+        largest = found.size * buffers_.reduce_bucket
+        for alive, live in self.among(self.active.backward, back=True):
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
+            if walked and alive.last > largest:  # it waits where it was made until the next one comes
+                gradients += alive.last
             there = full if alive.gradients or alive.blocks else bucket
-            yield moment("backward", held, gradients, there, 0, self.live(block), alive, inputs)
+            yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
                 yield self._loaded(load, held)
@@ -206,15 +224,20 @@ class _Moments(NamedTuple):
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.live(load.block, load.tensor)
+        live = 0
+        if self.gathered is not None:
+            tensor = load.tensor if self.job.training.method == "full" else -1
+            live = self._bytes(self.gathered.when(load.block, tensor))
         grads = load.gradients + alive.fresh
+        if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
+            grads += self.found.size * self.found.tensors.head
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
-        active, found = self.active, self.found
+        active = self.active
         if load.block == BEFORE:
-            return NOTHING._replace(fresh=found.size * found.tensors.numels[0] if load.place >= 0 else 0)
+            return NOTHING._replace(fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:
@@ -224,7 +247,7 @@ class _Moments(NamedTuple):
                 break
             number -= run.repeats
         if run is None or load.block == AFTER or load.place >= len(run.arrivals):
-            return NOTHING._replace(activations=(fixed, each), fresh=found.size * found.tensors.head)
+            return NOTHING._replace(activations=(fixed, each), fresh=load.fresh)
         alive = run.arrivals[load.place]
         kept = (fixed + alive.activations[0], each + alive.activations[1])
         return Activity(kept, alive.logits, alive.temporaries, alive.gradients, alive.fresh)
@@ -237,12 +260,18 @@ class _Moments(NamedTuple):
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
             yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
-            group = min(found.own, self.buffers.sub_group)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            copies = (FP32 + (size if size != FP32 else 0)) * group if found.on_gpu else 0
-            yield moment("step", held, grads + copies, bucket, gathered=self._bytes(0))
+            kept = self._bytes(self.gathered.packed if self.gathered else 0)
+            if found.on_gpu:
+                most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
+                copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
+                yield moment("step", held, grads + copies, bucket, gathered=kept)
+                norm = NORM * -(-found.tensors.largest // found.ranks)
+                yield moment("step", held, grads, bucket, norm, kept)
+            else:
+                yield moment("step", held, grads, bucket, gathered=kept)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, self._bytes(0))
+                yield moment("step", held, grads, bucket, grads, kept)
         elif found.on_gpu:
             kept, pieces = size * found.kept, found.tensors.prefix(found.own)
             widest = min(widest_of(found.tensors, pieces), found.own)

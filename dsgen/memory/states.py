@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, Buffers
 from dsgen.memory.buckets import partition_numel
-from dsgen.memory.numbers import Numbers, count
+from dsgen.memory.numbers import Numbers, count, quantized
 from dsgen.memory.trained import Trained, trained
 from dsgen.parameters import stretches
 
@@ -15,8 +15,8 @@ __all__ = ["FP32", "States", "states"]
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
-UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
-NF4_BITS = 4 + 8 / 64 + 32 / (64 * 256)
+SCALE_BITS = 8 / 64 + 32 / (64 * 256)  # they are no parameters: stage 3 leaves them whole
+NF4_BITS = 4 + SCALE_BITS
 ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
 
 
@@ -33,7 +33,6 @@ class States(NamedTuple):
         kept: Elements of the whole tensors that reach into it.
         loaded: Bytes of weights until initialize where the base is in 4 bits: it is loaded on the GPU whole, and peft's
             preparation casts what is not in 4 bits to fp32; else 0.
-        packed: Bytes of 4-bit weights that stage 3 has gathered once and keeps: bitsandbytes holds on to them.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -48,7 +47,6 @@ class States(NamedTuple):
     own: int
     kept: int
     loaded: int
-    packed: int
     weights: int
     master: int
     moments: int
@@ -68,13 +66,14 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
     numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
     ranks = job.world // layout.tp if stage else 1
-    quantized = training.method == "qlora" and model.architecture not in UNPACKED
-    linear = int(numbers.frozen_linear * NF4_BITS / 8) if quantized else numbers.frozen_linear * size
+    packed = quantized(model, training.method)
+    linear = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
+    scales = int(numbers.frozen_linear * SCALE_BITS / 8) if packed else 0
     frozen = linear + numbers.frozen_other * size
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        weights = own * size + -(-frozen // ranks)
+        weights = own * size + -(-(frozen - scales) // ranks) + scales
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
@@ -89,8 +88,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
-        loaded=_loaded(numbers, linear, quantized, elements) if training.method == "qlora" else 0,
-        packed=numbers.frozen_linear // 2 if quantized and stage == 3 else 0,
+        loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
@@ -98,6 +96,6 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     )
 
 
-def _loaded(numbers: Numbers, linear: int, quantized: bool, adapters: int) -> int:
+def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
-    return FP32 * (numbers.frozen_other + adapters) + (linear if quantized else FP32 * numbers.frozen_linear)
+    return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)

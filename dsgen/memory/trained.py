@@ -8,16 +8,21 @@ import math
 
 import attrs
 
-from dsgen.parameters import Parameter, adapted, stretches
+from dsgen.parameters import Parameter, adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["AFTER", "BEFORE", "SHARDED", "Trained", "sharded", "trained"]
+__all__ = ["AFTER", "BEFORE", "DIRECT", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole.
 SHARDED = ("attention", "mlp")
-# Model types whose output head it shards too, and with it an embedding that is tied to the head: those with a plan of
-# Hugging Face's that names the head, and GPT-NeoX. Seen in the engine of 0.19.8 at degree 2 with every type it takes.
-HEAD_SHARDED = frozenset({"gpt_neox", "llama", "mistral", "qwen2", "qwen3"})
+# Model types whose output head it shards too: those with a plan of Hugging Face's that names the head, and GPT-NeoX. A
+# head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
+# the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
+HEAD_SHARDED = frozenset({"gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"})
+TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
+# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
+# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
+DIRECT = frozenset({"falcon", "gpt2"})
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
 
@@ -61,10 +66,15 @@ class Trained:
         return min(low + 1, len(self.ends))
 
 
+def head_sharded(model: Model) -> bool:
+    """Whether tensor parallelism shards what makes the logits, and with it an embedding that is tied to it."""
+    return model.architecture in (TABLE_SHARDED if model.tied_embeddings else HEAD_SHARDED)
+
+
 def sharded(model: Model, item: Parameter, tp: int) -> int:
     """Elements of a model's tensor on one tensor-parallel rank."""
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
-    if (item.kind in SHARDED and item.layer) or (head and model.architecture in HEAD_SHARDED):
+    if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
         return math.ceil(item.numel / tp)
     return item.numel
 
@@ -83,25 +93,25 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    names = None if method == "full" else adapted(model, lora_targets)
+    found = None if method == "full" else adapters(model, lora_rank, lora_targets)
     numels: list[int] = []
     blocks: list[int] = []
     first, head, vocabulary = 0, 0, 0
     for stretch in stretches(model):
         row: list[int] = []
         for item in stretch.parameters:
-            if names is None:
+            if found is None:
                 numel = sharded(model, item, tp)
                 row.append(numel)
                 head = numel if item.kind == "head" and item.matrix else head
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
-            elif item.name in names:  # peft's lora_A and lora_B
-                row += [lora_rank * item.shape[1], lora_rank * item.shape[0]]
+            else:
+                row += found.get(item.name, ())
         for _ in range(stretch.repeats):
             numels += row
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
-    tied = model.tied_embeddings and names is None
+    tied = model.tied_embeddings and found is None
     around = {
         side: sum(n for n, block in zip(numels, blocks, strict=True) if block == side) for side in (BEFORE, AFTER)
     }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from dsgen.parameters.adapters import ALL_LINEAR, Adapter, adapters, fused_targets, lora_parameters
 from dsgen.parameters.counts import (
-    ALL_LINEAR,
     active_parameter_count,
-    adapted,
-    lora_parameters,
     model_types,
     parameter_count,
     parameters,
@@ -16,10 +14,12 @@ from dsgen.parameters.tensors import Parameter, Stretch, stretches
 
 __all__ = [
     "ALL_LINEAR",
+    "Adapter",
     "Parameter",
     "Stretch",
     "active_parameter_count",
-    "adapted",
+    "adapters",
+    "fused_targets",
     "lora_parameters",
     "model_types",
     "parameter_count",

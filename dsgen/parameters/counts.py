@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 
 import attrs
 
-from dsgen.errors import mistake
 from dsgen.parameters.layouts import LAYOUTS
 from dsgen.parameters.tensors import CACHED_MODELS, Parameter, stretches
 from dsgen.profiles import Model
 
 __all__ = [
-    "ALL_LINEAR",
     "active_parameter_count",
-    "adapted",
-    "lora_parameters",
     "model_types",
     "parameter_count",
     "parameters",
     "routed_parameter_count",
 ]
-
-ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
 
 
 def model_types() -> tuple[str, ...]:
@@ -72,59 +65,3 @@ def routed_parameter_count(model: Model) -> int:
         for parameter in parameters(model)
         if parameter.kind == "expert"
     )
-
-
-def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
-    """Parameters of LoRA adapters: rank x (in + out) for every adapted matrix, as peft builds them.
-
-    Args:
-        model: The model that is adapted.
-        rank: Rank of every adapter, at least 1.
-        targets: Module names by their last part or parts (`q_proj`, `self_attn.q_proj`), or `all-linear`: every linear
-            layer but the output head.
-
-    Raises:
-        DsgenError: No target, or one that names no matrix of the model.
-    """
-    if rank < 1:
-        raise mistake(f"lora_rank is {rank}", must="it must be at least 1")
-    names = adapted(model, tuple(targets))
-    return sum(rank * sum(item.shape) * item.repeats for item in parameters(model) if item.name in names)
-
-
-@functools.lru_cache(maxsize=CACHED_MODELS)
-def adapted(model: Model, targets: tuple[str, ...]) -> frozenset[str]:
-    """Names of the matrices that get adapters, the layer index folded to `*`.
-
-    Raises:
-        DsgenError: As for `lora_parameters`.
-    """
-    matrices = [parameter for parameter in parameters(model) if parameter.matrix]
-    if not targets:
-        raise mistake("lora_targets is empty", must="it must name at least one matrix", todo=_valid_targets(matrices))
-    names: set[str] = set()
-    for target in targets:
-        matches = [parameter.name for parameter in matrices if _matches(parameter, target)]
-        if not matches:
-            raise mistake(
-                f"lora_targets names {target!r}",
-                must=f"it must name a matrix of {model.architecture}",
-                todo=_valid_targets(matrices),
-            )
-        names.update(matches)
-    return frozenset(names)
-
-
-def _module(parameter: Parameter) -> str:
-    return parameter.name.rpartition(".")[0]
-
-
-def _matches(parameter: Parameter, target: str) -> bool:
-    if target == ALL_LINEAR:
-        return parameter.kind != "head"
-    return f".{_module(parameter)}".endswith(f".{target}")
-
-
-def _valid_targets(matrices: list[Parameter]) -> str:
-    names = dict.fromkeys(_module(matrix).rpartition(".")[2] for matrix in matrices)
-    return f"Valid: {ALL_LINEAR}, {', '.join(names)}."

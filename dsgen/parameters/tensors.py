@@ -29,8 +29,8 @@ class Parameter:
         kind: embedding, position, head, attention, mlp, expert, router, norm or bias. A bias is `bias` in a linear
             layer, and what its module is in a norm, an expert or a router.
         layer: Whether it is inside a transformer block.
-        matrix: Whether it is the weight of a linear layer, which LoRA may adapt. Experts are not: transformers 5 keeps
-            those of a layer in one 3-D tensor, which peft's adapters of linear layers do not reach.
+        matrix: Whether it is the weight of a linear layer. Experts are not: transformers 5 keeps those of a layer in
+            one 3-D tensor.
     """
 
     name: str

@@ -6,13 +6,14 @@ grouped_mm_experts_forward, which from_pretrained chooses on its own.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.llama import mlp
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import grouped, linear
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Leaf, Tape, Tensor
-from dsgen.parameters import ALL_LINEAR
 
 __all__ = ["mixture"]
 
@@ -23,6 +24,7 @@ def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
     weights, ids, logits = router(tape, on, hidden)
     out = _experts(tape, on, hidden, weights)
+    tape.used()
     del ids
     if model.shared_experts:
         shared = mlp(tape, on, hidden, model.shared_experts * model.expert_ffn_size)
@@ -81,6 +83,7 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
 
 def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:
     """grouped_mm_experts_forward."""
+    tape.fetch()
     model = on.model
     width, picked = model.expert_ffn_size, _picked(on)
     biased = model.architecture == "gpt_oss"
@@ -92,10 +95,10 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     share = op.index(tape, weights, picked, ids=order)
     counted = tape.born(picked, 1, 4)
     bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
-    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, model.hidden_size), 2 * width)
+    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, model.hidden_size, "gate_up_proj"), 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
-    states = grouped(tape, states, _kernel(tape, on, model.hidden_size, width), model.hidden_size)
+    states = grouped(tape, states, _kernel(tape, on, model.hidden_size, width, "down_proj"), model.hidden_size)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     back = tape.born(picked, 1, op.INDEX)
@@ -105,15 +108,25 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     return op.cast(tape, final, hidden.item)
 
 
-def _kernel(tape: Tape, on: Setting, out: int, into: int) -> Tensor:
-    """The experts' weights; peft adds its product for all of them to a copy of them (`torch.baddbmm`)."""
-    experts = on.model.experts
-    if on.method == "full" or ALL_LINEAR not in on.targets:
+def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str) -> Tensor:
+    """The experts' weights; peft adds its product for all of them to a copy of them (`torch.baddbmm`).
+
+    Where its matrices are of another type, it does so with copies of these.
+    """
+    experts, rank = on.model.experts, on.fused_rank(name)
+    if not rank:
         return on.weight(experts * out * into)
-    adapter = experts * on.rank * (out + into)
+    sides = experts * rank * out, experts * rank * into
+    copies = [tape.born((1, 0), side, on.item) for side in sides] if on.adapter_item != on.item else []
+    saved = tape.keep(*copies)
     made = tape.born((1, 0), experts * out * into, on.item)
-    leaf = Leaf(adapter, on.item)
-    return tape.node(made, (leaf,), None, lambda *_: [tape.born((1, 0), adapter, on.item, GRADIENTS)])  # type: ignore[no-any-return]
+    del copies
+    leaves = tuple(Leaf(side, on.adapter_item) for side in sides)
+
+    def run(*_: Any) -> list[Any]:
+        return [tape.born((1, 0), side, on.adapter_item, GRADIENTS) for side in sides]
+
+    return tape.node(made, leaves, saved, run)  # type: ignore[no-any-return]
 
 
 def _over_experts(tape: Tape, on: Setting, weighted: Tensor) -> Tensor:

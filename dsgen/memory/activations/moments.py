@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Moment", "Size", "front"]
+__all__ = ["AGAIN", "BACKWARD", "FORWARD", "Moment", "Size", "front"]
 
 Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
 
-_STAYING = (0, 1, 2)  # bytes that stay for a byte of weight gradient handed over
+FORWARD, AGAIN, BACKWARD = range(3)  # ways through a block: forward, forward again for a checkpoint, backward
+# Bytes that stay for a byte of weight gradient handed over by now, and for one of the last of them.
+_STAYING = ((0, 0), (1, 0), (2, 0), (0, 1))
 
 
 class Moment(NamedTuple):
@@ -24,6 +26,10 @@ class Moment(NamedTuple):
         fresh: Bytes of weight gradients that autograd still holds itself: there at every stage.
         where: What runs: "embedding", "block" or "loss".
         blocks: Blocks that this pass has finished before.
+        last: Bytes of the weight gradient handed over last, or of those of one module.
+        way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
+        place: Where in the block: 0 before its first matrix, 1 when that is fetched, 2 at it, 3 behind it, 4 when the
+            second is fetched ...
     """
 
     activations: Size
@@ -33,6 +39,9 @@ class Moment(NamedTuple):
     fresh: int
     where: str = ""
     blocks: int = 0
+    last: int = 0
+    way: int = FORWARD
+    place: int = 0
 
     def total(self, micro_batch: int) -> int:
         """Bytes of activations, logits, temporaries and fresh gradients."""
@@ -45,25 +54,27 @@ def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
 
     They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go.
     """
-    groups: dict[tuple[str, int, bool, bool], list[Moment]] = {}
+    groups: dict[tuple[str, int, bool, bool, int, int], list[Moment]] = {}
     for moment in moments:
-        key = (moment.where, moment.blocks, moment.gradients > 0, moment.logits > (0, 0))
+        there = moment.gradients > 0, moment.logits > (0, 0)
+        key = (moment.where, moment.blocks, *there, moment.way, moment.place)
         groups.setdefault(key, []).append(moment)
     return tuple(moment for group in groups.values() for moment in _highest(group))
 
 
 def _highest(moments: list[Moment]) -> list[Moment]:
-    lines: dict[tuple[int, int, int], Moment] = {}
+    lines: dict[tuple[int, int, int, int], Moment] = {}
     for moment in moments:
         fixed = moment.activations[0] + moment.logits[0] + moment.temporaries[0] + moment.fresh
         each = moment.activations[1] + moment.logits[1] + moment.temporaries[1]
-        lines.setdefault((fixed, each, moment.gradients), moment)
+        lines.setdefault((fixed, each, moment.gradients, moment.last), moment)
     if len(lines) == 1:
         return list(lines.values())
     found: set[int] = set()
-    for staying in _STAYING:
+    for staying, waiting in _STAYING:
         flat = sorted(
-            (each, fixed + staying * gradients, -number) for number, (fixed, each, gradients) in enumerate(lines)
+            (each, fixed + staying * gradients + waiting * last, -number)
+            for number, (fixed, each, gradients, last) in enumerate(lines)
         )
         found.update(-number for _, _, number in _envelope(flat))
     return [moment for number, moment in enumerate(lines.values()) if number in found]

@@ -12,7 +12,17 @@ from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.operators import FP32, like
 from dsgen.memory.activations.tape import GRADIENTS, LOGITS, Fitted, Leaf, Tape, Tensor
 
-__all__ = ["bmm", "chunked_loss", "cross_entropy", "dequantized_linear", "flash", "grouped", "layer_norm", "linear"]
+__all__ = [
+    "bmm",
+    "chunked_loss",
+    "cross_entropy",
+    "dequantized_linear",
+    "flash",
+    "grouped",
+    "layer_norm",
+    "linear",
+    "sharded_cross_entropy",
+]
 
 QUANTIZED_BLOCK = 64  # elements of a 4-bit weight that share a scale (bitsandbytes, blocksize)
 FLASH_ROWS = 128  # rows to which FlashAttention 2 rounds its backward's work space (csrc/flash_attn/flash_api.cpp)
@@ -50,6 +60,12 @@ def linear(
         second = _gradient(tape, leaf, size)
         return [Fitted(gradient, (1, 0), out, item) if offset else None, first, second]
 
+    def run_of_zero3(_: Any, gradient: Tensor) -> list[Any]:
+        third, first, second = run_with_bias(_, gradient)
+        return [first, second, third]
+
+    if tape.told:  # zero.Init's linear layer: its arguments are the input, the weight and the bias
+        return tape.node(made, (into, leaf, offset), saved, run_of_zero3)  # type: ignore[no-any-return]
     return tape.node(made, (offset, into, leaf), saved, run_with_bias)  # type: ignore[no-any-return]
 
 
@@ -151,6 +167,30 @@ def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
     return tape.node(made, (middle.edge,), None, lambda *_: [tape.born(rows, width, FP32)])  # type: ignore[no-any-return]
 
 
+def sharded_cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
+    """VocabParallelCausalLMLoss: the labels are shifted, so the logits are copied without the last token's.
+
+    Source: deepspeed/sequence/cross_entropy.py, _VocabParallelCrossEntropy of 0.19.8.
+    """
+    whole, width, item = logits.rows, logits.width, logits.item
+    rows = whole[0], whole[1] - 1
+    copy = tape.born(rows, width, item)
+    tape.node(copy, (logits.edge,), None, lambda *_: [tape.born(whole, width, item)])
+    wide = copy if item == FP32 else tape.born(rows, width, FP32)
+    lower = tape.born(rows, width, FP32)
+    powers = tape.born(rows, width, FP32)
+    del lower
+    saved = tape.keep(powers)
+    del wide, powers
+
+    def run(*_: Any) -> list[Any]:
+        shares = tape.born(rows, width, FP32)
+        return [shares if item == FP32 else tape.born(rows, width, item)]
+
+    made = tape.born((1, 0), 1, FP32)
+    return tape.node(made, (copy.edge,), saved, run)  # type: ignore[no-any-return]
+
+
 def chunked_loss(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int) -> Tensor:
     """Head and loss in chunks of tokens: Liger's fused linear cross entropy, which makes its gradients in forward.
 
@@ -170,7 +210,7 @@ def chunked_loss(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int) ->
         del part
         if leaf:
             product = tape.born((1, 0), kernel.width, kernel.item)
-            wide = tape.born((1, 0), kernel.width, FP32)
+            wide = product if kernel.item == FP32 else tape.born((1, 0), kernel.width, FP32)
             del product, wide
     made = tape.born((1, 0), 1, FP32)
     saved = tape.keep(gradient, weight_gradient)

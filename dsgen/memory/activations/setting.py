@@ -6,10 +6,18 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
-from dsgen.memory.activations.products import chunked_loss, cross_entropy, dequantized_linear, layer_norm, linear
+from dsgen.memory.activations.products import (
+    chunked_loss,
+    cross_entropy,
+    dequantized_linear,
+    layer_norm,
+    linear,
+    sharded_cross_entropy,
+)
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import HEAD_SHARDED
-from dsgen.parameters import ALL_LINEAR
+from dsgen.memory.numbers import quantized
+from dsgen.memory.trained import DIRECT, head_sharded
+from dsgen.parameters import ALL_LINEAR, fused_targets
 from dsgen.profiles import Model
 
 __all__ = ["Setting"]
@@ -46,7 +54,23 @@ class Setting(NamedTuple):
     @property
     def quantized(self) -> bool:
         """Whether linear layers of blocks hold 4-bit weights."""
-        return self.method == "qlora" and self.model.architecture != "falcon"  # see memory/states.py, UNPACKED
+        return quantized(self.model, self.method)
+
+    @property
+    def direct(self) -> bool:
+        """Whether blocks multiply by their weights without torch's linear function, which zero.Init replaces."""
+        return self.model.architecture in DIRECT
+
+    @property
+    def adapter_item(self) -> int:
+        """Bytes of an element of an adapter: peft makes fp32, which stays where the base was made under zero.Init."""
+        return op.FP32 if self.zero3 and self.method == "lora" else self.item
+
+    def fused_rank(self, name: str) -> int:
+        """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
+        parts = [old for old, tensor in fused_targets(self.model).items() if tensor.endswith(name)]
+        found = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
+        return self.rank * len(parts) if found else 0
 
     @property
     def rows(self) -> Size:
@@ -91,21 +115,26 @@ class Setting(NamedTuple):
             name: The module's name, which an adapter's target may be; empty outside the blocks.
             bias: Whether it has one.
         """
+        if name:
+            tape.fetch()
         kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
         elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
         else:
-            made = linear(tape, hidden, kernel, out, offset, self.zero3)
-        adapted = self.method != "full" and name and (ALL_LINEAR in self.targets or name in self.targets)
+            made = linear(tape, hidden, kernel, out, offset, self.zero3 and not (name and self.direct))
+        if name:
+            tape.used()
+        targeted = ALL_LINEAR in self.targets or name in self.targets
+        adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
         return self._adapted(tape, hidden, made) if adapted else made
 
     def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
         """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
         if self.quantized:
             made = op.clone(tape, made)
-        item = op.FP32 if self.zero3 and self.method == "lora" else self.item
+        item = self.adapter_item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
@@ -119,11 +148,16 @@ class Setting(NamedTuple):
         return op.cast(tape, total, made.item)
 
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
-        """The output head; AutoTP gathers what every rank makes of it, and joins that in order."""
+        """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
         vocabulary = self.model.vocab_size
-        if self.tp == 1 or self.model.architecture not in HEAD_SHARDED:
-            return self.linear(tape, hidden, vocabulary, bias=bias)
+        if self.tp == 1 or not head_sharded(self.model):
+            tape.fetch()
+            made = self.linear(tape, hidden, vocabulary, bias=bias)
+            tape.used()
+            return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
+        if self.model.tied_embeddings:
+            return share
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)
         rows, width, item = share.rows, share.width, share.item
         made = tape.born(hidden.rows, vocabulary, hidden.item)
@@ -131,7 +165,9 @@ class Setting(NamedTuple):
         return tape.node(made, (share.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
 
     def loss(self, tape: Tape, logits: Tensor) -> Tensor:
-        """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy."""
+        """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy; of shards, DeepSpeed's loss."""
+        if logits.width < self.model.vocab_size:
+            return sharded_cross_entropy(tape, logits)
         wide = op.cast(tape, logits, op.FP32)
         return cross_entropy(tape, wide)
 

@@ -37,7 +37,13 @@ class Stretch(NamedTuple):
 
     @classmethod
     def run(
-        cls, body: Callable[[Tape, Any], Tensor], shape: Tensor, *, again: bool, vocabulary: tuple[int, ...] = ()
+        cls,
+        body: Callable[[Tape, Any], Tensor],
+        shape: Tensor,
+        *,
+        again: bool,
+        vocabulary: tuple[int, ...] = (),
+        told: bool = False,
     ) -> Stretch:
         """Run a body forward and backward.
 
@@ -48,8 +54,9 @@ class Stretch(NamedTuple):
                 (torch.utils.checkpoint, use_reentrant=False).
             vocabulary: The widths that mark logits. They mark the head as well, which drops its input on the way: it
                 gets it in a list.
+            told: Moments tell the way and the matrix at which they are.
         """
-        tape = Tape(vocabulary)
+        tape = Tape(vocabulary, told)
         hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
         if shape.edge is not None:
             hidden.edge = (Node(0, (), None, lambda *_: []), 0)
@@ -68,6 +75,7 @@ class Stretch(NamedTuple):
         out.storage = None
         kept, kept_logits, kept_gradients = tape.alive(), tape.alive(LOGITS), tape.alive(GRADIENTS)[0]
         tape.kind = TEMPORARIES
+        tape.turn()
         gradients: list[Tensor | None] = [tape.born(out.rows, out.width, out.item)]
         root = out.edge[0]
         del out, hidden

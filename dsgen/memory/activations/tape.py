@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dsgen.memory.activations.moments import Moment, Size
+from dsgen.memory.activations.moments import AGAIN, BACKWARD, FORWARD, Moment, Size
 
 __all__ = [
     "ACTIVATIONS",
@@ -79,12 +79,22 @@ class Node:
         saved: Tensors kept for backward.
         run: Makes the inputs' gradients from (saved, gradients of the outputs).
         outputs: How many results it has.
+        place: Where it was made, as of a moment.
     """
 
-    __slots__ = ("edges", "order", "outputs", "run", "saved")
+    __slots__ = ("edges", "order", "outputs", "place", "run", "saved")
 
-    def __init__(self, order: int, edges: Sequence[Any], saved: Any, run: Callable[..., Any], outputs: int = 1) -> None:
+    def __init__(
+        self,
+        order: int,
+        edges: Sequence[Any],
+        saved: Any,
+        run: Callable[..., Any],
+        outputs: int = 1,
+        place: int = 0,
+    ) -> None:
         self.order, self.edges, self.saved, self.run, self.outputs = order, edges, saved, run, outputs
+        self.place = place
 
 
 class Tensor:
@@ -109,10 +119,14 @@ class Tape:
 
     Attributes:
         again: Under checkpointing, what runs the body once more; set while its first run and until its second.
+        told: Moments tell the way and the matrix at which they are.
     """
 
-    def __init__(self, vocabulary: tuple[int, ...] = ()) -> None:
+    def __init__(self, vocabulary: tuple[int, ...] = (), told: bool = False) -> None:
         self.vocabulary = vocabulary
+        self.told = told
+        self.way, self.place = FORWARD, 0
+        self.last = 0
         self.fixed = [0, 0, 0, 0]
         self.each = [0, 0, 0, 0]
         self.handed = 0
@@ -148,7 +162,8 @@ class Tape:
 
     def _now(self) -> Moment:
         fixed, each = self.fixed, self.each
-        return Moment((fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2]), self.handed, fixed[3])
+        sizes = (fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2])
+        return Moment(*sizes, self.handed, fixed[3], "", 0, self.last, self.way, self.place)
 
     @staticmethod
     def padded(rows: Size, step: int) -> Size:
@@ -159,10 +174,30 @@ class Tape:
         """Make a tensor, or several, the result of a node, unless nothing asks for a gradient."""
         results = made if isinstance(made, list) else [made]
         if any(edge is not None for edge in edges):
-            node = Node(self.next(), edges, saved, run, len(results))
+            node = Node(self.next(), edges, saved, run, len(results), self.place)
             for index, tensor in enumerate(results):
                 tensor.edge = (node, index)
         return made
+
+    def fetch(self) -> None:
+        """Note that a matrix of the block is used from now on; at stage 3 it may be gathered first."""
+        if self.told:
+            self.record()
+            self.place += 1
+            self.moments.append(self._now())
+            self.place += 1
+
+    def used(self) -> None:
+        """Note that the matrix has been used."""
+        if self.told:
+            self.record()
+            self.place += 1
+
+    def turn(self) -> None:
+        """Note that backward begins."""
+        if self.told:
+            self.record()
+            self.way = BACKWARD
 
     def next(self) -> int:
         """The order of a new node."""
@@ -187,9 +222,14 @@ class Tape:
     def _keep_promises(self) -> None:
         """Run the body again, until everything is there that its first run promised (torch.utils.checkpoint)."""
         kind, self.kind, self._kept = self.kind, ACTIVATIONS, 0
+        self.record()
+        place, self.place = self.place, 0
+        self.way = AGAIN if self.told else FORWARD
         if self.again is not None:
             self.again()
         self.kind, self._kept, self.again = kind, None, None
+        self.turn()
+        self.place = place
         self.promises.clear()
 
     def alive(self, kind: int = ACTIVATIONS) -> Size:
@@ -209,6 +249,12 @@ class Tape:
         ready = [(-root.order, root)]
         while ready:
             node = heapq.heappop(ready)[1]
+            if self.place != node.place:
+                self.record()
+                if node.place % 3 == 2:
+                    self.place = node.place - 1
+                    self.moments.append(self._now())
+                self.place = node.place
             if self.again is not None and isinstance(node.saved, Promise):
                 self._keep_promises()
             given = buffers.pop(node)
@@ -250,7 +296,8 @@ class Tape:
             while leaves:
                 self.record()
                 self.arrivals.append(self._now())
-                self.handed += leaves.pop(0).fixed
+                self.last = leaves.pop(0).fixed
+                self.handed += self.last
 
 
 def _dependencies(root: Node) -> dict[Node, int]:

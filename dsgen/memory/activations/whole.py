@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dsgen.memory.activations import models
-from dsgen.memory.activations.moments import Moment, Size, front
+from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import HEAD_SHARDED
+from dsgen.memory.trained import head_sharded
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -79,6 +79,7 @@ def activations(
     lora_rank: int = 16,
     lora_targets: tuple[str, ...] = ("all-linear",),
     zero3: bool = False,
+    told: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -95,8 +96,9 @@ def activations(
         lora_targets: Names of the matrices that get one.
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
+        told: Moments of blocks tell the way and the matrix at which they are.
     """
-    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3)
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told)
     return _activations(model, precision, attention, seq_len, *settings)
 
 
@@ -113,6 +115,7 @@ def _activations(
     lora_rank: int,
     lora_targets: tuple[str, ...],
     zero3: bool,
+    told: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
@@ -150,20 +153,20 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
     runs = [
-        (name, count, Stretch.run(_ready(body, on), shape, again=checkpointing))
+        (name, count, Stretch.run(_ready(body, on), shape, again=checkpointing, told=told))
         for name, (count, body) in counts.items()
         if count
     ]
     if not starts:
-        runs = _first_apart(runs, counts, on, shape)
-    last = _head(on, shape.rows, shape.width, shape.item)
+        runs = _first_apart(runs, counts, on, shape, told)
+    last = _head(on, shape.rows, shape.width, shape.item, told)
     blocks = _NOTHING
     for _, count, stretch in runs:
         blocks = _plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
     extra = size if refers_to_input and not runs[0][2].keeps_input else _NOTHING
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
-    if model.tied_embeddings and model.architecture in HEAD_SHARDED:
+    if model.tied_embeddings and head_sharded(model):
         leaf //= tp
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
@@ -186,20 +189,21 @@ def _activations(
 
 
 @functools.lru_cache(maxsize=64)
-def _head(on: Setting, rows: Size, width: int, item: int) -> Stretch:
+def _head(on: Setting, rows: Size, width: int, item: int, told: bool) -> Stretch:
     """What comes behind the blocks, which is the same with checkpointing and without."""
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
     shape = Tensor(rows, width, item, None, (True, 0))
-    return Stretch.run(_ready(models.family(on.model.architecture).head, on), shape, again=False, vocabulary=vocabulary)
+    head = _ready(models.family(on.model.architecture).head, on)
+    return Stretch.run(head, shape, again=False, vocabulary=vocabulary, told=told)
 
 
 def _first_apart(
-    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor
+    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor, told: bool
 ) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient."""
     name, count, stretch = runs[0]
     plain = Tensor(shape.rows, shape.width, shape.item, None)
-    first = (name, 1, Stretch.run(_ready(counts[name][1], on), plain, again=False))
+    first = (name, 1, Stretch.run(_ready(counts[name][1], on), plain, again=False, told=told))
     return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
@@ -241,7 +245,7 @@ def _backward(
         below = _plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count
-    moments += [_placed(moment, "embedding", _NOTHING, made, done) for moment in ends]
+    moments += [_placed(moment._replace(way=BACKWARD), "embedding", _NOTHING, made, done) for moment in ends]
     return front([_waiting(moment, waiting) for moment in moments])
 
 
@@ -249,7 +253,8 @@ def _waiting(moment: Moment, waiting: int) -> Moment:
     """A moment when the first bytes of gradients handed over wait for others first."""
     if not waiting or moment.gradients < waiting:
         return moment
-    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting)
+    last = 0 if moment.last == waiting else moment.last
+    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting, last=last)
 
 
 def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:

@@ -1,0 +1,172 @@
+"""The rules by which DeepSpeed gathers tensors at stage 3, fetches ahead and releases them, walked over one step.
+
+Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 (fetch_sub_module, release_sub_module,
+__params_to_release), from the second step on, when it knows the order of use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from dsgen.memory.events import Event
+from dsgen.memory.modules import Held
+from dsgen.memory.trained import AFTER
+
+__all__ = ["Walk"]
+
+
+_NEVER = 1 << 62  # elements
+_NOTHING: frozenset[int] = frozenset()
+
+
+@attrs.define
+class _Gather:
+    """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
+
+    elements: int
+    waiting: int
+    copied: bool = False
+
+
+@attrs.frozen(eq=False)
+class Walk:
+    """The uses of one step.
+
+    Attributes:
+        order: The tensors that are partitioned, in order of use.
+        numels: Their elements.
+        bounds: Where each event's uses begin.
+        steps: The event of each use.
+        nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
+        leaving: Event -> tensors that are released after it though it does not use them.
+    """
+
+    order: list[int]
+    numels: list[int]
+    bounds: list[int]
+    steps: list[int]
+    nears: list[int]
+    leaving: dict[int, tuple[Held, ...]]
+
+    @classmethod
+    def over(cls, events: Sequence[Event], persistence: int) -> Walk:
+        """The uses of events."""
+        order: list[int] = []
+        numels: list[int] = []
+        bounds = [0]
+        steps: list[int] = []
+        holds: list[bool] = []
+        for step, event in enumerate(events):
+            for held in event.module.tensors:
+                if held.numel > persistence:
+                    order.append(held.place)
+                    numels.append(held.numel)
+                    steps.append(step)
+                    holds.append(event.stays or (event.holds and held.frozen))
+            bounds.append(len(order))
+        # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
+        own, below = [0], [0]
+        for event in events:
+            size = 0 if event.module.whole else sum(held.numel for held in event.module.tensors)
+            own.append(own[-1] + size)
+            below.append(below[-1] + event.module.inside)
+        nears = [_NEVER] * len(order)
+        following: dict[int, int] = {}  # tensor -> its next use
+        around: dict[int, int] = {}  # block -> the next event that contains it, and that of everything
+        for step in range(len(events) - 1, -1, -1):
+            event = events[step]
+            for use in range(bounds[step], bounds[step + 1]):
+                later, passed = following.get(order[use]), own
+                if event.module.whole:
+                    later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
+                if holds[use]:
+                    nears[use] = -1
+                elif later is not None and later < len(events):
+                    nears[use] = passed[later] - passed[step + 1]
+                following[order[use]] = step
+            if not event.module.name:
+                around[event.block] = step
+        leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
+        return cls(order, numels, bounds, steps, nears, leaving)
+
+    def run(
+        self, prefetch: int, max_live: int, max_reuse: int, alone: bool
+    ) -> tuple[list[int], list[int], list[int], list[frozenset[int]]]:
+        """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
+
+        Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
+        the buffer stays until the last one is.
+        """
+        order, numels, bounds, nears = self.order, self.numels, self.bounds, self.nears
+        uses = len(order)
+        there: set[int] = set()
+        coming: dict[int, _Gather] = {}
+        marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        starts: list[int] = []
+        peaks: list[int] = []
+        rests: list[int] = []
+        released: list[frozenset[int]] = []
+        live = ahead = buffers = begin = 0
+        for step, end in enumerate(bounds[1:]):
+            most = live + buffers
+            if begin < end:
+                missing = [use for use in range(begin, end) if order[use] not in there]
+                if missing:
+                    live += self._fetched(missing, there, coming, alone)
+                    most = live + buffers
+                for use in range(begin, end) if coming else ():
+                    gather = coming.pop(order[use], None)
+                    if gather is None:
+                        continue
+                    if not gather.copied:
+                        gather.copied = True
+                        buffers += gather.elements
+                        most = max(most, live + buffers)
+                    gather.waiting -= 1
+                    if not gather.waiting:
+                        buffers -= gather.elements
+                ahead = max(ahead, end)
+            starts.append(most)
+            if prefetch and ahead < uses and live < max_live:
+                room = min(max_live - live, prefetch)
+                begun: list[int] = []
+                found = 0
+                while ahead < uses and found < room:
+                    other = order[ahead]
+                    marked[other] = self.steps[ahead]
+                    if other not in there:
+                        there.add(other)
+                        begun.append(ahead)
+                        found += numels[ahead]
+                    ahead += 1
+                if begun:
+                    live += self._fetched(begun, there, coming, alone)
+            peaks.append(live + buffers)
+            gone = _NOTHING
+            if begin < end:
+                left = [
+                    use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
+                ]
+                live -= sum(numels[use] for use in left)
+                gone = frozenset(order[use] for use in left)
+            if step in self.leaving:
+                late = [held for held in self.leaving[step] if held.place in there and held.place not in gone]
+                live -= sum(held.numel for held in late)
+                gone |= {held.place for held in late}
+            there -= gone
+            released.append(gone)
+            rests.append(live + buffers)
+            begin = end
+        return starts, peaks, rests, released
+
+    def _fetched(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
+        """Gather the tensors of uses together: their elements."""
+        elements = sum(self.numels[use] for use in found)
+        tensors = [self.order[use] for use in found]
+        there.update(tensors)
+        if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
+            together = _Gather(elements, len(tensors))
+            coming.update((tensor, together) for tensor in tensors)
+        return elements

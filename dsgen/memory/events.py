@@ -1,0 +1,101 @@
+"""The order in which the modules of a model start in one step: forward, forward again under checkpointing, backward.
+
+Seen with every model type that is known, in the order of PyTorch's autograd and torch.utils.checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
+from dsgen.memory.modules import Held, Module, modules
+from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.profiles import Model
+
+__all__ = ["Event", "events"]
+
+
+class Event(NamedTuple):
+    """A module starts.
+
+    Attributes:
+        block: BEFORE, AFTER, or counted from 0.
+        module: The module.
+        way: FORWARD, AGAIN or BACKWARD.
+        stays: Its tensors are not released after it.
+        holds: Nor are its frozen ones: those that a block gathers when it runs forward again are released with the
+            module whose backward asked for that (fetch_sub_module, update_recompute_parameters).
+        leaving: The tensors that are released after it because of that.
+    """
+
+    block: int
+    module: Module
+    way: int
+    stays: bool = False
+    holds: bool = False
+    leaving: tuple[Held, ...] = ()
+
+
+@functools.lru_cache(maxsize=256)
+def events(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
+) -> tuple[Event, ...]:
+    """The modules in order of use in one step."""
+    found = modules(model, method, lora_rank, lora_targets, tp)
+    everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
+    root = Module("", (), everything)
+    after = found.parts[-1][1]
+    made = [Event(BEFORE, root, FORWARD)] * found.roots
+    outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
+        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
+        made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
+    made += [Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
+    made += [Event(AFTER, module, FORWARD) for module in after]
+    head = [] if chunked else [Event(AFTER, after[-1], BACKWARD)]
+    made += [*outer, *head, Event(AFTER, root, BACKWARD)]
+    made += [Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
+    for block, part in found.parts[-2:0:-1]:
+        back = _reversed(part)
+        if not checkpointing:
+            made += [Event(block, module, BACKWARD) for module in back]
+            continue
+        asking = found.asking
+        if asking is None:
+            asking = next(module.name for module in reversed(part) if module.tensors)
+        # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
+        # module's tensors stay in between.
+        first = [module.name for module in back].index(asking)
+        last = [module.name for module in part].index(asking) if asking else len(part)
+        made += [Event(block, module, BACKWARD, True) for module in back[: first + 1]]
+        made += [Event(block, module, AGAIN, holds=True) for module in part[1:last]]
+        leaving = tuple(held for module in part[1:last] for held in module.tensors if held.frozen)
+        late = not asking  # the block itself
+        rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
+        rest[-late] = rest[-late]._replace(leaving=leaving)
+        made += rest
+    if method == "full" or checkpointing:  # frozen embeddings have no backward
+        made += [Event(BEFORE, module, BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
+    return tuple(made)
+
+
+def _reversed(part: tuple[Module, ...]) -> list[Module]:
+    """A block's modules in order of backward: what contains others still comes before them."""
+    return [part[place] for place in _turned(tuple(module.name for module in part))]
+
+
+@functools.lru_cache(maxsize=256)
+def _turned(names: tuple[str, ...]) -> tuple[int, ...]:
+    made: list[int] = []
+    for place in range(len(names) - 1, -1, -1):
+        inside = f"{names[place]}." if names[place] else ""
+        first = next((at for at, other in enumerate(made) if names[other].startswith(inside)), None)
+        made.insert(len(made) if first is None else first, place)
+    return tuple(made)

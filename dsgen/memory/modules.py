@@ -1,0 +1,238 @@
+"""The modules of a model in the order in which they run, with the tensors of each: what stage 3 gathers by.
+
+Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters, peft's layers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from dsgen.memory.numbers import partitioned, quantized
+from dsgen.memory.trained import AFTER, BEFORE, DIRECT
+from dsgen.parameters import adapters, stretches
+from dsgen.profiles import Model
+
+__all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "modules"]
+
+_ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
+_OUT = "self_attn.o_proj"
+_NORMED = "self_attn self_attn.q_proj self_attn.q_norm self_attn.k_proj self_attn.k_norm self_attn.v_proj"
+_GATED = "mlp mlp.gate_proj mlp.act_fn mlp.up_proj mlp.down_proj"
+_FIRST, _SECOND = "input_layernorm", "post_attention_layernorm"
+_SANDWICH = f"{_SECOND} pre_feedforward_layernorm {_GATED} post_feedforward_layernorm"
+_LATENT = (
+    "self_attn self_attn.q_proj self_attn.q_a_proj self_attn.q_a_layernorm self_attn.q_b_proj"
+    " self_attn.kv_a_proj_with_mqa self_attn.kv_a_layernorm self_attn.kv_b_proj self_attn.o_proj"
+)
+_SHARED = "gate_proj act_fn up_proj down_proj"
+_DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
+
+# Modules of a block with a plain feed-forward part; what contains others comes before them.
+_BLOCKS = {
+    "bloom": f"{_FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
+    f" self_attention.dense {_SECOND} {_DENSE_4H.format('mlp.gelu_impl')}",
+    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} {_GATED}",
+    "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
+    f" {_DENSE_4H.format('mlp.act')}",
+    "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
+    "gemma3_text": f"{_FIRST} {_ATTENTION} self_attn.q_norm self_attn.k_norm {_OUT} {_SANDWICH}",
+    "gpt2": "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout",
+    "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
+    f" {_DENSE_4H.format('mlp.act')} post_mlp_dropout",
+    "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
+    " mlp mlp.fc_in mlp.act mlp.fc_out mlp.dropout",
+    "llama": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED}",
+    "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
+    "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
+    "phi3": f"{_FIRST} self_attn self_attn.qkv_proj {_OUT} resid_attn_dropout {_SECOND}"
+    " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
+    "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+}
+# Modules of a block with experts.
+_SPARSE = {
+    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts "
+    + " ".join(f"mlp.shared_experts.{name}" for name in _SHARED.split()),
+    "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
+    "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
+    "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp",
+}
+# Model types whose mixture DeepSpeed gathers whole, its router among the experts (runtime/zero: z3 leaf modules).
+_LEAVES = frozenset({"mixtral", "qwen3_moe"})
+# What runs before the blocks besides the embedding, and what follows the norm before the head.
+_BEFORE = {
+    "bloom": "word_embeddings word_embeddings_layernorm",
+    "falcon": "word_embeddings rotary_emb",
+    "gpt2": "wte wpe drop",
+    "gpt_neox": "embed_in emb_dropout rotary_emb",
+    "gptj": "wte drop",
+    "opt": "embed_tokens embed_positions project_in",
+}
+_EMBEDDING = "embed_tokens rotary_emb"
+_AFTER = "norm ln_f final_layer_norm project_out lm_head"
+_ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
+_FUNCTIONS = frozenset(
+    {
+        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "gelu_impl"),
+        *("post_attention_dropout", "post_mlp_dropout", "resid_attn_dropout", "resid_dropout", "resid_mlp_dropout"),
+        "rotary_emb",
+    }
+)
+# Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
+# turned. (With adapters it is with their sum, which it keeps.)
+_AS_STORED = frozenset({"gpt_oss"})
+# Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
+# a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
+_ASKING = {"gpt2": "mlp.dropout", "opt": ""}
+
+
+NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
+
+
+class Held(NamedTuple):
+    """A tensor that stage 3 gathers.
+
+    Attributes:
+        place: Its index among all of the model's.
+        numel: Its elements.
+        keeper: Who keeps what was gathered when it is released.
+        frozen: Whether it gets no gradient.
+    """
+
+    place: int
+    numel: int
+    keeper: int
+    frozen: bool
+
+
+class Module(NamedTuple):
+    """One module.
+
+    Attributes:
+        name: Its name below the block or the model; empty for the block itself.
+        tensors: Its own.
+        product: It multiplies by a matrix, or by those of experts; or it is the embedding.
+        inside: Elements of all tensors in it and below.
+        whole: It is gathered with everything below.
+    """
+
+    name: str
+    tensors: tuple[Held, ...]
+    inside: int
+    whole: bool = False
+    product: bool = False
+
+
+class Modules(NamedTuple):
+    """What runs, in order.
+
+    Attributes:
+        roots: How many modules are around everything; they have no tensor of their own.
+        parts: (block: BEFORE, AFTER, or counted from 0; its modules), in order.
+        asking: The module of a checkpointed block whose backward runs it again; None for the last one with a tensor.
+    """
+
+    roots: int
+    parts: tuple[tuple[int, tuple[Module, ...]], ...]
+    asking: str | None
+
+
+_Own = dict[str, list[Held]]  # module -> its tensors
+
+
+@functools.lru_cache(maxsize=1024)
+def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int) -> Modules:
+    """The modules of a model.
+
+    Args:
+        model: The architecture.
+        method: full, lora or qlora.
+        lora_rank: Rank of the adapters.
+        lora_targets: Names of the matrices that get one.
+        tp: AutoTP degree.
+    """
+    frozen = method != "full"
+    adapting = adapters(model, lora_rank, lora_targets) if frozen else {}
+    packed = quantized(model, method)
+    kind = model.architecture
+    around: _Own = {}
+    blocks: list[tuple[int, tuple[Module, ...]]] = []
+    count = 0
+    for stretch in stretches(model):
+        sparse = stretch.blocks and any(item.kind == "expert" for item in stretch.parameters)
+        whole = "mlp" if sparse and kind in _LEAVES else None
+        own: _Own = {} if stretch.blocks else around
+        products: set[str] = set()
+        size = 0 if stretch.blocks else count
+        for item in stretch.parameters:
+            parts = item.name.split(".")
+            name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
+            name = whole if whole and name.startswith(f"{whole}.") else name
+            linear = item.matrix and item.layer
+            direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
+                linear and kind in DIRECT
+            )
+            keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
+            own_adapter = adapting.get(item.name, ())
+            wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
+            module = f"{name}.base_layer" if wrapped else name
+            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
+            if item.layer and (item.matrix or item.kind == "expert"):
+                products.add(module)
+            size += 1
+            for letter, numel in zip("AB", own_adapter, strict=False):
+                lower = f"{name}.lora_{letter}.default" if wrapped else name
+                own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
+                size += 1
+        if not stretch.blocks:
+            count = size
+            continue
+        order = _existing((_SPARSE if sparse else _BLOCKS).get(_style(model), _BLOCKS["llama"]), own)
+        for _ in range(stretch.repeats):
+            blocks.append((len(blocks), _made(["", *order], own, count, whole, products)))
+            count += size
+    if model.tied_embeddings:
+        around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
+    before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
+    first = _made(before, around, products=before[:1])
+    last = _made(_existing(_AFTER, around), around, products=("lm_head",))
+    parts_ = ((BEFORE, first), *blocks, (AFTER, last))
+    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
+
+
+def _style(model: Model) -> str:
+    return f"{model.architecture} post_norm" if model.post_norm else model.architecture
+
+
+def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
+    """Of all modules that a class may have those that the model has, adapters among them."""
+    found: list[str] = []
+    for name in order.split():
+        last = name.rpartition(".")[2]
+        if f"{name}.base_layer" in own:
+            found += [name, *(name + more for more in _ADAPTED)]
+        elif name in own or last in _FUNCTIONS or any(other.startswith(f"{name}.") for other in own):
+            found.append(name)
+    return found
+
+
+def _made(
+    order: Sequence[str],
+    own: _Own,
+    count: int = 0,
+    whole: str | None = None,
+    products: Collection[str] = (),
+) -> tuple[Module, ...]:
+    made = []
+    for name in order:
+        tensors = tuple(held._replace(place=count + held.place) for held in own.get(name, ()))
+        inside = sum(
+            held.numel
+            for other, found in own.items()
+            if not name or other == name or other.startswith(f"{name}.")
+            for held in found
+        )
+        made.append(Module(name, tensors, inside, name == whole, name in products))
+    return tuple(made)

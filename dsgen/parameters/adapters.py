@@ -1,0 +1,136 @@
+"""Which tensors of a model LoRA adapts and how large the adapters are, as peft 0.21 builds them with transformers 5."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dsgen.errors import DsgenError, mistake
+from dsgen.parameters.counts import parameters
+from dsgen.parameters.tensors import CACHED_MODELS, Parameter
+from dsgen.profiles import Model
+
+__all__ = ["ALL_LINEAR", "Adapter", "adapters", "fused_targets", "lora_parameters"]
+
+ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
+# Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
+# tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets
+# that are one tensor today must be named together, and that tensor's adapter has their ranks' sum.
+# (peft/utils/transformers_weight_conversion.py: _MOE_TARGET_MODULE_MAPPING, _MOE_FUSED_TARGETS; a model type that is
+# not listed, as gpt_oss, adapts its linear layers alone.)
+_ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+_QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
+_FUSED: dict[str, dict[str, str]] = {
+    "deepseek_v3": _QWEN,
+    "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
+    "qwen3_moe": _QWEN,
+}
+_NONE: dict[str, str] = {}
+_TRANSPOSED = frozenset({"gpt2"})  # its Conv1D's weight is (inputs, outputs)
+
+
+class Adapter(NamedTuple):
+    """Elements of the two trained matrices of one tensor's adapter: lora_A, which takes its input, and lora_B."""
+
+    low: int
+    high: int
+
+
+def fused_targets(model: Model) -> Mapping[str, str]:
+    """Names that peft takes for a part of the experts or for the router -> the tensor, without the block's name."""
+    return _FUSED.get(model.architecture, _NONE)
+
+
+def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
+    """Parameters of LoRA adapters.
+
+    Args:
+        model: The model that is adapted.
+        rank: Rank of every adapter, at least 1.
+        targets: Module names by their last part or parts (`q_proj`, `self_attn.q_proj`), or `all-linear`: every linear
+            layer but the output head, and where peft takes them for linear layers, experts and their routers.
+
+    Raises:
+        DsgenError: No target, or one that names no matrix of the model.
+    """
+    if rank < 1:
+        raise mistake(f"lora_rank is {rank}", must="it must be at least 1")
+    found = adapters(model, rank, tuple(targets))
+    return sum(sum(found[item.name]) * item.repeats for item in parameters(model) if item.name in found)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def adapters(model: Model, rank: int, targets: tuple[str, ...]) -> Mapping[str, Adapter]:
+    """Names of the tensors that get adapters, the layer index folded to `*`, and what they get.
+
+    A linear layer gets rank x (in + out) elements; experts get as much each.
+
+    Raises:
+        DsgenError: As for `lora_parameters`.
+    """
+    fused = fused_targets(model)
+    if not targets:
+        raise mistake("lora_targets is empty", must="it must name at least one matrix", todo=_valid(model))
+    ranks: dict[str, int] = {}
+    for target in targets:
+        matches = _matches(model, target, fused)
+        if not matches:
+            raise mistake(
+                f"lora_targets names {target!r}",
+                must=f"it must name a matrix of {model.architecture}",
+                todo=_valid(model),
+            )
+        ranks.update(dict.fromkeys(matches, rank))
+    pair = [old for old, tensor in fused.items() if tensor == _PAIR]
+    if any(name.endswith(_PAIR) for name in ranks):
+        missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
+        if missing:
+            raise _incomplete(pair, missing[0])
+        ranks = {name: len(pair) * rank if name.endswith(_PAIR) else rank for name in ranks}
+    transposed = model.architecture in _TRANSPOSED
+    sizes = {item.name: _sides(item, transposed) for item in parameters(model) if item.name in ranks}
+    return MappingProxyType(
+        {name: Adapter(ranks[name] * inputs, ranks[name] * outputs) for name, (inputs, outputs) in sizes.items()}
+    )
+
+
+def _matches(model: Model, target: str, fused: Mapping[str, str]) -> list[str]:
+    """Names of the tensors that one target adapts."""
+    if target == ALL_LINEAR:
+        plain = [item for item in parameters(model) if item.matrix and item.kind != "head"]
+        names = [item.name for item in plain if _module(item).rpartition(".")[2] not in fused]
+        return names + [item.name for item in parameters(model) if item.name.endswith(tuple(fused.values()))]
+    tensor = next((tensor for old, tensor in fused.items() if _named(old, target)), None)
+    if tensor is not None:
+        return [item.name for item in parameters(model) if item.name.endswith(tensor)]
+    return [item.name for item in parameters(model) if item.matrix and f".{_module(item)}".endswith(f".{target}")]
+
+
+def _named(old: str, target: str) -> bool:
+    return target == old or target.endswith(f".{old}")
+
+
+def _incomplete(pair: list[str], missing: str) -> DsgenError:
+    return mistake(
+        f"lora_targets leaves out {missing!r}",
+        must=f"it must name {' and '.join(pair)} together: the experts keep them in one tensor",
+    )
+
+
+def _sides(item: Parameter, transposed: bool) -> tuple[int, int]:
+    """Inputs and outputs of all experts of a tensor, or of a matrix."""
+    *count, outputs, inputs = item.shape
+    experts = count[0] if count else 1
+    return (experts * outputs, experts * inputs) if transposed else (experts * inputs, experts * outputs)
+
+
+def _module(parameter: Parameter) -> str:
+    return parameter.name.rpartition(".")[0]
+
+
+def _valid(model: Model) -> str:
+    names = dict.fromkeys(_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+    names.update(dict.fromkeys(fused_targets(model)))
+    return f"Valid: {ALL_LINEAR}, {', '.join(names)}."
