@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import arrivals, flat_chunk, flushes, partition_numel, scattered
+from dsgen.memory.activations import BACKWARD, FORWARD
+from dsgen.memory.buckets import arrivals, flat_chunk, flattened, flushes, partition_numel, scattered
 from dsgen.memory.gathered import gathered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
 from dsgen.parameters import lora_parameters, parameter_count
@@ -106,33 +107,108 @@ def test_the_tensors_of_a_model_are_all_of_its_parameters(make_job, name):
     assert trained(model, "lora", 16, ("all-linear",), 1).elements == lora_parameters(model, 16, ("all-linear",))
 
 
-def live(job, **changes):
+def live(job, *, checkpointing=False, alone=False, chunked=False, **changes):
     """What is gathered of a model of three blocks."""
     model = attrs.evolve(job.model, layers=3)
-    return model, gathered(model, "full", 16, ("all-linear",), 1, attrs.evolve(BUFFERS, **changes), False)
+    limits = attrs.evolve(BUFFERS, **changes)
+    return model, gathered(model, "full", 16, ("all-linear",), 1, limits, checkpointing, alone, chunked)
+
+
+AT_HEAD = (AFTER, FORWARD, 2)
+
+
+def at_matrices(found, way, block=1):
+    """Elements at each matrix of a block."""
+    places = sorted(place for at, going, place in found.places if (at, going, place % 3) == (block, way, 2))
+    return [found.at(block, way, place) for place in places]
 
 
 def test_without_fetching_ahead_or_reuse_one_tensor_is_gathered_at_a_time(make_job):
     model, found = live(make_job(model="7b"))
+    square, wide = model.hidden_size**2, model.ffn_size * model.hidden_size
 
-    assert found.turn == model.vocab_size * model.hidden_size  # the head
-    assert set(found.backward) == {model.ffn_size * model.hidden_size}
-    assert found.embedding == model.vocab_size * model.hidden_size
+    assert found.at(*AT_HEAD) == model.vocab_size * model.hidden_size
+    assert at_matrices(found, BACKWARD) == at_matrices(found, FORWARD) == [square] * 4 + [wide] * 3
+    assert found.at(BEFORE, BACKWARD) == model.vocab_size * model.hidden_size
 
 
 def test_fetching_ahead_gathers_all_of_a_model_that_may_live(make_job):
     model, found = live(make_job(model="7b"), prefetch=50_000_000)
 
-    assert found.turn == parameter_count(model)
+    assert found.at(*AT_HEAD) == parameter_count(model)
 
 
 def test_the_limit_of_live_parameters_is_crossed_by_less_than_one_tensor(make_job):
     model, found = live(make_job(model="7b"), prefetch=50_000_000, max_live=300_000_000)
 
-    assert 300_000_000 <= found.turn < 300_000_000 + model.vocab_size * model.hidden_size
+    assert 300_000_000 <= found.at(*AT_HEAD) < 300_000_000 + model.vocab_size * model.hidden_size
 
 
 def test_persistent_tensors_are_not_gathered(make_job):
     _, found = live(make_job(model="7b"), persistence=10**12)
 
-    assert (found.forward, found.turn, found.embedding, set(found.backward)) == (0, 0, 0, {0})
+    assert set(found.places.values()) == {0}
+
+
+def test_a_block_that_runs_forward_again_keeps_each_weight_until_its_backward(make_job):
+    """Its last matrix asked for that and is there once; the others are gathered for backward a second time."""
+    model, found = live(make_job(model="7b"), checkpointing=True, persistence=4096)
+    square, wide = model.hidden_size**2, model.ffn_size * model.hidden_size
+    kept = [square, 2 * square, 3 * square, 4 * square, 4 * square + wide, 4 * square + 2 * wide]
+
+    assert at_matrices(found, BACKWARD)[:6] == [
+        before + own for before, own in zip(kept, [square] * 4 + [wide] * 2, strict=True)
+    ]
+    assert at_matrices(found, BACKWARD)[6] == 4 * square + 3 * wide
+    assert found.uses[0] == model.vocab_size * model.hidden_size
+
+
+def test_a_gradient_is_handed_over_when_the_second_view_of_its_weight_is_gone(make_job):
+    model, found = live(make_job(model="7b"), checkpointing=True, persistence=4096)
+    square, query = model.hidden_size**2, 1  # the tensor behind the embedding
+
+    assert (found.at(0, BACKWARD, 2), found.uses[query]) == (2 * square, square)
+
+
+def test_a_module_without_tensors_fetches_ahead_too(make_job):
+    """Between the two halves of a gated feed-forward part is a function, which is a module."""
+    _, found = live(make_job(model="7b"), prefetch=1)
+
+    assert found.at(1, FORWARD, 3 * 5) > found.at(1, FORWARD, 3 * 5 - 1) / 2
+
+
+def test_experts_are_gathered_together_and_copied_out_of_one_buffer(make_job):
+    model, found = live(make_job(model="mixtral-8x7b"), persistence=8 * 4096)  # the router stays
+    experts = 3 * model.experts * model.expert_ffn_size * model.hidden_size
+    coming, there = (found.at(0, FORWARD, place) for place in (3 * 5 - 2, 3 * 5 - 1))
+
+    assert (coming, there) == (2 * experts, experts)
+
+
+def test_a_single_rank_needs_no_buffer_to_gather_into(make_job):
+    _, together = live(make_job(model="7b"), prefetch=50_000_000)
+    _, alone = live(make_job(model="7b"), prefetch=50_000_000, alone=True)
+
+    assert max(alone.places.values()) < max(together.places.values())
+
+
+def test_a_chunked_loss_gathers_the_head_with_the_model(make_job):
+    model, found = live(make_job(model="7b"), chunked=True)
+    head = model.vocab_size * model.hidden_size
+
+    assert at_matrices(found, FORWARD) == [head + most for most in at_matrices(live(make_job(model="7b"))[1], FORWARD)]
+
+
+def test_a_gradient_larger_than_the_bucket_stays_where_it_was_made():
+    found = Trained((5, 30, 2), (BEFORE, 0, 0), (5, 35, 37), 5, 0, 30, 0, False)
+
+    made = scattered(found, 10, 2, ((1, (2, 30)),))
+
+    assert [(flush.larger, flush.current) for flush in made] == [(0, 30), (30, 5), (0, 0)]
+
+
+def test_a_sub_group_ends_with_the_tensor_that_fills_it():
+    found = Trained((6, 6, 20, 2), (0, 0, 0, 0), (6, 12, 32, 34), 0, 0, 20, 0, False)
+
+    assert flattened(found, 2, 10**9) == (17, 17)
+    assert flattened(found, 2, 5) == (10, 6)  # 3 + 3, 10 alone, 1 alone

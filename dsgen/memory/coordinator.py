@@ -17,6 +17,10 @@ from dsgen.memory.trained import AFTER
 __all__ = ["Walk"]
 
 
+_NEVER = 1 << 62  # elements
+_NOTHING: frozenset[int] = frozenset()
+
+
 @attrs.define
 class _Gather:
     """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
@@ -35,7 +39,7 @@ class Walk:
         numels: Their elements.
         bounds: Where each event's uses begin.
         steps: The event of each use.
-        stays: For each use, whether the tensor stays whatever fetching ahead does.
+        nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
         leaving: Event -> tensors that are released after it though it does not use them.
     """
 
@@ -43,12 +47,12 @@ class Walk:
     numels: list[int]
     bounds: list[int]
     steps: list[int]
-    stays: list[bool]
+    nears: list[int]
     leaving: dict[int, tuple[Held, ...]]
 
     @classmethod
-    def over(cls, events: Sequence[Event], persistence: int, max_reuse: int) -> Walk:
-        """The uses of events, and which of them are followed by another within the reuse distance."""
+    def over(cls, events: Sequence[Event], persistence: int) -> Walk:
+        """The uses of events."""
         order: list[int] = []
         numels: list[int] = []
         bounds = [0]
@@ -68,7 +72,7 @@ class Walk:
             size = 0 if event.module.whole else sum(held.numel for held in event.module.tensors)
             own.append(own[-1] + size)
             below.append(below[-1] + event.module.inside)
-        stays = [False] * len(order)
+        nears = [_NEVER] * len(order)
         following: dict[int, int] = {}  # tensor -> its next use
         around: dict[int, int] = {}  # block -> the next event that contains it, and that of everything
         for step in range(len(events) - 1, -1, -1):
@@ -77,54 +81,55 @@ class Walk:
                 later, passed = following.get(order[use]), own
                 if event.module.whole:
                     later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
-                near = later is not None and later < len(events) and passed[later] - passed[step + 1] < max_reuse
-                stays[use] = holds[use] or near
+                if holds[use]:
+                    nears[use] = -1
+                elif later is not None and later < len(events):
+                    nears[use] = passed[later] - passed[step + 1]
                 following[order[use]] = step
             if not event.module.name:
                 around[event.block] = step
         leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
-        return cls(order, numels, bounds, steps, stays, leaving)
+        return cls(order, numels, bounds, steps, nears, leaving)
 
-    def run(self, prefetch: int, max_live: int, alone: bool) -> tuple[list[int], list[int], list[int], list[set[int]]]:
+    def run(
+        self, prefetch: int, max_live: int, max_reuse: int, alone: bool
+    ) -> tuple[list[int], list[int], list[int], list[frozenset[int]]]:
         """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
         """
-        order, numels, bounds = self.order, self.numels, self.bounds
-        uses, events = len(order), len(bounds) - 1
+        order, numels, bounds, nears = self.order, self.numels, self.bounds, self.nears
+        uses = len(order)
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
         starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
-        released: list[set[int]] = []
-        live = ahead = buffers = 0
-        for step in range(events):
-            begin, end = bounds[step], bounds[step + 1]
-            missing = [use for use in range(begin, end) if order[use] not in there]
-            if missing:
-                found = sum(numels[use] for use in missing)
-                live += found
-                there.update(order[use] for use in missing)
-                if len(missing) > 1 and not alone:  # a single tensor is gathered into its own place
-                    together = _Gather(found, len(missing))
-                    coming.update((order[use], together) for use in missing)
+        released: list[frozenset[int]] = []
+        live = ahead = buffers = begin = 0
+        for step, end in enumerate(bounds[1:]):
             most = live + buffers
-            for use in range(begin, end):
-                gather = coming.pop(order[use], None)
-                if gather is None:
-                    continue
-                if not gather.copied:
-                    gather.copied = True
-                    buffers += gather.elements
-                    most = max(most, live + buffers)
-                gather.waiting -= 1
-                if not gather.waiting:
-                    buffers -= gather.elements
-            ahead = max(ahead, end)
-            if prefetch and ahead < uses:
+            if begin < end:
+                missing = [use for use in range(begin, end) if order[use] not in there]
+                if missing:
+                    live += self._fetched(missing, there, coming, alone)
+                    most = live + buffers
+                for use in range(begin, end) if coming else ():
+                    gather = coming.pop(order[use], None)
+                    if gather is None:
+                        continue
+                    if not gather.copied:
+                        gather.copied = True
+                        buffers += gather.elements
+                        most = max(most, live + buffers)
+                    gather.waiting -= 1
+                    if not gather.waiting:
+                        buffers -= gather.elements
+                ahead = max(ahead, end)
+            starts.append(most)
+            if prefetch and ahead < uses and live < max_live:
                 room = min(max_live - live, prefetch)
                 begun: list[int] = []
                 found = 0
@@ -133,28 +138,35 @@ class Walk:
                     marked[other] = self.steps[ahead]
                     if other not in there:
                         there.add(other)
-                        begun.append(other)
+                        begun.append(ahead)
                         found += numels[ahead]
                     ahead += 1
-                live += found
-                if len(begun) > 1 and not alone:
-                    together = _Gather(found, len(begun))
-                    coming.update((other, together) for other in begun)
-            starts.append(most)
+                if begun:
+                    live += self._fetched(begun, there, coming, alone)
             peaks.append(live + buffers)
-            gone: set[int] = set()
-            for use in range(begin, end):
-                tensor = order[use]
-                if self.stays[use] or marked.get(tensor, -1) > step:
-                    continue
-                gone.add(tensor)
-                there.discard(tensor)
-                live -= numels[use]
-            for held in self.leaving.get(step, ()):
-                if held.place in there:
-                    gone.add(held.place)
-                    there.discard(held.place)
-                    live -= held.numel
+            gone = _NOTHING
+            if begin < end:
+                left = [
+                    use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
+                ]
+                live -= sum(numels[use] for use in left)
+                gone = frozenset(order[use] for use in left)
+            if step in self.leaving:
+                late = [held for held in self.leaving[step] if held.place in there and held.place not in gone]
+                live -= sum(held.numel for held in late)
+                gone |= {held.place for held in late}
+            there -= gone
             released.append(gone)
             rests.append(live + buffers)
+            begin = end
         return starts, peaks, rests, released
+
+    def _fetched(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
+        """Gather the tensors of uses together: their elements."""
+        elements = sum(self.numels[use] for use in found)
+        tensors = [self.order[use] for use in found]
+        there.update(tensors)
+        if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
+            together = _Gather(elements, len(tensors))
+            coming.update((tensor, together) for tensor in tensors)
+        return elements

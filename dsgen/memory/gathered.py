@@ -24,6 +24,9 @@ from dsgen.profiles import Model
 __all__ = ["Gathered", "gathered"]
 
 
+Place = tuple[int, int, int]
+
+
 class Gathered(NamedTuple):
     """Elements that are gathered at once, persistent ones not among them.
 
@@ -32,15 +35,34 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
+        highest: What `higher` has found by now.
     """
 
-    places: dict[tuple[int, int, int], int]
+    places: dict[Place, int]
     uses: dict[int, int]
     packed: int
+    highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
 
     def at(self, block: int, way: int, place: int = 0) -> int:
         """Elements at a place; before the blocks, at the embedding."""
         return self.places.get((block, way, 2 if block == BEFORE else place), 0)
+
+    def higher(self, block: int, way: int, place: int, count: int) -> tuple[tuple[int, int], ...]:
+        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them.
+
+        Returns:
+            (how many blocks before, elements).
+        """
+        key = (block, way, place), count
+        if key not in self.highest:
+            most, found = self.at(block, way, place), []
+            for behind in range(1, count + 1):
+                more = self.at(block - behind, way, place)
+                if more > most:
+                    most = more
+                    found.append((behind, more))
+            self.highest[key] = tuple(found)
+        return self.highest[key]
 
     def when(self, block: int, index: int) -> int:
         """Elements in backward of a block when the gradient of a tensor has been made, or the most there for -1."""
@@ -95,37 +117,76 @@ def _gathered(
     alone: bool,
     chunked: bool,
 ) -> Gathered:
-    steps = events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked)
-    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
-    walk = Walk.over(steps, persistence, max_reuse)
-    starts, peaks, rests, gone = walk.run(prefetch, max_live, alone)
+    asked = model, method, lora_rank, lora_targets, tp, checkpointing, chunked
+    steps = events(*asked)
+    starts, peaks, rests, gone = _walk(*asked, persistence).run(prefetch, max_live, max_reuse, alone)
     kept, left, packed = _kept(steps, gone, checkpointing)
-    places: dict[tuple[int, int, int], int] = {}
+    places: dict[Place, int] = {}
     uses: dict[int, int] = {}
-    place = now = 0
+    now = 0
+    rows = zip(_around(*asked), steps, starts, peaks, rests, kept, left, strict=True)
+    for (entered, fetched, used, behind), event, start, peak, rest, before, after in rows:
+        if entered:
+            places[entered] = now
+        most, now = (start if start > peak else peak) + before, rest + after
+        if used and fetched:
+            places[fetched], places[used] = start + before, peak + before
+            most = now
+        if most > places.get(behind, -1):
+            places[behind] = most
+        if event.way != FORWARD:
+            for one in event.module.tensors:
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+    return Gathered(places, uses, packed, {})
+
+
+@functools.lru_cache(maxsize=256)
+def _walk(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
+    persistence: int,
+) -> Walk:
+    """The uses of a model's tensors that are partitioned."""
+    return Walk.over(events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked), persistence)
+
+
+@functools.lru_cache(maxsize=256)
+def _around(
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    checkpointing: bool,
+    chunked: bool,
+) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
+    """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then."""
+    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
+    found: list[tuple[Place | None, Place | None, Place | None, Place]] = []
+    place = 0
     here = BEFORE, FORWARD
-    rows = zip(steps, starts, peaks, rests, kept, left, strict=True)
-    for event, start, peak, rest, before, after in rows:
-        block, module, way, stays, *_ = event
+    for block, module, way, stays, *_ in events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked):
+        entered = fetched = used = None
         if (block, way) != here:
             place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
-            if block != here[0]:
-                places[block, way, place] = now
+            entered = (block, way, place) if block != here[0] else None
             here = block, way
-        most, now = max(start, peak) + before, rest + after
         if module.product and not stays:
             first = place + 1 if way != BACKWARD else place - 2
-            places[block, way, first], places[block, way, first + 1] = start + before, peak + before
+            fetched, used = (block, way, first), (block, way, first + 1)
             place += 3 if way != BACKWARD else -3
-            most = now
-        places[block, way, place] = max(places.get((block, way, place), 0), most)
-        if way != FORWARD:
-            for one in module.tensors:
-                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, packed)
+        found.append((entered, fetched, used, (block, way, place)))
+    return tuple(found)
 
 
-def _kept(events: Sequence[Event], gone: Sequence[set[int]], checkpointing: bool) -> tuple[list[int], list[int], int]:
+def _kept(
+    events: Sequence[Event], gone: Sequence[frozenset[int]], checkpointing: bool
+) -> tuple[list[int], list[int], int]:
     """Elements of released tensors that somebody keeps: while each event runs, when its backward has been, and at last.
 
     A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
@@ -137,11 +198,15 @@ def _kept(events: Sequence[Event], gone: Sequence[set[int]], checkpointing: bool
     saving = AGAIN if checkpointing else FORWARD
     for event, released in zip(events, gone, strict=True):
         during.append(held)
-        for tensor in event.module.tensors:
-            if event.way == BACKWARD and tensor.keeper != BITSANDBYTES:
-                held -= kept.pop(tensor.place, 0)
+        if kept and event.way == BACKWARD:
+            for tensor in event.module.tensors:
+                if tensor.keeper != BITSANDBYTES:
+                    held -= kept.pop(tensor.place, 0)
+        if not released:
+            after.append(held)
+            continue
         saved = event.module.tensors if event.way == saving else event.leaving
-        for tensor in (*event.module.tensors, *event.leaving) if released else ():
+        for tensor in (*event.module.tensors, *event.leaving):
             if tensor.place not in released or tensor.place in kept:
                 continue
             mine = tensor.keeper == BITSANDBYTES

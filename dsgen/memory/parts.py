@@ -174,16 +174,12 @@ class _Moments(NamedTuple):
                     live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
                 yield alive, live
                 continue
-            high = gathered.at(block, alive.way, alive.place)
-            yield alive, self._bytes(high)
+            yield alive, self._bytes(gathered.at(block, alive.way, alive.place))
             run = ends.get(block + 1)
-            for behind in range(1, run.count - 1 if run else 0):
-                more = gathered.at(block - behind, alive.way, alive.place)
-                if run and more > high:
-                    high = more
-                    fixed, each = alive.activations
-                    fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
-                    yield alive._replace(activations=fewer), self._bytes(more)
+            for behind, more in gathered.higher(block, alive.way, alive.place, run.count - 2) if run else ():
+                fixed, each = alive.activations
+                fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
+                yield alive._replace(activations=fewer), self._bytes(more)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
