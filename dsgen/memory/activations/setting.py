@@ -128,12 +128,14 @@ class Setting(NamedTuple):
             tape.used()
         targeted = ALL_LINEAR in self.targets or name in self.targets
         adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
-        return self._adapted(tape, hidden, made) if adapted else made
+        if not adapted:
+            return made
+        if self.quantized:
+            made = op.clone(tape, made)  # bitsandbytes' layers hand their result on in a copy
+        return self._adapted(tape, hidden, made)
 
     def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
-        """peft: `result + lora_B(lora_A(x)) * scaling`; bitsandbytes' layers hand their result on in a copy."""
-        if self.quantized:
-            made = op.clone(tape, made)
+        """peft: `result + lora_B(lora_A(x)) * scaling`."""
         item = self.adapter_item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)

@@ -143,11 +143,13 @@ def _activations(
     refers_to_input = hidden in referred
     before = first.recorded()
     during = _plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
+    # Checkpointing asks for a gradient of the embedding's output: where nothing before does, the graph refers to it.
+    asked = referred[0] if checkpointing and method != "full" and referred[0].storage is not hidden.storage else None
     del hidden, referred
     if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
         del read
     rest = first.alive()
-    del saved, graph
+    del saved, graph, asked
     if checkpointing and on.eager and family.carries_weights:
         during = _plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
