@@ -75,10 +75,8 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield _reduced(found, buffers, flush, prior, bucket)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
-            # The last reduction takes its norm beside all of them.
-            ends = [flush.normed for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs)[-1:]]
-            normed = 0 if found.on_gpu else NORM * max(ends, default=0)
-            yield Load(BEFORE, -1, found.size * larger, bucket, 0, normed)
+            norm = 0 if found.on_gpu or not larger else NORM * min(found.own, found.tensors.largest)
+            yield Load(BEFORE, -1, found.size * larger, bucket, 0, norm)
 
 
 def _normed(size: int, share: int) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "flat_chunk",
     "flattened",
     "flushes",
+    "kept_from",
     "partition_numel",
     "scattered",
     "widest_of",
@@ -96,12 +97,29 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         share: Elements of one rank's partition.
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
+    made = _flushes(found, bucket, share, runs)[0]
+    return tuple(made if runs is None else _worst(made))
+
+
+def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
+    """Elements of gradients that backward has handed over when stage 2 begins to keep those of rank 0's partition.
+
+    Args:
+        found, bucket, share, runs: As for `flushes`.
+    """
+    return _flushes(found, bucket, share, runs)[1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[list[Flush], int]:
+    """All of them, and the elements handed over by the first that has own gradients."""
     made: list[Flush] = []
     kept = found.ends[found.prefix(share) - 1] if found.numels else 0
     filled = own = low = high = 0  # low and high: the bucket's range in the flat order
+    handed = first = 0
 
     def flush(block: int, place: int, current: int, index: int) -> None:
-        nonlocal filled, own
+        nonlocal filled, own, first
         if not filled:
             return
         spans = low // share != (high - 1) // share
@@ -110,18 +128,20 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         larger = filled if filled > bucket else 0
         made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
         if low < share:
+            first = first if own else handed
             own = kept
         filled = 0
 
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
         numel = found.numels[index]
+        handed += numel
         if filled + numel > bucket:
             flush(found.blocks[index], place, numel, index)
         begin, end = found.ends[index] - numel, found.ends[index]
         low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
         filled += numel
     flush(BEFORE, -1, 0, -1)
-    return tuple(made if runs is None else _worst(made))
+    return made, first
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, flattened, widest_of
+from dsgen.memory.buckets import Runs, flattened, kept_from, widest_of
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
@@ -26,6 +26,8 @@ from dsgen.strategies import Layout
 __all__ = ["Parts", "parts"]
 
 FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py)
+
+NEVER = 1 << 62  # bytes
 
 
 class Parts(NamedTuple):
@@ -176,7 +178,9 @@ class _Moments(NamedTuple):
                 continue
             yield alive, self._bytes(gathered.at(block, alive.way, alive.place))
             run = ends.get(block + 1)
-            for behind, more in gathered.higher(block, alive.way, alive.place, run.count - 2) if run else ():
+            if run is None:
+                continue
+            for behind, more in gathered.higher(block, alive.way, alive.place, run.count - 2):
                 fixed, each = alive.activations
                 fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
                 yield alive._replace(activations=fewer), self._bytes(more)
@@ -189,10 +193,13 @@ class _Moments(NamedTuple):
         full = buckets(found, stage, buffers_)
         inputs = self.active.inputs[1]
         largest = found.size * buffers_.reduce_bucket
+        keeping = self.keeping()
         for alive, live in self.among(self.active.backward, back=True):
             gradients = grads + alive.fresh + (alive.gradients if grows else 0)
             if walked and alive.last > largest:  # it waits where it was made until the next one comes
                 gradients += alive.last
+            if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
+                gradients += found.size * found.kept
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
@@ -200,6 +207,14 @@ class _Moments(NamedTuple):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
+
+    def keeping(self) -> int:
+        """Bytes of gradients that backward has handed over when stage 2 begins to keep this rank's own."""
+        found = self.found
+        if self.layout.stage != 2 or not found.on_gpu or not found.tensors.elements:
+            return NEVER
+        runs = _runs(self.active, found.size)
+        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
