@@ -154,7 +154,7 @@ class _Moments(NamedTuple):
         if found.loaded:  # what is not in 4 bits becomes 16-bit again, one by one
             base = Held(found.loaded, 0, 0, 0)
             yield moment("load", base)
-            yield moment("init", base._replace(weights=found.loaded + whole))
+            yield moment("init", base._replace(weights=found.loaded + found.casting))
         if stage == 3:
             yield moment("load", weights, temporaries=whole)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
