@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -268,6 +269,23 @@ DS = "deepspeed/runtime"
         ({"missing": "deepspeed"}, "a simulation needs deepspeed, which .* has not"),
         (refusal("ModuleNotFoundError", "No module named 'peft'", "dsgen/engine/x.py:1 in f"), "needs peft"),
         (refusal("RuntimeError", "the simulation was not tested with torch 9", "dsgen/engine/x.py:1 in f"), "--force"),
+        (
+            refusal(
+                "ValueError",
+                "transformers has no causal language model for model_type 'vit'",
+                "dsgen/engine/x.py:1 in f",
+            ),
+            "model_type 'vit'; a simulation trains models that predict the next token\n  Take the config.json of a",
+        ),
+        (
+            refusal(
+                "StrictDataclassClassValidationError",
+                "Class validation error for validator 'validate_architecture': ValueError: 250 is no multiple of 4.",
+                "huggingface_hub/dataclasses.py:253 in validate",
+                "load",
+            ),
+            r"^transformers refuses the model's config.json: 250 is no multiple of 4\.\n  Mend",
+        ),
         (refusal("MemoryError", "", "torch/x.py:1 in f"), "this machine's own memory is too small"),
         (refusal("ValueError", "seq_len is 0", "dsgen/engine/x.py:1 in f"), "^seq_len is 0$"),
         (
@@ -319,6 +337,27 @@ def test_an_unknown_model_type_is_told_with_the_nearest(tmp_path: Path, model: d
 
     with pytest.raises(DsgenError, match=words):
         simulated(tmp_path, answer, model=model)
+
+
+@pytest.mark.parametrize("size", ["many", 0, -256, 4.5, True])
+def test_a_size_that_cannot_be_is_refused_with_its_file(tmp_path: Path, size: Any) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**MODEL, "hidden_size": size}), encoding="utf-8")
+
+    with pytest.raises(DsgenError, match=rf"config\.json: hidden_size is {size!r}; it must be a whole number"):
+        from_config(CONFIG, model=path, world_size=8)
+    path.write_text(json.dumps({**MODEL, "intermediate_size": [128, 256]}), encoding="utf-8")
+    assert from_config(CONFIG, model=path, world_size=8).model["intermediate_size"] == [128, 256]
+
+
+def test_what_pydantic_says_becomes_a_sentence(tmp_path: Path) -> None:
+    words = "1 validation error for DeepSpeedZeroConfig stage Input should be 0, 1, 2 or 3"
+    answer = refusal("ValidationError", words, "deepspeed/runtime/config_utils.py:57 in __init__")
+    answer["error"] |= {"faults": [{"at": ["stage"], "message": "Input should be 0, 1, 2 or 3"}]}
+    answer["error"] |= {"model": "DeepSpeedZeroConfig"}
+
+    with pytest.raises(DsgenError, match=r"in init: zero_optimization\.stage is 5; it must be 0, 1, 2 or 3\n"):
+        simulated(tmp_path, answer, config={**CONFIG, "zero_optimization": {"stage": 5}})
 
 
 def test_a_refusal_says_what_the_linter_says_of_the_config(tmp_path: Path) -> None:

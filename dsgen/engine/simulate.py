@@ -81,17 +81,23 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"versions": versions, "error": {**_told(error), "phase": progress["phase"]}}
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _told(error: BaseException) -> dict[str, Any]:
     """The engine's own words, and the last place in its traceback, deepspeed's where it took part."""
     traceback.print_exception(error)
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if f"{os.sep}deepspeed{os.sep}" in frame.filename] or list(frames)
     file = inside[-1].filename.rpartition(f"site-packages{os.sep}")[2]
-    return {
+    told = {
         "type": type(error).__name__,
         "message": str(error).strip() or "(no message)",
         "site": f"{file}:{inside[-1].lineno} in {inside[-1].name}",
     }
+    listed = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(listed):
+        return told
+    # pydantic's own list of what is wrong, beside its text
+    faults = [{"at": [str(part) for part in fault["loc"]], "message": fault["msg"]} for fault in listed()]
+    return {**told, "faults": faults, "model": str(getattr(error, "title", ""))}
 
 
 if __name__ == "__main__":

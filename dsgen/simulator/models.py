@@ -22,6 +22,9 @@ from dsgen.yaml_reader import read_text
 
 __all__ = ["hardware_of", "read"]
 
+# Sizes that every config.json holds as one number; transformers takes any, and what is wrong fails later on.
+_SIZES = ("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "vocab_size")
+
 T = TypeVar("T")
 
 
@@ -63,6 +66,8 @@ def _one(shape: type[T], section: str, layers: tuple[Layer, ...]) -> T:
 def _language_part(config: dict[str, Any], where: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What is trained as a causal language model: of a multimodal model its text part."""
     part = config.get("text_config")
+    for name in _SIZES:
+        _check_size(name, part if isinstance(part, dict) and name in part else config, where)
     if isinstance(part, dict) and isinstance(part.get("model_type"), str):
         kept = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
         return {**kept, **part}, (f"{where} is multimodal: its language model alone is simulated",)
@@ -75,3 +80,9 @@ def _language_part(config: dict[str, Any], where: str) -> tuple[dict[str, Any], 
         )
     plain: dict[str, Any] = json.loads(json.dumps(config))
     return plain, ()
+
+
+def _check_size(name: str, config: Mapping[str, Any], where: str) -> None:
+    size = config.get(name)
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise mistake(f"{name} is {size!r}", must="it must be a whole number of at least 1", where=where)

@@ -22,6 +22,9 @@ _LONGEST = 400  # characters of the engine's message
 _MOST_FINDINGS = 2
 _MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
 _UNKNOWN_MODEL = "transformers has no model_type"
+_NO_CAUSAL = "transformers has no causal language model"
+_TAKE_ANOTHER = "Take the config.json of a causal language model: of llama, qwen3, gpt2 ..."
+_CONFIG_CLASS = "StrictDataclass"  # what transformers 5 raises where a config.json cannot be
 _OURS = "dsgen/engine/"  # a refusal of the engine's own, in words for a person
 _NOISE = re.compile(r"\s*\[type=.*?\](?=\s|$)|\s*For further information visit \S+")  # of pydantic
 
@@ -49,6 +52,11 @@ def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenEr
         )
     if message.startswith(_UNKNOWN_MODEL):
         return _unknown_model(request, versions)
+    if message.startswith(_NO_CAUSAL) or "is an encoder" in message:
+        return mistake(message, must="a simulation trains models that predict the next token", todo=_TAKE_ANOTHER)
+    if str(error["type"]).startswith(_CONFIG_CLASS):
+        own = re.split(r"\w*Error: ", message)[-1]
+        return mistake(f"transformers refuses the model's config.json: {own}", todo="Mend the model's config.json.")
     if _OURS in str(error.get("site")) and error["type"] in ("ValueError", "NotImplementedError"):
         return mistake(message)
     return _by_deepspeed(error, message, request, versions)
@@ -81,7 +89,9 @@ def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, vers
     site = str(error.get("site", ""))
     who = "DeepSpeed" if site.startswith("deepspeed/") else "the model" if site.startswith("transformers/") else "it"
     release = versions.get("deepspeed", "").partition("+")[0]
-    said = {"kind": error["type"], "message": message, "faults": error.get("faults", [])}
+    said = {
+        "kind": error["type"], "message": message, "faults": error.get("faults", []), "model": error.get("model")
+    }  # fmt: skip
     plain, advice = known(error, message) or (sentence(said, request.config, request.world_size, _surface(release)), "")
     own = f"{error['type']}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '...'} ({site})"
     lines = [advice] if advice else []
