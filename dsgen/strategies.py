@@ -220,6 +220,9 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
         if micro is None or steps is None:
             wanted = max(1, DEFAULT_GLOBAL_BATCH // (replicas * per_replica))
             per_replica *= 2 ** int(math.log2(wanted))
+        if micro is None and steps is not None:  # nobody said how many sequences a step has: the default, or fewer
+            sizes = (size for size in _divisors(per_replica // steps) if size <= MOST_SEQUENCES)
+            return tuple((size, steps, size * steps * replicas) for size in sizes)
     elif total % replicas:
         below = total // replicas * replicas
         near = f"{below} or {below + replicas}" if below else f"{replicas}"

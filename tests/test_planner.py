@@ -22,6 +22,16 @@ def test_the_issue_s_scenario_fits_with_room(make_job):
     assert found.chosen.strategy.global_batch == 256
 
 
+@pytest.mark.parametrize("steps", [1, 8, 1000])
+def test_accumulation_alone_leaves_the_micro_batch_open(make_job, steps):
+    """Nobody said how many sequences a step has: not even one GPU must take all of the default's at once."""
+    found = plan(make_job("rtx4090-24g", "qwen2.5-1.5b", cluster={"gpus": 1}, training={"accumulation": steps}))
+    strategy = found.chosen.strategy
+
+    assert strategy.accumulation == steps
+    assert strategy.global_batch == steps * strategy.micro_batch
+
+
 def test_batch_arithmetic_holds_for_every_candidate(make_job):
     job = make_job("h100-80g", "13b")
     found = search(job)
