@@ -125,10 +125,9 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
         made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
-        if low < share:
-            if not own:  # what is reduced is copied into a buffer for all of this rank's own, made now
-                first, own = handed, kept
-                made.append(Flush(block, place, filled, 0, current, own, 0, larger, index))
+        if low < share and not own:  # what is reduced is copied into a buffer for all of this rank's own, made now
+            first, own = handed, kept
+            made.append(Flush(block, place, filled, 0, current, own, 0, larger, index))
         filled = 0
 
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):

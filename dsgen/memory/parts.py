@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, flattened, kept_from, widest_of
-from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
+from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model, Training
 from dsgen.strategies import Layout
@@ -100,27 +100,21 @@ class Asked(NamedTuple):
 def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) -> tuple[States, tuple[Moment, ...]]:
     """The states of a layout, and its moments but the one that depends on the size of the GPU."""
     training = asked.training
-    rest = (training.method, training.lora_rank, training.lora_targets)
     found = states(asked, layout, buffers)
-    active = activations(
+    alone, here = found.ranks == 1, layout.offload_param == "none"
+    both = together(
         asked.model,
-        precision=layout.precision,
-        attention=training.attention,
-        seq_len=asked.seq_len,
-        tp=layout.tp,
-        method=training.method,
-        checkpointing=layout.checkpointing,
-        chunked_loss=training.chunked_loss,
-        lora_rank=training.lora_rank,
-        lora_targets=training.lora_targets,
-        zero3=layout.stage == 3 and training.method != "full",  # trained weights keep their input anyway
-        told=layout.stage == 3,
+        training,
+        asked.seq_len,
+        layout.precision,
+        layout.tp,
+        layout.checkpointing,
+        layout.stage,
+        buffers,
+        alone,
+        here,
     )
-    live = None
-    if layout.stage == 3:
-        alone, chunked = found.ranks == 1, training.chunked_loss
-        live = gathered(asked.model, *rest, layout.tp, buffers, layout.checkpointing, alone, chunked)
-    return found, tuple(highest(_Moments(asked, layout, buffers, found, active, accumulates, live).all()))
+    return found, tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates).all()))
 
 
 class _Moments(NamedTuple):
@@ -128,9 +122,8 @@ class _Moments(NamedTuple):
     layout: Layout
     buffers: Buffers
     found: States
-    active: Activations
+    both: Together
     accumulates: bool
-    gathered: Gathered | None
 
     def all(self) -> Iterator[Moment]:
         found, stage = self.found, self.layout.stage
@@ -165,44 +158,11 @@ class _Moments(NamedTuple):
         states = held.optimizer if stage == 0 and found.master else 0
         yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
 
-    def _bytes(self, elements: int) -> int:
-        """Of gathered parameters; a single rank reads them where they are, unless they wait in the node's RAM."""
-        if self.found.ranks == 1 and self.layout.offload_param == "none":
-            return 0
-        return self.found.size * (elements + self.found.numbers.persistent)
-
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
-        inputs = self.active.inputs[1]
-        for alive, live in self.among(self.active.forward, back=False):
+        inputs = self.both.active.inputs[1]
+        for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
-
-    def among(self, moments: Iterable[Activity], back: bool) -> Iterator[tuple[Activity, int]]:
-        """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
-        between these where more is gathered than in every later block."""
-        gathered, last = self.gathered, self.job.model.layers - 1
-        if gathered is None:
-            yield from ((alive, 0) for alive in moments)
-            return
-        runs = self.active.blocks
-        ends = dict(zip(itertools.accumulate(run.repeats for run in runs), runs, strict=True))
-        for alive in moments:
-            block = last - alive.blocks if back else alive.blocks
-            if alive.where != "block":
-                around = BEFORE if alive.where == "embedding" else AFTER
-                live = self._bytes(gathered.at(around, alive.way, alive.place))
-                if alive.where == "loss" and not back and not live and self.job.training.chunked_loss:
-                    live = self.found.size * self.found.tensors.head  # the first time, even a single rank gathers it
-                yield alive, live
-                continue
-            yield alive, self._bytes(gathered.at(block, alive.way, alive.place))
-            run = ends.get(block + 1)
-            if run is None:
-                continue
-            for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
-                fixed, each = alive.activations
-                fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
-                yield alive._replace(activations=fewer), self._bytes(more)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -210,19 +170,16 @@ class _Moments(NamedTuple):
         walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
-        inputs = self.active.inputs[1]
-        largest = found.size * buffers_.reduce_bucket
+        inputs = self.both.active.inputs[1]
         keeping = self.keeping()
-        for alive, live in self.among(self.active.backward, back=True):
-            gradients = grads + alive.fresh + (alive.gradients if grows else 0)
-            if walked and alive.last > largest:  # it waits where it was made until the next one comes
-                gradients += alive.last
+        for alive, live, waiting in self.both.backward:
+            gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.active, found.size)):
+            for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.both.active, found.size)):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
@@ -232,23 +189,20 @@ class _Moments(NamedTuple):
         found = self.found
         if self.layout.stage != 2 or not found.on_gpu or not found.tensors.elements:
             return NEVER
-        runs = _runs(self.active, found.size)
+        runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = 0
-        if self.gathered is not None:
-            tensor = load.tensor if self.job.training.method == "full" else -1
-            live = self._bytes(self.gathered.when(load.block, tensor))
+        live = self.both.when(load.block, load.tensor if self.job.training.method == "full" else -1)
         grads = load.gradients + alive.fresh
         if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
             grads += self.found.size * self.found.tensors.head
-        return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.active.inputs[1])
+        return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.both.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
-        active = self.active
+        active = self.both.active
         if load.block == BEFORE:
             return NOTHING._replace(fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
@@ -274,7 +228,7 @@ class _Moments(NamedTuple):
             yield moment("step", held, size * found.tensors.elements + copies)
         elif stage == 3:
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            kept = self._bytes(self.gathered.packed if self.gathered else 0)
+            kept = self.both.packed
             if found.on_gpu:
                 most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
                 copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined

@@ -1,0 +1,174 @@
+"""Activations beside what stage 3 has gathered for them: the moments that can be the highest, and bytes of both.
+
+Neither depends on where optimizer and parameters are, so the layouts that differ in this alone share them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dsgen.buffers import Buffers
+from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.gathered import Gathered, gathered
+from dsgen.memory.numbers import count
+from dsgen.memory.states import FP32
+from dsgen.memory.trained import AFTER, BEFORE, trained
+from dsgen.profiles import Model, Training
+
+__all__ = ["Together", "together"]
+
+Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
+
+
+class Together(NamedTuple):
+    """What lives on one GPU while a pass runs, besides states and gradients.
+
+    Attributes:
+        active: The activations.
+        forward: Moments of forward that can be its highest.
+        backward: The same for backward. Below stage 3 no moment is left out, for gradients may grow beside them.
+        gathered: What stage 3 gathers; None below it.
+        size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
+        persistent: Elements that are never partitioned.
+    """
+
+    active: Activations
+    forward: tuple[Alive, ...]
+    backward: tuple[Alive, ...]
+    gathered: Gathered | None
+    size: int
+    persistent: int
+
+    def bytes(self, elements: int) -> int:
+        """Bytes of gathered parameters and of those that are never partitioned."""
+        return self.size * (elements + self.persistent)
+
+    def when(self, block: int, tensor: int) -> int:
+        """Bytes gathered in backward of a block when the gradient of a tensor has been made; see `Gathered.when`."""
+        return self.bytes(self.gathered.when(block, tensor)) if self.gathered else 0
+
+    @property
+    def packed(self) -> int:
+        """Bytes gathered when backward has ended."""
+        return self.bytes(self.gathered.packed) if self.gathered else 0
+
+
+@functools.lru_cache(maxsize=4096)
+def together(
+    model: Model,
+    training: Training,
+    seq_len: int,
+    precision: str,
+    tp: int,
+    checkpointing: bool,
+    stage: int,
+    buffers: Buffers,
+    alone: bool,
+    here: bool,
+) -> Together:
+    """What lives while a pass runs.
+
+    Args:
+        model: The architecture.
+        training: How it is trained.
+        seq_len: Tokens of a sequence.
+        precision: bf16, fp16 or fp32.
+        tp: AutoTP degree.
+        checkpointing: Each block runs forward again before its backward.
+        stage: ZeRO stage.
+        buffers: Those that the stage has.
+        alone: A single rank has all states.
+        here: Parameters wait on the GPU.
+    """
+    rest = (training.method, training.lora_rank, training.lora_targets)
+    active = activations(
+        model,
+        precision=precision,
+        attention=training.attention,
+        seq_len=seq_len,
+        tp=tp,
+        method=training.method,
+        checkpointing=checkpointing,
+        chunked_loss=training.chunked_loss,
+        lora_rank=training.lora_rank,
+        lora_targets=training.lora_targets,
+        zero3=stage == 3 and training.method != "full",  # trained weights keep their input anyway
+        told=stage == 3,
+    )
+    size = FP32 if precision == "fp32" else 2
+    bucket = size * buffers.reduce_bucket
+    if stage < 3:
+        return Together(
+            active,
+            tuple((alive, 0, 0) for alive in active.forward),
+            tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward),
+            None,
+            0,
+            0,
+        )
+    found = gathered(model, *rest, tp, buffers, checkpointing, alone, training.chunked_loss)
+    there = Together(
+        active, (), (), found, 0 if alone and here else size, count(model, *rest, tp, buffers.persistence).persistent
+    )
+    head = size * trained(model, *rest, tp).head if training.chunked_loss else 0
+    forward = ((alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head))
+    backward = (
+        (alive, live, _waiting(alive, bucket))
+        for alive, live in _among(there, active.backward, model.layers, True, head)
+    )
+    return there._replace(forward=_highest(forward), backward=_highest(backward))
+
+
+def _waiting(alive: Activity, bucket: int) -> int:
+    """Bytes of the gradient made last if it is larger than the bucket: it waits where it was made for the next one."""
+    return alive.last if alive.last > bucket else 0
+
+
+def _among(
+    both: Together, moments: Sequence[Activity], layers: int, back: bool, head: int
+) -> Iterator[tuple[Activity, int]]:
+    """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
+    between these where more is gathered than in every later block."""
+    gathered = both.gathered
+    if gathered is None:
+        return
+    runs = both.active.blocks
+    ends = dict(zip(itertools.accumulate(run.repeats for run in runs), runs, strict=True))
+    for alive in moments:
+        block = layers - 1 - alive.blocks if back else alive.blocks
+        if alive.where != "block":
+            around = BEFORE if alive.where == "embedding" else AFTER
+            live = both.bytes(gathered.at(around, alive.way, alive.place))
+            if alive.where == "loss" and not back and not live:
+                live = head  # the first time, even a single rank gathers it for a chunked loss
+            yield alive, live
+            continue
+        yield alive, both.bytes(gathered.at(block, alive.way, alive.place))
+        run = ends.get(block + 1)
+        if run is None:
+            continue
+        for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
+            fixed, each = alive.activations
+            fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
+            yield alive._replace(activations=fewer), both.bytes(more)
+
+
+def _highest(moments: Iterator[Alive]) -> tuple[Alive, ...]:
+    """Those that are the highest for some micro-batch, whatever stays beside them."""
+    sums = []
+    for number, (alive, live, waiting) in enumerate(found := tuple(moments)):
+        fixed = alive.activations[0] + alive.logits[0] + alive.temporaries[0] + alive.fresh + live + waiting
+        each = alive.activations[1] + alive.logits[1] + alive.temporaries[1]
+        sums.append((-each, -fixed, number))
+    sums.sort()
+    kept: list[int] = []
+    most = 0
+    for _, fixed, number in sums:
+        if fixed < most or not kept:
+            most = fixed
+            kept.append(number)
+    return tuple(found[number] for number in kept)
