@@ -17,7 +17,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.layers import Origin, Provenance, show
 from dsgen.pins import LARGEST_COUNT
-from dsgen.profiles import SECTIONS, yaml_name
+from dsgen.profiles import yaml_name
 from dsgen.units import UNITS, parse
 
 __all__ = ["structure"]
@@ -37,7 +37,7 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
     if not isinstance(raw, Mapping):
         raise mistake(f"{section} is {show(raw)}", must="it must be a map", where=provenance.where(section))
     try:
-        return cast(T, _shared(_converter().structure(dict(raw), shape)))
+        return cast(T, _shared(_converter(cast(Any, shape)).structure(dict(raw), shape)))
     except cattrs.ClassValidationError as group:
         raise _together([_problem(error, section, provenance) for error in group.exceptions]) from None
 
@@ -94,23 +94,29 @@ class _WrongError(Exception):
         self.key, self.value, self.must, self.todo = key, value, must, todo
 
 
-@functools.lru_cache(maxsize=1)
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(detailed_validation=True)
-    for shape in SECTIONS.values():
-        hints = get_type_hints(shape)
-        fields = {
-            field.name: override(rename=yaml_name(field.name), struct_hook=_reader(field, str(hints[field.name])))
-            for field in attrs.fields(shape)
-        }
-        hook: Callable[[Any, Any], Any] = make_dict_structure_fn(
-            shape,
-            converter,
-            _cattrs_forbid_extra_keys=True,
-            **fields,  # type: ignore[arg-type]
-        )
-        converter.register_structure_hook(shape, hook)
+@functools.cache
+def _converter(shape: Any) -> cattrs.Converter:
+    """A converter of one section; a job may need four of the five, and each takes its time."""
+    converter = _plain_converter()
+    hints = get_type_hints(shape)
+    fields = {
+        field.name: override(rename=yaml_name(field.name), struct_hook=_reader(field, str(hints[field.name])))
+        for field in attrs.fields(shape)
+    }
+    hook: Callable[[Any, Any], Any] = make_dict_structure_fn(
+        shape,
+        converter,
+        _cattrs_forbid_extra_keys=True,
+        _cattrs_use_linecache=False,
+        **fields,  # type: ignore[arg-type]
+    )
+    converter.register_structure_hook(shape, hook)
     return converter
+
+
+@functools.lru_cache(maxsize=1)
+def _plain_converter() -> cattrs.Converter:
+    return cattrs.Converter(detailed_validation=True)
 
 
 def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]:

@@ -192,8 +192,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             count = size
             continue
         order = _existing((_SPARSE if sparse else _BLOCKS).get(_style(model), _BLOCKS["llama"]), own)
+        made = _made(["", *order], own, whole, products)
         for _ in range(stretch.repeats):
-            blocks.append((len(blocks), _made(["", *order], own, count, whole, products)))
+            blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
@@ -223,18 +224,22 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
 def _made(
     order: Sequence[str],
     own: _Own,
-    count: int = 0,
     whole: str | None = None,
     products: Collection[str] = (),
 ) -> tuple[Module, ...]:
+    sizes = {name: sum(held.numel for held in found) for name, found in own.items()}
     made = []
     for name in order:
-        tensors = tuple(held._replace(place=count + held.place) for held in own.get(name, ()))
-        inside = sum(
-            held.numel
-            for other, found in own.items()
-            if not name or other == name or other.startswith(f"{name}.")
-            for held in found
-        )
-        made.append(Module(name, tensors, inside, name == whole, name in products))
+        inside = sum(size for other, size in sizes.items() if not name or f"{other}.".startswith(f"{name}."))
+        made.append(Module(name, tuple(own.get(name, ())), inside, name == whole, name in products))
     return tuple(made)
+
+
+def _moved(modules: Sequence[Module], count: int) -> tuple[Module, ...]:
+    """The modules of a block with its tensors' indices."""
+    return tuple(
+        module._replace(tensors=tuple(Held(count + held.place, *held[1:]) for held in module.tensors))
+        if module.tensors
+        else module
+        for module in modules
+    )
