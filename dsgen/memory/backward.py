@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered, widest_of
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
@@ -72,10 +72,16 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.index)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
-            yield _reduced(found, buffers, flush, prior, bucket)
+            load = _reduced(found, buffers, flush, prior, bucket)
+            yield load
+            if flush.begun and found.on_gpu:  # the flat copy is gone by then
+                gradients = load.gradients + found.size * flush.begun
+                yield attrs.evolve(load, gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
-            norm = 0 if found.on_gpu or not larger else NORM * min(found.own, found.tensors.largest)
+            # The last reductions take their norms beside all of them.
+            widest = min(found.own, widest_of(found.tensors, found.tensors.prefix(found.own)))
+            norm = 0 if found.on_gpu or not larger else NORM * widest
             yield Load(BEFORE, -1, found.size * larger, bucket, 0, norm)
 
 

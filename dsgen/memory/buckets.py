@@ -43,6 +43,8 @@ class Flush:
         normed: Elements of the largest piece of an own gradient in the bucket.
         larger: Elements of the bucket's gradient where it is larger than the bucket, and so stays where it was made.
         index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
+        begun: Elements of a buffer that it makes for all of this rank's own gradients, 0 if there is one or none of
+            them is in the bucket.
     """
 
     block: int
@@ -54,6 +56,7 @@ class Flush:
     normed: int
     larger: int
     index: int = -1
+    begun: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
@@ -126,11 +129,10 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
-        if low < share:
-            if not own:  # what is reduced is copied into a buffer for all of this rank's own, made now
-                first, own = handed, kept
-                made.append(Flush(block, place, filled, 0, current, own, 0, larger, index))
+        begun = kept if low < share and not own else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, begun))
+        if low < share and not own:
+            first, own = handed, kept
         filled = 0
 
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
@@ -173,6 +175,7 @@ def _worst(made: list[Flush]) -> list[Flush]:
             and other.own >= item.own
             and other.normed >= item.normed
             and other.larger >= item.larger
+            and other.own + other.begun >= item.own + item.begun
             for other in kept
         )
         if not beaten:

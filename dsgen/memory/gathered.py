@@ -184,6 +184,14 @@ def _around(
     return tuple(found)
 
 
+# Matrices of the first block whose input is the embedding's: where that asks for no gradient, they save no weight.
+_UNASKED = frozenset(
+    f"{name}{more}"
+    for name in ("attn.c_attn", "self_attention.query_key_value", "mlp.dense_h_to_4h")
+    for more in ("", ".base_layer")
+)
+
+
 def _kept(
     events: Sequence[Event], gone: Sequence[frozenset[int]], checkpointing: bool
 ) -> tuple[list[int], list[int], int]:
@@ -211,7 +219,8 @@ def _kept(
                 continue
             mine = tensor.keeper == BITSANDBYTES
             direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
-            if mine or (direct and tensor in saved):
+            unasked = tensor.frozen and not event.block and not checkpointing and event.module.name in _UNASKED
+            if mine or (direct and tensor in saved and not unasked):
                 kept[tensor.place] = tensor.numel
                 held += tensor.numel
                 packed += tensor.numel if mine else 0

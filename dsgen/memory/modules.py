@@ -185,6 +185,8 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
                 own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
+                if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
+                    own.setdefault(name, []).append(own[lower][-1])
                 size += 1
         if not stretch.blocks:
             count = size

@@ -136,7 +136,7 @@ class _Moments(NamedTuple):
         if found.loaded:  # what is not in 4 bits becomes 16-bit again, one by one
             base = Held(found.loaded, 0, 0, 0)
             yield moment("load", base)
-            yield moment("init", base._replace(weights=found.loaded + whole))
+            yield moment("init", base._replace(weights=found.loaded + found.casting))
         if stage == 3:
             yield moment("load", weights, temporaries=whole)
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
@@ -178,7 +178,9 @@ class _Moments(NamedTuple):
                 continue
             yield alive, self._bytes(gathered.at(block, alive.way, alive.place))
             run = ends.get(block + 1)
-            for behind, more in gathered.higher(block, alive.way, alive.place, run.count - 2) if run else ():
+            if run is None:
+                continue
+            for behind, more in gathered.higher(block, alive.way, alive.place, run.count - 2):
                 fixed, each = alive.activations
                 fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
                 yield alive._replace(activations=fewer), self._bytes(more)

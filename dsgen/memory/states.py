@@ -8,7 +8,8 @@ from dsgen.buffers import MOMENTS, Buffers
 from dsgen.memory.buckets import partition_numel
 from dsgen.memory.numbers import Numbers, count, quantized
 from dsgen.memory.trained import Trained, trained
-from dsgen.parameters import stretches
+from dsgen.parameters import adapters, stretches
+from dsgen.profiles import Model
 
 __all__ = ["FP32", "States", "states"]
 
@@ -33,6 +34,7 @@ class States(NamedTuple):
         kept: Elements of the whole tensors that reach into it.
         loaded: Bytes of weights until initialize where the base is in 4 bits: it is loaded on the GPU whole, and peft's
             preparation casts what is not in 4 bits to fp32; else 0.
+        casting: Bytes that are there beyond `loaded` at most while tensor by tensor is made 16-bit.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -47,6 +49,7 @@ class States(NamedTuple):
     own: int
     kept: int
     loaded: int
+    casting: int
     weights: int
     master: int
     moments: int
@@ -89,6 +92,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         own=own,
         kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
+        casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
@@ -99,3 +103,18 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
 def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
     return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
+
+
+def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
+    """Bytes of the tensor in the making, less what those before it have given back, where that is most."""
+    found = adapters(model, training.lora_rank, training.lora_targets)
+    most = done = 0
+    for stretch in stretches(model):
+        before = done
+        for item in stretch.parameters:
+            own = () if packed and item.matrix and item.layer else (item.numel,)
+            for numel in (*own, *found.get(item.name, ())):
+                most = max(most, size * numel - (FP32 - size) * done)
+                done += numel
+        done = before + stretch.repeats * (done - before)
+    return most
