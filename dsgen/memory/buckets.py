@@ -43,6 +43,7 @@ class Flush:
         normed: Elements of the largest piece of an own gradient in the bucket.
         larger: Elements of the bucket's gradient where it is larger than the bucket, and so stays where it was made.
         index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
+        done: Elements of earlier reductions.
     """
 
     block: int
@@ -54,6 +55,7 @@ class Flush:
     normed: int
     larger: int
     index: int = -1
+    done: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
@@ -89,7 +91,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 @functools.lru_cache(maxsize=1024)
 def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
-    """The reductions of stages 1 and 2 on rank 0; beside backward only those that no earlier one outdoes.
+    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
@@ -98,7 +100,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
     made = _flushes(found, bucket, share, runs)[0]
-    return tuple(made if runs is None else _worst(made))
+    return tuple(_worst(made))
 
 
 def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
@@ -126,7 +128,8 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
+        done = made[-1].done + made[-1].elements if made else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, done))
         if low < share:
             first = first if own else handed
             own = kept
