@@ -107,13 +107,11 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
         bucket = buckets(found, stage, buffers)
         yield Load(BEFORE, -1, whole, bucket)
         kept = found.size * found.kept if found.on_gpu else 0
-        left, high = whole + kept, -1
+        high = -1
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None):
             normed = 0 if found.on_gpu else NORM * flush.normed
-            reduced = found.size * flush.elements
             if normed > high:  # with less left, only a larger norm can take more
                 high = normed
                 # A gradient larger than the bucket stays where it is until it has been copied.
-                rest = left - (reduced if flush.elements <= buffers.reduce_bucket else 0)
-                yield Load(BEFORE, -1, rest, bucket, 0, normed)
-            left -= reduced
+                gone = flush.done + (flush.elements if flush.elements <= buffers.reduce_bucket else 0)
+                yield Load(BEFORE, -1, whole + kept - found.size * gone, bucket, 0, normed)

@@ -92,7 +92,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 @functools.lru_cache(maxsize=1024)
 def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
-    """The reductions of stages 1 and 2 on rank 0; beside backward only those that no earlier one outdoes.
+    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
@@ -101,7 +101,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
     made = _flushes(found, bucket, share, runs)[0]
-    return tuple(made if runs is None else _worst(made))
+    return tuple(_worst(made))
 
 
 def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
