@@ -45,6 +45,7 @@ class Flush:
         index: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
         begun: Elements of a buffer that it makes for all of this rank's own gradients, 0 if there is one or none of
             them is in the bucket.
+        done: Elements of earlier reductions.
     """
 
     block: int
@@ -57,6 +58,7 @@ class Flush:
     larger: int
     index: int = -1
     begun: int = 0
+    done: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
@@ -129,8 +131,9 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
+        done = made[-1].done + made[-1].elements if made else 0
         begun = kept if low < share and not own else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, begun))
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, begun, done))
         if low < share and not own:
             first, own = handed, kept
         filled = 0
