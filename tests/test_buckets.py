@@ -9,7 +9,7 @@ import pytest
 
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import BACKWARD, FORWARD
-from dsgen.memory.buckets import arrivals, flat_chunk, flattened, flushes, partition_numel, scattered
+from dsgen.memory.buckets import arrivals, flat_chunk, flattened, flushes, kept_from, partition_numel, scattered
 from dsgen.memory.gathered import gathered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
 from dsgen.parameters import lora_parameters, parameter_count
@@ -63,6 +63,8 @@ def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
 
     assert [flush.own for flush in made] == [0] * len(made)  # the own tensors are the last to be reduced
     assert [(flush.elements, flush.own) for flush in flushes(found, 60, 30, None)] == [(40, 0), (60, 40)]
+    assert [flush.begun for flush in flushes(found, 60, 30, None)] == [40, 0]
+    assert kept_from(found, 60, 30, ()) == 160  # when the last of them has been made
 
 
 def test_a_gradient_larger_than_the_bucket_is_reduced_alone():

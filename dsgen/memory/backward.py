@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered, widest_of
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
@@ -70,10 +70,16 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
-            yield _reduced(found, buffers, flush, prior, bucket)
+            load = _reduced(found, buffers, flush, prior, bucket)
+            yield load
+            if flush.begun and found.on_gpu:  # the flat copy is gone by then
+                gradients = load.gradients + found.size * flush.begun
+                yield attrs.evolve(load, gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
-            norm = 0 if found.on_gpu or not larger else NORM * min(found.own, found.tensors.largest)
+            # The last reductions take their norms beside all of them.
+            widest = min(found.own, widest_of(found.tensors, found.tensors.prefix(found.own)))
+            norm = 0 if found.on_gpu or not larger else NORM * widest
             yield Load(BEFORE, -1, found.size * larger, bucket, 0, norm)
 
 
@@ -99,13 +105,11 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
         bucket = buckets(found, stage, buffers)
         yield Load(BEFORE, -1, whole, bucket)
         kept = found.size * found.kept if found.on_gpu else 0
-        left, high = whole + kept, -1
+        high = -1
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None):
             normed = 0 if found.on_gpu else NORM * flush.normed
-            reduced = found.size * flush.elements
             if normed > high:  # with less left, only a larger norm can take more
                 high = normed
                 # A gradient larger than the bucket stays where it is until it has been copied.
-                rest = left - (reduced if flush.elements <= buffers.reduce_bucket else 0)
-                yield Load(BEFORE, -1, rest, bucket, 0, normed)
-            left -= reduced
+                gone = flush.done + (flush.elements if flush.elements <= buffers.reduce_bucket else 0)
+                yield Load(BEFORE, -1, whole + kept - found.size * gone, bucket, 0, normed)

@@ -41,6 +41,9 @@ class Flush(NamedTuple):
         normed: Elements of the largest piece of an own gradient in the bucket.
         larger: Elements of the bucket's gradient where it is larger than the bucket, and so stays where it was made.
         tensor: Index of the gradient that did not fit among the trained tensors; -1 at the end of backward.
+        begun: Elements of a buffer that it makes for all of this rank's own gradients, 0 if there is one or none of
+            them is in the bucket.
+        done: Elements of earlier reductions.
     """
 
     block: int
@@ -52,6 +55,8 @@ class Flush(NamedTuple):
     normed: int
     larger: int
     tensor: int = -1
+    begun: int = 0
+    done: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
@@ -87,7 +92,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 @functools.lru_cache(maxsize=1024)
 def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
-    """The reductions of stages 1 and 2 on rank 0; beside backward only those that no earlier one outdoes.
+    """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
@@ -96,7 +101,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
     made = _flushes(found, bucket, share, runs)[0]
-    return tuple(made if runs is None else _worst(made))
+    return tuple(_worst(made))
 
 
 def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
@@ -124,10 +129,11 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         copied = min(filled, bucket + share) if spans else 0
         normed = min(_largest(found, low, high), share) if low < share else 0
         larger = filled if filled > bucket else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index))
-        if low < share and not own:  # what is reduced is copied into a buffer for all of this rank's own, made now
+        done = made[-1].done + made[-1].elements if made else 0
+        begun = kept if low < share and not own else 0
+        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, begun, done))
+        if low < share and not own:
             first, own = handed, kept
-            made.append(Flush(block, place, filled, 0, current, own, 0, larger, index))
         filled = 0
 
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
@@ -170,6 +176,7 @@ def _worst(made: list[Flush]) -> list[Flush]:
             and other.own >= item.own
             and other.normed >= item.normed
             and other.larger >= item.larger
+            and other.own + other.begun >= item.own + item.begun
             for other in kept
         )
         if not beaten:
