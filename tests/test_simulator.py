@@ -316,6 +316,11 @@ DS = "deepspeed/runtime"
             ),
             "AutoTP does not know how to split this model\n  Leave tensor_parallel out",
         ),
+        (
+            refusal("NoMatchingPeftModuleError", "Target modules {'x'} not found. Please", "peft/x.py:1 in f", "load"),
+            "^peft refuses it in load: no module of the model has .*: Target modules {'x'} not found.*\n  Name modules",
+        ),
+        (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
     ],
 )
 def test_the_childs_error_becomes_words_for_a_person(tmp_path: Path, answer: Any, words: str) -> None:

@@ -82,6 +82,10 @@ class _Backend(backend_registration._DummyBackendModule):  # type: ignore[misc]
         return
 
 
+# Called from Python it raises the error that waits. By its own name: the look-up of an attribute may lose the error.
+_raise_waiting = ctypes.pythonapi.PyErr_Occurred
+
+
 class _Guard(backend_registration._DummyDeviceGuard):  # type: ignore[misc]
     """What torch's C++ asks of the device whenever a thread enters or leaves it.
 
@@ -92,7 +96,7 @@ class _Guard(backend_registration._DummyDeviceGuard):  # type: ignore[misc]
 
     def type_(self) -> Any:
         try:
-            ctypes.pythonapi.PyErr_Occurred()  # raises what waits
+            _raise_waiting()
         except BaseException as error:
             _taken.append(error)
         # Of each thread its own, and torch's fake mode sets it for one only: a list as an index becomes a tensor,

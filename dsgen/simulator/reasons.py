@@ -37,6 +37,11 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             "largest weight",
             f"Set {_ZERO}.offload_param.buffer_size.",
         )
+    if str(error.get("type")) == "NoMatchingPeftModuleError":
+        return (
+            f"no module of the model has one of the names that the adapters are for: {message.partition('. ')[0]}",
+            "Name modules of this model with --lora-targets, or all-linear for every linear layer.",
+        )
     if message.startswith("AutoTP not supported for model"):
         return (
             "AutoTP does not know how to split this model",

@@ -24,6 +24,12 @@ _MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
 _UNKNOWN_MODEL = "transformers has no model_type"
 _NO_CAUSAL = "transformers has no causal language model"
 _TAKE_ANOTHER = "Take the config.json of a causal language model: of llama, qwen3, gpt2 ..."
+_WHO = {
+    "deepspeed": "DeepSpeed",
+    "transformers": "the model",
+    "peft": "peft",
+    "torch": "torch",
+}  # by package of the site
 _CONFIG_CLASS = "StrictDataclass"  # what transformers 5 raises where a config.json cannot be
 _OURS = "dsgen/engine/"  # a refusal of the engine's own, in words for a person
 _NOISE = re.compile(r"\s*\[type=.*?\](?=\s|$)|\s*For further information visit \S+")  # of pydantic
@@ -87,7 +93,7 @@ def _unknown_model(request: Request, versions: Mapping[str, str]) -> DsgenError:
 def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, versions: Mapping[str, str]) -> DsgenError:
     """The engine's own refusal: a plain sentence where there is one, its words with phase and place, our linter's."""
     site = str(error.get("site", ""))
-    who = "DeepSpeed" if site.startswith("deepspeed/") else "the model" if site.startswith("transformers/") else "it"
+    who = _WHO.get(site.partition("/")[0], "the run")
     release = versions.get("deepspeed", "").partition("+")[0]
     said = {
         "kind": error["type"], "message": message, "faults": error.get("faults", []), "model": error.get("model")
@@ -98,7 +104,8 @@ def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, vers
     lines += [] if plain == message else [f"its words: {own}"]
     lines += [f"dsgen lint: {finding.message} ({finding.code})" for finding in _findings(request, release)]
     head = plain if plain != message else own
-    return mistake(f"{who} refuses it in {error['phase']}: {head}", todo="\n  ".join(lines) or None)
+    verb = "fails" if who == "the run" else "refuses it"
+    return mistake(f"{who} {verb} in {error['phase']}: {head}", todo="\n  ".join(lines) or None)
 
 
 def _surface(release: str) -> surface.Surface:
