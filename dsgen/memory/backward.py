@@ -74,7 +74,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield load
             if flush.begun and found.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + found.size * flush.begun
-                yield attrs.evolve(load, gradients=gradients, buckets=bucket, temporaries=0)
+                yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
             # The last reductions take their norms beside all of them.
