@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, scattered, widest_of
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, scattered, widest_of
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
@@ -70,7 +70,8 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
-            load = _reduced(found, buffers, flush, prior, bucket)
+            stay = larger_of(found.tensors, buffers.reduce_bucket, runs, flush.done) if stage == 1 else 0
+            load = _reduced(found, buffers, flush, prior + found.size * stay, bucket)
             yield load
             if flush.begun and found.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + found.size * flush.begun

@@ -7,6 +7,7 @@ __avg_scatter_grads) with runtime/comm/coalesced_collectives.py, and runtime/eng
 
 from __future__ import annotations
 
+import bisect
 import functools
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ __all__ = [
     "flattened",
     "flushes",
     "kept_from",
+    "larger_of",
     "partition_numel",
     "scattered",
     "widest_of",
@@ -146,6 +148,29 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         filled += numel
     flush(BEFORE, -1, 0, -1)
     return made, first
+
+
+def larger_of(found: Trained, bucket: int, runs: Runs, handed: int) -> int:
+    """Elements of gradients larger than the bucket among the first that backward has handed over.
+
+    Args:
+        found, bucket, runs: As for `flushes`.
+        handed: Elements handed over by then.
+    """
+    ends, sums = _larger(found, bucket, runs)
+    return sums[bisect.bisect_right(ends, handed)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _larger(found: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[int]]:
+    """Elements handed over with each larger gradient, and those of all larger ones before it; then all of them."""
+    ends, sums, handed = [], [0], 0
+    for index, _ in arrivals(found, runs):
+        handed += found.numels[index]
+        if found.numels[index] > bucket:
+            ends.append(handed)
+            sums.append(sums[-1] + found.numels[index])
+    return ends, sums
 
 
 @functools.lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, flattened, kept_from, widest_of
+from dsgen.memory.buckets import Runs, flattened, kept_from, larger_of, widest_of
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
@@ -172,14 +172,18 @@ class _Moments(NamedTuple):
         full = buckets(found, stage, buffers_)
         inputs = self.both.active.inputs[1]
         keeping = self.keeping()
+        runs = _runs(self.both.active, found.size)
         for alive, live, waiting in self.both.backward:
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
+            if walked and stage == 1:  # those larger than the bucket never enter it, and stay until the step
+                handed = alive.gradients // found.size
+                gradients += found.size * larger_of(found.tensors, buffers_.reduce_bucket, runs, handed) - waiting
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, _runs(self.both.active, found.size)):
+            for load in reductions(found, stage, buffers_, self.accumulates, runs):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
