@@ -78,28 +78,34 @@ def search(job: Job) -> Search:
             buffers[key] = choose(job, *key)
         chosen = buffers[key]
         smallest = triples[-1]
-        found = {smallest[1] > 1: parts(job, layout, chosen, smallest[1] > 1)}
-        rejection = _too_large(job, gpu, layout, found[smallest[1] > 1], smallest[0])
+        found = {_passes(job, smallest): parts(job, layout, chosen, smallest[1])}
+        rejection = _too_large(job, gpu, layout, found[_passes(job, smallest)], smallest[0])
         if rejection is not None:
             rejections.append(rejection)
             continue
-        for _, steps, _ in triples:
-            if (steps > 1) not in found:
-                found[steps > 1] = parts(job, layout, chosen, steps > 1)
-        roomy = {more for more, one in found.items() if host_place(job, one).verdict is Verdict.FITS}
+        for triple in triples:
+            if _passes(job, triple) not in found:
+                found[_passes(job, triple)] = parts(job, layout, chosen, triple[1])
+        roomy = {passes for passes, one in found.items() if host_place(job, one).verdict is Verdict.FITS}
         sure = [
             triple
             for triple in triples
-            if (more := triple[1] > 1) in roomy and gpu.high(gpu_peak(found[more], triple[0])[0]) <= gpu.limit
+            if (passes := _passes(job, triple)) in roomy
+            and gpu.high(gpu_peak(found[passes], triple[0])[0]) <= gpu.limit
         ]
         if sure:
             fitting.append(_best(job, layout, sure, found, chosen))
         else:
             least = strategy(layout, smallest, chosen)
             uncertain.append(
-                Candidate(strategy=least, cost=cost(job, least), job=job, found=found[least.accumulation > 1])
+                Candidate(strategy=least, cost=cost(job, least), job=job, found=found[_passes(job, smallest)])
             )
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
+
+
+def _passes(job: Job, batch: tuple[int, int, int]) -> int:
+    """Forward passes of a step as far as memory tells them apart: three only where head and embedding are one."""
+    return min(batch[1], 3 if job.model.tied_embeddings else 2)
 
 
 def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
@@ -134,7 +140,7 @@ def _more(place: Place) -> str:
 
 
 def _best(
-    job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: dict[bool, Parts], buffers: Buffers
+    job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: dict[int, Parts], buffers: Buffers
 ) -> Candidate:
     """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
     tried: list[tuple[Strategy, StepCost]] = []
@@ -147,4 +153,5 @@ def _best(
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
     best, spent = tried[-1]
-    return Candidate(strategy=best, cost=spent, job=job, found=found[best.accumulation > 1])
+    passes = _passes(job, (best.micro_batch, best.accumulation, best.global_batch))
+    return Candidate(strategy=best, cost=spent, job=job, found=found[passes])

@@ -70,7 +70,7 @@ def test_guide_0_smaller_buckets_take_less_memory() -> None:
         layers = composed("a100-80g", "7b", zero_stage=2, micro_batch=1)
         plan = dsgen.plan(layers | {"zero_optimization": {"reduce_bucket_size": elements}})
         chosen = plan.chosen.strategy
-        found = parts(plan.job, chosen, chosen.buffers, chosen.accumulation > 1)
+        found = parts(plan.job, chosen, chosen.buffers, chosen.accumulation)
         sizes = {moment.parts.get("communication buckets", (0, 0))[0] for moment in found.moments}
         return min(sizes - {0})  # without the flat copy that a reduction makes for a moment
 

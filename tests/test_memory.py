@@ -40,7 +40,7 @@ def strategy(stage=0, **changes):
 
 def highest(job, chosen, phase, buffers=BUFFERS):
     """The parts of a phase's highest moment, in bytes."""
-    found = parts(job, chosen, buffers, chosen.accumulation > 1)
+    found = parts(job, chosen, buffers, chosen.accumulation)
     moments = [moment for moment in found.moments if moment.phase == phase]
     best = max(moments, key=lambda moment: moment.total(chosen.micro_batch))
     return {name: fixed + each * chosen.micro_batch for name, (fixed, each) in best.parts.items()}
@@ -55,7 +55,7 @@ def test_states_are_those_of_the_zero_paper(make_job, stage, weights, gradients,
     job = make_job(cluster={"nodes": 8}, training={"seq_len": 128})
     count = parameter_count(job.model)
 
-    found = parts(job, strategy(stage), BUFFERS, False)
+    found = parts(job, strategy(stage), BUFFERS, 1)
     last = [moment.parts for moment in found.moments if moment.phase == "step"][-1]
     most = max(moment.parts["gradients"][0] for moment in found.moments if moment.phase == "backward")
 
@@ -71,7 +71,7 @@ def test_offload_moves_states_to_the_host(make_job):
     job = make_job(training={"seq_len": 128})
     count = parameter_count(job.model)
 
-    found = parts(job, strategy(3, offload_optimizer="cpu"), BUFFERS, False)
+    found = parts(job, strategy(3, offload_optimizer="cpu"), BUFFERS, 1)
 
     assert sum(found.host.phases["training"].values()) == pytest.approx(18 * count, rel=1e-4)
     assert all(moment.parts.get("optimizer states", (0, 0)) == (0, 0) for moment in found.moments)
@@ -82,7 +82,7 @@ def test_nvme_holds_what_the_host_does_not(make_job):
     job = make_job()
     count = parameter_count(job.model)
 
-    found = parts(job, strategy(3, offload_optimizer="nvme", offload_param="nvme"), BUFFERS, False).host
+    found = parts(job, strategy(3, offload_optimizer="nvme", offload_param="nvme"), BUFFERS, 1).host
 
     assert found.nvme["optimizer states"] == pytest.approx(16 * count, rel=1e-4)
     assert found.nvme["weights"] == pytest.approx(2 * count, rel=1e-4)
@@ -131,7 +131,7 @@ def test_memory_falls_with_the_stage_and_with_checkpointing_and_grows_with_the_b
 
     def peak(stage, **changes):
         chosen = strategy(stage, **changes)
-        return gpu_peak(parts(job, chosen, BUFFERS, False), chosen.micro_batch)[0]
+        return gpu_peak(parts(job, chosen, BUFFERS, 1), chosen.micro_batch)[0]
 
     job = make_job(training={"seq_len": 128})
     assert peak(0) > peak(1) > peak(2) > peak(3) > peak(3, offload_optimizer="cpu")

@@ -199,7 +199,7 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         strategy: The strategy, its micro-batch included.
         found: Its parts, when the caller has them already.
     """
-    found = found or parts(job, strategy, strategy.buffers, strategy.accumulation > 1)
+    found = found or parts(job, strategy, strategy.buffers, strategy.accumulation)
     micro_batch, gpu = strategy.micro_batch, room(job)
     moment, peak = _highest(found.moments, micro_batch)
     nvme = sum(found.host.nvme.values())

@@ -40,18 +40,21 @@ class Parts(NamedTuple):
     host: Host
 
 
-def parts(job: Job, layout: Any, buffers: Buffers, accumulates: bool) -> Parts:
+def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
     """Every part of a layout's memory.
 
     Args:
         job: The job.
         layout: Anything with stage, offload_optimizer, offload_param, tp, checkpointing and precision.
         buffers: Element counts of the communication buffers.
-        accumulates: Whether a step has more than one forward pass.
+        passes: Forward passes of a step; more than three are like three.
     """
+    accumulates, stage = passes > 1, layout.stage
+    tied = job.model.tied_embeddings and job.training.method == "full"
+    twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     plain = layout if type(layout) is Layout else _plain(layout)
-    asked = Asked(job.model, job.training, job.seq_len, job.world if layout.stage else layout.tp)
-    found, moments = _found(asked, plain, _felt(buffers, layout.stage), accumulates)
+    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp)
+    found, moments = _found(asked, plain, _felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
     if not plain.stage or (plain.stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
@@ -97,7 +100,9 @@ class Asked(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8192)
-def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) -> tuple[States, tuple[Moment, ...]]:
+def _found(
+    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool
+) -> tuple[States, tuple[Moment, ...]]:
     """The states of a layout, and its moments but the one that depends on the size of the GPU."""
     training = asked.training
     found = states(asked, layout, buffers)
@@ -114,7 +119,7 @@ def _found(asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool) ->
         alone,
         here,
     )
-    return found, tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates).all()))
+    return found, tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
 
 
 class _Moments(NamedTuple):
@@ -124,6 +129,7 @@ class _Moments(NamedTuple):
     found: States
     both: Together
     accumulates: bool
+    twice: bool
 
     def all(self) -> Iterator[Moment]:
         found, stage = self.found, self.layout.stage
@@ -180,6 +186,8 @@ class _Moments(NamedTuple):
                 gradients += found.size * larger_of(found.tensors, buffers_.reduce_bucket, runs, handed) - waiting
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
+            if self.twice and alive.where == "embedding":
+                gradients = self.of_two(gradients)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
@@ -187,6 +195,15 @@ class _Moments(NamedTuple):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
+
+    def of_two(self, gradients: int) -> int:
+        """Bytes of gradients at the embedding where it is the head too and stage 1 reduces beside the second pass.
+
+        With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
+        With two, the first pass has only its own two, and the last has four once all others are reduced.
+        """
+        head = self.found.size * self.found.tensors.head
+        return max(gradients - head, 4 * head)
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when stage 2 begins to keep this rank's own."""

@@ -68,7 +68,7 @@ def _described(subject: Subject) -> Described | None:
     if job is None or strategy is None:
         return None
     try:
-        found = parts(job, strategy, strategy.buffers, strategy.accumulation > 1)
+        found = parts(job, strategy, strategy.buffers, strategy.accumulation)
         memory = estimate(job, strategy, found)
         least = estimate(_leanest(subject, job), strategy) if strategy.precision != "fp32" else None
     except DsgenError:  # an architecture that is not known
