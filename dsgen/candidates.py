@@ -65,9 +65,13 @@ def search(job: Job) -> Search:
     rejections: list[Rejection] = []
     buffers: dict[tuple[int, int, str, str], Buffers] = {}
     gpu = room(job)
+    good: set[Layout] = set()  # those that surely fit
     for layout in layouts(job):
         if isinstance(layout, Rejection):
             rejections.append(layout)
+            continue
+        if _in_ram(layout) in good and job.training.objective != "memory":
+            rejections.append(Rejection(layout=layout, why="what it keeps on NVMe fits in RAM, which is faster"))
             continue
         triples = batches(job, layout)
         if isinstance(triples, str):
@@ -94,6 +98,7 @@ def search(job: Job) -> Search:
             and gpu.high(gpu_peak(found[passes], triple[0])[0]) <= gpu.limit
         ]
         if sure:
+            good.add(layout)
             fitting.append(_best(job, layout, sure, found, chosen))
         else:
             least = strategy(layout, smallest, chosen)
@@ -101,6 +106,15 @@ def search(job: Job) -> Search:
                 Candidate(strategy=least, cost=cost(job, least), job=job, found=found[_passes(job, smallest)])
             )
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
+
+
+def _in_ram(layout: Layout) -> Layout | None:
+    """The layout that keeps in RAM what this one keeps on NVMe; None for one that keeps nothing there."""
+    places = (layout.offload_optimizer, layout.offload_param)
+    if "nvme" not in places:
+        return None
+    optimizer, parameters = ("cpu" if place == "nvme" else place for place in places)
+    return attrs.evolve(layout, offload_optimizer=optimizer, offload_param=parameters)
 
 
 def _passes(job: Job, batch: tuple[int, int, int]) -> int:

@@ -243,8 +243,12 @@ def _yaml_files(folder: Path) -> list[Path]:
 
 def _built_in_sheet(kind: str, name: str) -> Sheet | None:
     wanted = name.casefold()
-    for file, entry in _index().items():
-        if entry["kind"] == kind and (entry["name"] == wanted or wanted in entry["aliases"]):
+    quoted = json.dumps(wanted, ensure_ascii=False)
+    for line in _index_lines():  # only the line that may be it is parsed: the others have sources by the hundred
+        if quoted not in line or not line.startswith(f'"profiles/{kind}/'):
+            continue
+        (file, entry), *_ = json.loads(f"{{{line.rstrip(',')}}}").items()
+        if entry["name"] == wanted or wanted in entry["aliases"]:
             return _fresh(file, entry)
     path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
     if name == path.stem and _exists(str(path)):
@@ -274,9 +278,14 @@ def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
 
 @functools.lru_cache(maxsize=1)
 def _index() -> dict[str, Any]:
-    path = data_root() / "profiles" / "index.json"
-    index: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else compiled()
+    index: dict[str, Any] = json.loads("\n".join(_index_lines()))
     return index
+
+
+@functools.lru_cache(maxsize=1)
+def _index_lines() -> list[str]:
+    path = data_root() / "profiles" / "index.json"
+    return (path.read_text("utf-8") if path.is_file() else index_text()).split("\n")
 
 
 def compiled() -> dict[str, Any]:

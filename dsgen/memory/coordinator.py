@@ -7,8 +7,7 @@ __params_to_release), from the second step on, when it knows the order of use.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.memory.events import Event
 from dsgen.memory.modules import Held
@@ -21,17 +20,16 @@ _NEVER = 1 << 62  # elements
 _NOTHING: frozenset[int] = frozenset()
 
 
-@attrs.define
 class _Gather:
     """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
 
-    elements: int
-    waiting: int
-    copied: bool = False
+    __slots__ = ("copied", "elements", "waiting")
+
+    def __init__(self, elements: int, waiting: int) -> None:
+        self.elements, self.waiting, self.copied = elements, waiting, False
 
 
-@attrs.frozen(eq=False)
-class Walk:
+class Walk(NamedTuple):
     """The uses of one step.
 
     Attributes:
@@ -99,7 +97,7 @@ class Walk:
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
         """
-        order, numels, bounds, nears = self.order, self.numels, self.bounds, self.nears
+        order, numels, nears, bounds, leaving = self.order, self.numels, self.nears, self.bounds, self.leaving
         uses = len(order)
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
@@ -127,10 +125,13 @@ class Walk:
                     gather.waiting -= 1
                     if not gather.waiting:
                         buffers -= gather.elements
-                ahead = max(ahead, end)
+                if end > ahead:
+                    ahead = end
             starts.append(most)
-            if prefetch and ahead < uses and live < max_live:
-                room = min(max_live - live, prefetch)
+            if ahead < uses and live < max_live and prefetch:
+                room = max_live - live
+                if room > prefetch:
+                    room = prefetch
                 begun: list[int] = []
                 found = 0
                 while ahead < uses and found < room:
@@ -149,13 +150,15 @@ class Walk:
                 left = [
                     use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
                 ]
-                live -= sum(numels[use] for use in left)
-                gone = frozenset(order[use] for use in left)
-            if step in self.leaving:
-                late = [held for held in self.leaving[step] if held.place in there and held.place not in gone]
+                if left:
+                    gone = frozenset([order[use] for use in left])
+                    live -= sum([numels[use] for use in left])
+            if step in leaving:
+                late = [held for held in leaving[step] if held.place in there and held.place not in gone]
                 live -= sum(held.numel for held in late)
                 gone |= {held.place for held in late}
-            there -= gone
+            if gone:
+                there -= gone
             released.append(gone)
             rests.append(live + buffers)
             begin = end
@@ -163,7 +166,7 @@ class Walk:
 
     def _fetched(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
         """Gather the tensors of uses together: their elements."""
-        elements = sum(self.numels[use] for use in found)
+        elements = sum([self.numels[use] for use in found])
         tensors = [self.order[use] for use in found]
         there.update(tensors)
         if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
