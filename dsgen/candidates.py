@@ -16,7 +16,6 @@ from dsgen.memory import (
     Room,
     Verdict,
     estimate,
-    gpu_peak,
     host_place,
     parts,
     room,
@@ -82,29 +81,29 @@ def search(job: Job) -> Search:
             buffers[key] = choose(job, *key)
         chosen = buffers[key]
         smallest = triples[-1]
-        found = {_passes(job, smallest): parts(job, layout, chosen, smallest[1])}
-        rejection = _too_large(job, gpu, layout, found[_passes(job, smallest)], smallest[0])
+        most = _passes(job, layout)
+        least = min(smallest[1], most)
+        found = {least: parts(job, layout, chosen, least)}
+        hosts = {least: host_place(job, found[least])}
+        rejection = _too_large(job, gpu, layout, found[least], hosts[least], smallest[0])
         if rejection is not None:
             rejections.append(rejection)
             continue
+        sure = []
         for triple in triples:
-            if _passes(job, triple) not in found:
-                found[_passes(job, triple)] = parts(job, layout, chosen, triple[1])
-        roomy = {passes for passes, one in found.items() if host_place(job, one).verdict is Verdict.FITS}
-        sure = [
-            triple
-            for triple in triples
-            if (passes := _passes(job, triple)) in roomy
-            and gpu.high(gpu_peak(found[passes], triple[0])[0]) <= gpu.limit
-        ]
+            passes = min(triple[1], most)
+            if passes not in found:
+                found[passes] = parts(job, layout, chosen, passes)
+                hosts[passes] = host_place(job, found[passes])
+            fits = hosts[passes].verdict is Verdict.FITS
+            if fits and gpu.high(found[passes].peak(triple[0])) <= gpu.limit:
+                sure.append(triple)
         if sure:
             good.add(layout)
             fitting.append(_best(job, layout, sure, found, chosen))
         else:
-            least = strategy(layout, smallest, chosen)
-            uncertain.append(
-                Candidate(strategy=least, cost=cost(job, least), job=job, found=found[_passes(job, smallest)])
-            )
+            small = strategy(layout, smallest, chosen)
+            uncertain.append(Candidate(strategy=small, cost=cost(job, small), job=job, found=found[least]))
     return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
 
 
@@ -117,20 +116,19 @@ def _in_ram(layout: Layout) -> Layout | None:
     return attrs.evolve(layout, offload_optimizer=optimizer, offload_param=parameters)
 
 
-def _passes(job: Job, batch: tuple[int, int, int]) -> int:
-    """Forward passes of a step as far as memory tells them apart: three only where head and embedding are one."""
-    return min(batch[1], 3 if job.model.tied_embeddings else 2)
+def _passes(job: Job, layout: Layout) -> int:
+    """Forward passes of a step from which on memory is the same: three only where head and embedding are one."""
+    return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2
 
 
-def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, smallest: int) -> Rejection | None:
+def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
-    peak, _ = gpu_peak(found, smallest)
+    peak = found.peak(smallest)
     missing = gpu.low(peak) - gpu.limit
     if missing > 0:
         return Rejection(
             layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
         )
-    host = host_place(job, found)
     if host.verdict is Verdict.DOES_NOT_FIT:
         return Rejection(
             layout=layout,
@@ -167,5 +165,5 @@ def _best(
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
     best, spent = tried[-1]
-    passes = _passes(job, (best.micro_batch, best.accumulation, best.global_batch))
+    passes = min(best.accumulation, _passes(job, layout))
     return Candidate(strategy=best, cost=spent, job=job, found=found[passes])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 from dsgen.jobs import Job
 from dsgen.memory.activations import activations
 from dsgen.parameters import active_parameter_count, routed_parameter_count
+from dsgen.profiles import Model, Training
 from dsgen.strategies import Strategy
 
 __all__ = ["micro_step_seconds", "update_seconds"]
@@ -52,22 +55,28 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     if routed:  # each expert is a product of its own, over the tokens routed to it
         per_expert = max(1, batch * model.experts_per_token // model.experts)
         seconds += float(batch) * routed * passes / _rate(job, strategy.precision, per_expert)
-    kept = activations(
+    moved = float(strategy.micro_batch) * _kept(model, training, strategy.precision, strategy.tp, tokens) * PASSES
+    if strategy.checkpointing:
+        moved *= (PASSES + 1) / PASSES
+    return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
+
+
+@functools.lru_cache(maxsize=4096)
+def _kept(model: Model, training: Training, precision: str, tp: int, tokens: int) -> int:
+    """Bytes that forward keeps of one sequence: activations of the blocks, and logits."""
+    found = activations(
         model,
-        precision=strategy.precision,
+        precision=precision,
         attention=training.attention,
         seq_len=tokens,
-        tp=strategy.tp,
+        tp=tp,
         method=training.method,
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
     )
-    logits = max(moment.logits[1] for moment in kept.backward)
-    moved = float(strategy.micro_batch) * (sum(run.repeats * run.kept[1] for run in kept.blocks) + logits) * PASSES
-    if strategy.checkpointing:
-        moved *= (PASSES + 1) / PASSES
-    return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
+    logits = max(moment.logits[1] for moment in found.backward)
+    return sum(run.repeats * run.kept[1] for run in found.blocks) + logits
 
 
 def update_seconds(job: Job, elements: int) -> float:

@@ -193,7 +193,11 @@ def _largest(found: Trained, low: int, high: int) -> int:
 def _worst(made: list[Flush]) -> list[Flush]:
     """Those that no earlier block's reduction outdoes in everything that takes memory: activations only fall."""
     kept: list[Flush] = []
+    seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
+        takes = (item.copied, item.current, item.own, item.normed, item.larger, item.begun)
+        if AFTER > seen.setdefault(takes, item.block) > item.block:
+            continue
         beaten = any(
             AFTER > other.block > item.block
             and other.copied >= item.copied

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dsgen.buffers import Buffers
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, events
@@ -80,7 +79,7 @@ def gathered(
     lora_rank: int,
     lora_targets: tuple[str, ...],
     tp: int,
-    buffers: Buffers,
+    limits: tuple[int, int, int, int],
     checkpointing: bool,
     alone: bool = False,
     chunked: bool = False,
@@ -93,12 +92,11 @@ def gathered(
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
-        buffers: The coordinator's limits, in elements.
+        limits: The coordinator's, in elements: persistence, prefetch, most live, most until reuse.
         checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
-    limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
 
 

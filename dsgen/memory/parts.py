@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
@@ -28,16 +28,25 @@ FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gra
 NEVER = 1 << 62  # bytes
 
 
+Line = tuple[int, int]
+
+
 class Parts(NamedTuple):
     """One strategy, its micro-batch left open.
 
     Attributes:
         moments: Those that can be the highest of their phase.
+        lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
     """
 
     moments: tuple[Moment, ...]
+    lines: tuple[Line, ...]
     host: Host
+
+    def peak(self, micro_batch: int) -> int:
+        """Bytes of the highest moment of a micro-batch."""
+        return max([fixed + each * micro_batch for fixed, each in self.lines])
 
 
 def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
@@ -49,17 +58,19 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
         buffers: Element counts of the communication buffers.
         passes: Forward passes of a step; more than three are like three.
     """
-    accumulates, stage = passes > 1, layout.stage
+    stage = layout.stage
+    accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     plain = layout if type(layout) is Layout else _plain(layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp)
-    found, moments = _found(asked, plain, _felt(buffers, stage), accumulates, twice)
+    found, moments, lines = _found(asked, plain, _felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
     if not plain.stage or (plain.stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
         moments = (*moments, moment("init", Held(found.weights, 0, 0, 0), temporaries=flat))
-    return Parts(moments, host(job, plain, buffers, found, accumulates))
+        lines = (*lines, (moments[-1].fixed, moments[-1].each))
+    return Parts(moments, lines, host(job, plain, buffers, found, accumulates))
 
 
 def _plain(layout: Any) -> Layout:
@@ -102,8 +113,8 @@ class Asked(NamedTuple):
 @functools.lru_cache(maxsize=8192)
 def _found(
     asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool
-) -> tuple[States, tuple[Moment, ...]]:
-    """The states of a layout, and its moments but the one that depends on the size of the GPU."""
+) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
+    """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     training = asked.training
     found = states(asked, layout, buffers)
     alone, here = found.ranks == 1, layout.offload_param == "none"
@@ -119,7 +130,16 @@ def _found(
         alone,
         here,
     )
-    return found, tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
+    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
+    return found, moments, _lines(moments)
+
+
+def _lines(moments: Iterable[Moment]) -> tuple[Line, ...]:
+    kept: list[Line] = []
+    for each, fixed in sorted(((one.each, one.fixed) for one in moments), reverse=True):
+        if not kept or fixed > kept[-1][0]:
+            kept.append((fixed, each))
+    return tuple(kept)
 
 
 class _Moments(NamedTuple):

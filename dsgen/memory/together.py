@@ -5,6 +5,7 @@ Neither depends on where optimizer and parameters are, so the layouts that diffe
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from dsgen.profiles import Model, Training
 
 __all__ = ["Together", "together"]
 
+Limits = tuple[int, int, int, int, bool, bool]  # the coordinator's, in elements; one rank; which reads what it has
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -57,7 +59,6 @@ class Together(NamedTuple):
         return self.bytes(self.gathered.packed) if self.gathered else 0
 
 
-@functools.lru_cache(maxsize=4096)
 def together(
     model: Model,
     training: Training,
@@ -84,8 +85,22 @@ def together(
         alone: A single rank has all states.
         here: Parameters wait on the GPU.
     """
-    rest = (training.method, training.lora_rank, training.lora_targets)
-    active = activations(
+    asked = (model, training, seq_len, precision, tp, checkpointing, stage == 3)
+    limits = None
+    if stage == 3:
+        limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse, alone, alone and here)
+    sizes = _lasts(*asked)
+    # Buckets between two sizes of gradients let the same ones wait.
+    bucket = (FP32 if precision == "fp32" else 2) * buffers.reduce_bucket
+    place = bisect.bisect_right(sizes, bucket)
+    return _together(*asked, limits, sizes[place - 1] if place else 0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _active(
+    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, told: bool
+) -> Activations:
+    return activations(
         model,
         precision=precision,
         attention=training.attention,
@@ -96,31 +111,60 @@ def together(
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
-        zero3=stage == 3 and training.method != "full",  # trained weights keep their input anyway
-        told=stage == 3,
+        zero3=told and training.method != "full",  # trained weights keep their input anyway
+        told=told,
     )
-    size = FP32 if precision == "fp32" else 2
-    bucket = size * buffers.reduce_bucket
-    if stage < 3:
+
+
+@functools.lru_cache(maxsize=4096)
+def _lasts(
+    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, told: bool
+) -> list[int]:
+    """Bytes of the gradients that may wait, each size once, in rising order."""
+    active = _active(model, training, seq_len, precision, tp, checkpointing, told)
+    return sorted({alive.last for alive in active.backward})
+
+
+@functools.lru_cache(maxsize=4096)
+def _together(
+    model: Model,
+    training: Training,
+    seq_len: int,
+    precision: str,
+    tp: int,
+    checkpointing: bool,
+    told: bool,
+    limits: Limits | None,
+    bucket: int,
+) -> Together:
+    active = _active(model, training, seq_len, precision, tp, checkpointing, told)
+    if limits is None:
+        forward = tuple((alive, 0, 0) for alive in active.forward)
         return Together(
-            active,
-            tuple((alive, 0, 0) for alive in active.forward),
-            tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward),
-            None,
-            0,
-            0,
+            active, forward, tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward), None, 0, 0
         )
-    found = gathered(model, *rest, tp, buffers, checkpointing, alone, training.chunked_loss)
-    there = Together(
-        active, (), (), found, 0 if alone and here else size, count(model, *rest, tp, buffers.persistence).persistent
+    there, before, behind = _beside(model, training, seq_len, precision, tp, checkpointing, limits)
+    waiting = [(alive, live, _waiting(alive, bucket)) for alive, live in behind]
+    return there._replace(forward=before, backward=_highest(waiting))
+
+
+@functools.lru_cache(maxsize=4096)
+def _beside(
+    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, limits: Limits
+) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
+    """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
+    persistence, prefetch, max_live, max_reuse, alone, read = limits
+    rest = (training.method, training.lora_rank, training.lora_targets)
+    active = _active(model, training, seq_len, precision, tp, checkpointing, True)
+    size = FP32 if precision == "fp32" else 2
+    found = gathered(
+        model, *rest, tp, (persistence, prefetch, max_live, max_reuse), checkpointing, alone, training.chunked_loss
     )
+    persistent = count(model, *rest, tp, persistence).persistent
+    there = Together(active, (), (), found, 0 if read else size, persistent)
     head = size * trained(model, *rest, tp).head if training.chunked_loss else 0
-    forward = ((alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head))
-    backward = (
-        (alive, live, _waiting(alive, bucket))
-        for alive, live in _among(there, active.backward, model.layers, True, head)
-    )
-    return there._replace(forward=_highest(forward), backward=_highest(backward))
+    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
+    return there, _highest(forward), tuple(_among(there, active.backward, model.layers, True, head))
 
 
 def _waiting(alive: Activity, bucket: int) -> int:
@@ -157,13 +201,13 @@ def _among(
             yield alive._replace(activations=fewer), both.bytes(more)
 
 
-def _highest(moments: Iterator[Alive]) -> tuple[Alive, ...]:
+def _highest(moments: Sequence[Alive]) -> tuple[Alive, ...]:
     """Those that are the highest for some micro-batch, whatever stays beside them."""
     sums = []
-    for number, (alive, live, waiting) in enumerate(found := tuple(moments)):
-        fixed = alive.activations[0] + alive.logits[0] + alive.temporaries[0] + alive.fresh + live + waiting
-        each = alive.activations[1] + alive.logits[1] + alive.temporaries[1]
-        sums.append((-each, -fixed, number))
+    for number, (alive, live, waiting) in enumerate(moments):
+        (activations, more), (logits, wider), (temporaries, other) = alive[:3]
+        fixed = activations + logits + temporaries + alive.fresh + live + waiting
+        sums.append((-more - wider - other, -fixed, number))
     sums.sort()
     kept: list[int] = []
     most = 0
@@ -171,4 +215,4 @@ def _highest(moments: Iterator[Alive]) -> tuple[Alive, ...]:
         if fixed < most or not kept:
             most = fixed
             kept.append(number)
-    return tuple(found[number] for number in kept)
+    return tuple(moments[number] for number in kept)

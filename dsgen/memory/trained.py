@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -56,14 +57,7 @@ class Trained:
 
     def prefix(self, elements: int) -> int:
         """How many of the first tensors reach into the first `elements` elements."""
-        low, high = 0, len(self.ends)
-        while low < high:
-            middle = (low + high) // 2
-            if self.ends[middle] < elements:
-                low = middle + 1
-            else:
-                high = middle
-        return min(low + 1, len(self.ends))
+        return min(bisect.bisect_left(self.ends, elements) + 1, len(self.ends))
 
 
 def head_sharded(model: Model) -> bool:
