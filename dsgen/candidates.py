@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import attrs
 
@@ -23,7 +25,7 @@ from dsgen.memory import (
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 from dsgen.units import gib
 
-__all__ = ["Candidate", "Search", "search"]
+__all__ = ["Candidate", "Matters", "Search", "search"]
 
 ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 
@@ -48,6 +50,9 @@ class Candidate:
         return self.cost.tokens_per_second_per_gpu
 
 
+Matters = Callable[[Layout, float, Candidate], bool]  # layout, its speed at best, the last one that was found to fit
+
+
 @attrs.frozen
 class Search:
     """Everything a search found."""
@@ -57,54 +62,98 @@ class Search:
     rejections: tuple[Rejection, ...]
 
 
-def search(job: Job) -> Search:
-    """Every layout at its best micro-batch; what surely fits, what may, and what is rejected."""
-    fitting: list[Candidate] = []
-    uncertain: list[Candidate] = []
-    rejections: list[Rejection] = []
+def search(job: Job, matters: Matters | None = None) -> Search:
+    """Every layout at its best micro-batch; what surely fits, what may, and what is rejected.
+
+    Args:
+        job: The job.
+        matters: Whether a layout is worth weighing whose speed at its largest micro-batch is known, beside those that
+            surely fit by now; None for all. The fastest are weighed first, so most of the others never are. Where
+            nothing fits all of them are.
+    """
+    rejections: dict[int, Rejection] = {}
+    tried: list[_Trial] = []
     buffers: dict[tuple[int, int, str, str], Buffers] = {}
-    gpu = room(job)
-    good: set[Layout] = set()  # those that surely fit
-    for layout in layouts(job):
+    for number, layout in enumerate(layouts(job)):
         if isinstance(layout, Rejection):
-            rejections.append(layout)
-            continue
-        if _in_ram(layout) in good and job.training.objective != "memory":
-            rejections.append(Rejection(layout=layout, why="what it keeps on NVMe fits in RAM, which is faster"))
+            rejections[number] = layout
             continue
         triples = batches(job, layout)
         if isinstance(triples, str):
-            rejections.append(Rejection(layout=layout, why=triples))
+            rejections[number] = Rejection(layout=layout, why=triples)
             continue
         key = (layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         if key not in buffers:
             buffers[key] = choose(job, *key)
-        chosen = buffers[key]
-        smallest = triples[-1]
-        most = _passes(job, layout)
-        least = min(smallest[1], most)
-        found = {least: parts(job, layout, chosen, least)}
-        hosts = {least: host_place(job, found[least])}
-        rejection = _too_large(job, gpu, layout, found[least], hosts[least], smallest[0])
-        if rejection is not None:
-            rejections.append(rejection)
+        tried.append(_Trial(number, layout, triples, buffers[key]))
+    speeds: dict[int, float] = {}
+    if matters:
+        for trial in tried:
+            speeds[trial.number] = cost(job, trial.strategy(0)).tokens_per_second_per_gpu
+        tried.sort(key=lambda trial: -speeds[trial.number])
+    fitting: list[tuple[int, Candidate]] = []
+    uncertain: dict[int, Candidate] = {}
+    good: set[Layout] = set()
+    gpu = room(job)
+    for trial in tried:
+        if matters and fitting and not matters(trial.layout, speeds[trial.number], fitting[-1][1]):
             continue
-        sure = []
-        for triple in triples:
-            passes = min(triple[1], most)
-            if passes not in found:
-                found[passes] = parts(job, layout, chosen, passes)
-                hosts[passes] = host_place(job, found[passes])
-            fits = hosts[passes].verdict is Verdict.FITS
-            if fits and gpu.high(found[passes].peak(triple[0])) <= gpu.limit:
-                sure.append(triple)
-        if sure:
-            good.add(layout)
-            fitting.append(_best(job, layout, sure, found, chosen))
+        if _in_ram(trial.layout) in good and job.training.objective != "memory":
+            why = "what it keeps on NVMe fits in RAM, which is faster"
+            rejections[trial.number] = Rejection(layout=trial.layout, why=why)
+            continue
+        found = _weigh(job, gpu, trial)
+        if isinstance(found, Rejection):
+            rejections[trial.number] = found
+        elif found[1]:
+            good.add(trial.layout)
+            fitting.append((trial.number, found[0]))
         else:
-            small = strategy(layout, smallest, chosen)
-            uncertain.append(Candidate(strategy=small, cost=cost(job, small), job=job, found=found[least]))
-    return Search(tuple(fitting), tuple(uncertain), tuple(rejections))
+            uncertain[trial.number] = found[0]
+    return Search(
+        tuple(candidate for _, candidate in sorted(fitting, key=lambda pair: pair[0])),
+        tuple(uncertain[number] for number in sorted(uncertain)),
+        tuple(rejections[number] for number in sorted(rejections)),
+    )
+
+
+class _Trial(NamedTuple):
+    """A layout with its batches, the largest micro-batch first, and its buffers."""
+
+    number: int
+    layout: Layout
+    triples: tuple[tuple[int, int, int], ...]
+    buffers: Buffers
+
+    def strategy(self, place: int) -> Strategy:
+        """With one of the batches."""
+        return strategy(self.layout, self.triples[place], self.buffers)
+
+
+def _weigh(job: Job, gpu: Room, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
+    """A layout at its best micro-batch, and whether it surely fits; or why it does not."""
+    most = _passes(job, trial.layout)
+    micro_batch, steps, _ = trial.triples[-1]
+    least = min(steps, most)
+    found = {least: parts(job, trial.layout, trial.buffers, least)}
+    hosts = {least: host_place(job, found[least])}
+    rejection = _too_large(job, gpu, trial.layout, found[least], hosts[least], micro_batch)
+    if rejection is not None:
+        return rejection
+    sure = []
+    for place, (micro_batch, steps, _) in enumerate(trial.triples):
+        passes = min(steps, most)
+        if passes not in found:
+            found[passes] = parts(job, trial.layout, trial.buffers, passes)
+            hosts[passes] = host_place(job, found[passes])
+        fits = hosts[passes].verdict is Verdict.FITS
+        if fits and gpu.high(found[passes].peak(micro_batch)) <= gpu.limit:
+            sure.append(place)
+    if sure:
+        best, spent = _best(job, trial, sure)
+        return Candidate(strategy=best, cost=spent, job=job, found=found[min(best.accumulation, most)]), True
+    small = trial.strategy(-1)
+    return Candidate(strategy=small, cost=cost(job, small), job=job, found=found[least]), False
 
 
 def _in_ram(layout: Layout) -> Layout | None:
@@ -151,19 +200,15 @@ def _more(place: Place) -> str:
     return gib(place.low_bytes + place.overhead_bytes - place.limit_bytes)
 
 
-def _best(
-    job: Job, layout: Layout, triples: list[tuple[int, int, int]], found: dict[int, Parts], buffers: Buffers
-) -> Candidate:
+def _best(job: Job, trial: _Trial, sure: list[int]) -> tuple[Strategy, StepCost]:
     """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
     tried: list[tuple[Strategy, StepCost]] = []
     if job.training.objective == "memory":
-        triples = triples[-1:]  # the smallest: it has the smallest peak
-    for triple in triples:
-        candidate = strategy(layout, triple, buffers)
+        sure = sure[-1:]  # the smallest: it has the smallest peak
+    for place in sure:
+        candidate = trial.strategy(place)
         spent = cost(job, candidate)
         if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
-    best, spent = tried[-1]
-    passes = min(best.accumulation, _passes(job, layout))
-    return Candidate(strategy=best, cost=spent, job=job, found=found[passes])
+    return tried[-1]

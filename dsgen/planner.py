@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import attrs
 
 from dsgen.candidates import Candidate, Search, search
@@ -10,7 +13,7 @@ from dsgen.jobs import Job
 from dsgen.remedies import nothing_fits
 from dsgen.strategies import Layout, Rejection
 
-__all__ = ["Plan", "decide", "plan"]
+__all__ = ["Plan", "contenders", "decide", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
@@ -22,16 +25,29 @@ WAITING = 0.5  # share of a step spent on exposed communication that a person sh
 RUNNERS_UP = 6  # rivals kept in the plan
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Plan:
     """The chosen strategy, its rivals, and what was rejected with the number that says why."""
 
     job: Job
     chosen: Candidate
-    runners_up: tuple[Candidate, ...]
-    rejections: tuple[Rejection, ...]
     reason: str
     warnings: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def _all(self) -> Search:
+        """Every layout; the choice itself weighs only those that can win."""
+        return search(self.job)
+
+    @functools.cached_property
+    def runners_up(self) -> tuple[Candidate, ...]:
+        """The best of other kinds, the fastest first."""
+        return _rivals(_ranked(self._all.fitting or self._all.uncertain), self.chosen)
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """What cannot run or does not fit."""
+        return self._all.rejections
 
 
 def plan(job: Job) -> Plan:
@@ -48,7 +64,24 @@ def plan(job: Job) -> Plan:
             that would make it fit.
     """
     _check_batch(job)
-    return decide(job, search(job))
+    return decide(job, contenders(job))
+
+
+def contenders(job: Job) -> Search:
+    """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
+    objective = job.training.objective
+    fastest = best = 0.0
+    last: Candidate | None = None
+
+    def matters(layout: Layout, speed: float, found: Candidate) -> bool:
+        nonlocal fastest, best, last
+        if found is not last:
+            fastest, best, last = max(fastest, found.speed), max(best, _trusted(found.strategy, found.speed)), found
+        if objective == "memory":
+            return speed * MEMORY_PRICE >= fastest
+        return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))
+
+    return search(job, matters)
 
 
 def decide(job: Job, found: Search) -> Plan:
@@ -64,20 +97,17 @@ def decide(job: Job, found: Search) -> Plan:
             raise nothing_fits(job, found)
         candidates = found.uncertain
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
-    ranked = sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
+    ranked = _ranked(candidates)
     chosen, reason = _choose(job, ranked)
     if chosen.cost.communication_share > WAITING:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
-    rivals = _rivals(ranked, chosen)
-    return Plan(
-        job=job,
-        chosen=chosen,
-        runners_up=rivals,
-        rejections=found.rejections,
-        reason=reason,
-        warnings=(*job.warnings, *warnings),
-    )
+    return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
+
+
+def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The fastest first, of equals the simplest."""
+    return sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
 
 
 def _check_batch(job: Job) -> None:
@@ -108,19 +138,18 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
         near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
         leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item.strategy)))
         return leanest, f"the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
-    best = max(_trusted(item) for item in ranked)
-    near = [item for item in ranked if _trusted(item) >= best * (1 - TIE)]
+    best = max(_trusted(item.strategy, item.speed) for item in ranked)
+    near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
     simplest = min(near, key=lambda item: _simplicity(item.strategy))  # the first, so the fastest, of the simplest
     if simplest is fastest:
         return fastest, "the fastest that fits"
     return simplest, f"simpler than {fastest.strategy}, and as fast within the model's error"
 
 
-def _trusted(item: Candidate) -> float:
+def _trusted(chosen: Layout, speed: float) -> float:
     """Speed after a discount for each part whose cost is known less well: it must win by more than its error."""
-    chosen = item.strategy
-    speed = item.speed * DISCOUNT_OFFLOAD[chosen.offload_optimizer] * DISCOUNT_OFFLOAD[chosen.offload_param]
-    return speed * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else speed
+    trusted = speed * DISCOUNT_OFFLOAD[chosen.offload_optimizer] * DISCOUNT_OFFLOAD[chosen.offload_param]
+    return trusted * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else trusted
 
 
 def _simplicity(chosen: Layout) -> tuple[int, ...]:

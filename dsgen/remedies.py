@@ -43,11 +43,16 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
     return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}")
 
 
+def _fits(job: Job) -> bool:
+    """Whether any strategy surely fits."""
+    return bool(search(job, lambda *_: False).fitting)
+
+
 def _ways_out(job: Job) -> str:
     ways = []
     for pin in job.pins:
         rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
-        if search(rest).fitting:
+        if _fits(rest):
             ways.append(f"drop {pin.override.path}")
     return f"It works if you {' or '.join(dict.fromkeys(ways))}." if ways else "Drop all but one of them."
 
@@ -74,17 +79,17 @@ def _changes(job: Job) -> Iterator[str]:
     """Changes that make it fit, the smallest of each kind."""
     for override in dict.fromkeys(pin.override.path for pin in job.pins):
         rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
-        if search(rest).fitting:
+        if _fits(rest):
             yield f"{override} left to the planner"
     length = job.seq_len // 2
     while length >= SHORTEST:
-        if search(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))).fitting:
+        if _fits(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
             yield f"--seq-len {length}"
             break
         length //= 2
     memory = job.hardware.host_memory_bytes * 2
     while memory <= MOST_HOST_BYTES:
-        if search(attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=memory))).fitting:
+        if _fits(attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=memory))):
             yield f"{gib(memory)} GiB of RAM a node (--set hardware.host_memory='{memory // 2**30} GiB')"
             break
         memory *= 2
@@ -93,13 +98,13 @@ def _changes(job: Job) -> Iterator[str]:
         network = job.network if job.nodes > 1 else BETWEEN
         wishes = attrs.evolve(job.training, global_batch=None)
         more = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, pins=free, training=wishes)
-        if search(more).fitting:
+        if _fits(more):
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
     for method in ("lora", "qlora"):
         if (
             job.training.method == "full"
-            and search(attrs.evolve(job, training=attrs.evolve(job.training, method=method))).fitting
+            and _fits(attrs.evolve(job, training=attrs.evolve(job.training, method=method)))
         ):
             yield f"--training {method}"
             break

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from dsgen import catalog
 from dsgen.assembly import assemble
-from dsgen.candidates import Search, search
+from dsgen.candidates import Search
 from dsgen.errors import DsgenError
 from dsgen.layers import Layer, Origin, Override, Rank
 from dsgen.memory import Verdict
-from dsgen.planner import decide
+from dsgen.planner import contenders, decide
 from dsgen.renderer import render
 from dsgen.scenarios import FIELDS
 from dsgen.strategies import describe
@@ -69,7 +69,7 @@ def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
     """The columns after the cluster. The search is asked first: a row where nothing fits needs no advice."""
     try:
         job = assemble(layers)
-        found = search(job)
+        found = contenders(job)
         if not found.fitting and not found.uncertain:
             return _nothing(_reason(found))
         config = render(decide(job, found))
