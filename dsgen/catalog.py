@@ -1,31 +1,22 @@
-"""Profile names and files to layers: the built-in profiles, the user's own, and override files.
-
-Reading YAML with positions and comments takes tens of milliseconds, so the built-in profiles are also committed as
-one compiled index. The index is never trusted blindly: an entry counts only while its checksum is the YAML file's.
-"""
+"""Profile names and files to layers: the built-in profiles, the user's own, and override files."""
 
 from __future__ import annotations
 
-import functools
-import json
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
-from dsgen.data import data_root
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.layers import Layer, Origin, Override, Rank
+from dsgen.profile_index import SUFFIXES, built_in, entries, exists, yaml_files
 from dsgen.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 
-__all__ = ["KINDS", "Profile", "compiled", "find", "index_text", "names", "override_layer", "profile"]
+__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
 
-_SUFFIXES = (".yaml", ".yml")
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
 
@@ -58,7 +49,7 @@ def find(kind: str, name: str) -> Profile:
     sheet = _named(kind, name)
     if sheet is not None:
         return _resolve(sheet, ())
-    if name and _exists(name):
+    if name and exists(name):
         return _from_path(kind, name)
     raise _unknown(kind, name)
 
@@ -81,7 +72,7 @@ def profile(name: str) -> Profile:
 def names(kind: str) -> tuple[str, ...]:
     """All profile names of a kind, the user's own included, sorted with 7b before 13b."""
     own = {sheet.name for sheet in _user_sheets(kind)}
-    return tuple(sorted(own | {entry["name"] for entry in _index().values() if entry["kind"] == kind}, key=natural))
+    return tuple(sorted(own | {entry["name"] for entry in entries().values() if entry["kind"] == kind}, key=natural))
 
 
 def override_layer(file: str) -> Layer:
@@ -103,14 +94,7 @@ def override_layer(file: str) -> Layer:
 
 def _is_path(name: str) -> bool:
     """Whether a person meant a file; a hub name such as meta-llama/Llama-2-7b-hf is an alias unless it exists here."""
-    return name.endswith((*_SUFFIXES, ".json")) or name.startswith((".", "/", "~")) or ("/" in name and _exists(name))
-
-
-def _exists(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):  # too long for a path, or a null byte
-        return False
+    return name.endswith((*SUFFIXES, ".json")) or name.startswith((".", "/", "~")) or ("/" in name and exists(name))
 
 
 def _expanded(name: str) -> Path:
@@ -122,7 +106,7 @@ def _expanded(name: str) -> Path:
 
 def _from_path(kind: str | None, name: str) -> Profile:
     path = _expanded(name)
-    return _resolve(_sheet_at(path / "config.json" if _exists(str(path / "config.json")) else path, kind), ())
+    return _resolve(_sheet_at(path / "config.json" if exists(str(path / "config.json")) else path, kind), ())
 
 
 def _sheet_at(path: Path, kind: str | None) -> Sheet:
@@ -182,7 +166,7 @@ def _parent(sheet: Sheet) -> Sheet:
 
 def _unknown(kind: str, name: str) -> DsgenError:
     known: dict[str, str] = {}
-    for entry in _index().values():
+    for entry in entries().values():
         if kind in ("", entry["kind"]):
             for alias in (entry["name"], *entry["aliases"]):
                 known[alias] = entry["name"]
@@ -192,7 +176,7 @@ def _unknown(kind: str, name: str) -> DsgenError:
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
-    other = next((other for other in KINDS if kind and _built_in_sheet(other, name)), None)
+    other = next((other for other in KINDS if kind and built_in(other, name)), None)
     return mistake(
         f"no {kind + ' ' if kind else ''}profile named {name!r}",
         todo=todo,
@@ -209,9 +193,9 @@ def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
             sheet = _sheet_at(path, given)
             if sheet.kind == kind:
                 return sheet
-    built_in = _built_in_sheet(kind, name)
-    if built_in is not None or not os.environ.get(PATH_VARIABLE):
-        return built_in
+    found = built_in(kind, name)
+    if found is not None or not os.environ.get(PATH_VARIABLE):
+        return found
     others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides)
     return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
 
@@ -220,8 +204,8 @@ def _user_files(kind: str) -> Iterator[tuple[Path, str | None]]:
     """A person's own files where DSGEN_PROFILE_PATH points; those in a folder named after the kind are of that kind."""
     for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
         if entry:
-            yield from ((path, None) for path in _yaml_files(_expanded(entry)))
-            yield from ((path, kind) for path in _yaml_files(_expanded(entry) / kind))
+            yield from ((path, None) for path in yaml_files(_expanded(entry)))
+            yield from ((path, kind) for path in yaml_files(_expanded(entry) / kind))
 
 
 def _user_sheets(kind: str, skip_broken: bool = False) -> Iterator[Sheet]:
@@ -235,72 +219,3 @@ def _user_sheets(kind: str, skip_broken: bool = False) -> Iterator[Sheet]:
             raise
         if sheet.kind == kind:
             yield sheet
-
-
-def _yaml_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in _SUFFIXES) if folder.is_dir() else []
-
-
-def _built_in_sheet(kind: str, name: str) -> Sheet | None:
-    wanted = name.casefold()
-    quoted = json.dumps(wanted, ensure_ascii=False)
-    for line in _index_lines():  # only the line that may be it is parsed: the others have sources by the hundred
-        if quoted not in line or not line.startswith(f'"profiles/{kind}/'):
-            continue
-        (file, entry), *_ = json.loads(f"{{{line.rstrip(',')}}}").items()
-        if entry["name"] == wanted or wanted in entry["aliases"]:
-            return _fresh(file, entry)
-    path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
-    if name == path.stem and _exists(str(path)):
-        return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
-    return None
-
-
-@functools.cache
-def _fresh_bytes(file: str) -> bytes:
-    return (data_root() / file).read_bytes()
-
-
-def _checksum(content: bytes) -> str:
-    """Tells an edited file from the compiled one; sha256 would load OpenSSL, 2 ms of every start."""
-    return f"{zlib.crc32(content):08x}"
-
-
-def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
-    """The compiled entry while the YAML file is the one it was compiled from, else the file itself."""
-    written = _fresh_bytes(file)
-    if _checksum(written) != entry["crc32"]:
-        return read_sheet(written.decode("utf-8"), file, Path(file).stem, entry["kind"])
-    facts = {key: value for key, value in entry.items() if key != "crc32"}
-    lists = {"aliases": tuple(entry["aliases"]), "overrides": tuple(map(tuple, entry["overrides"]))}
-    return Sheet(**{**facts, **lists, "file": file})
-
-
-@functools.lru_cache(maxsize=1)
-def _index() -> dict[str, Any]:
-    index: dict[str, Any] = json.loads("\n".join(_index_lines()))
-    return index
-
-
-@functools.lru_cache(maxsize=1)
-def _index_lines() -> list[str]:
-    path = data_root() / "profiles" / "index.json"
-    return (path.read_text("utf-8") if path.is_file() else index_text()).split("\n")
-
-
-def compiled() -> dict[str, Any]:
-    """Every built-in profile as the index holds it, read from the YAML files themselves."""
-    index: dict[str, Any] = {}
-    for kind in KINDS:
-        for path in _yaml_files(data_root() / "profiles" / kind):
-            file = f"profiles/{kind}/{path.name}"
-            sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
-            facts = {key: value for key, value in attrs.asdict(sheet).items() if key != "file"}
-            index[file] = {"crc32": _checksum(path.read_bytes()), **facts}
-    return index
-
-
-def index_text() -> str:
-    """The compiled index as committed: one profile a line, so that a diff shows which changed."""
-    rows = (f"{json.dumps(file)}: {json.dumps(entry, ensure_ascii=False)}" for file, entry in compiled().items())
-    return "{\n" + ",\n".join(rows) + "\n}\n"

@@ -234,8 +234,7 @@ class _State:
 
 @functools.lru_cache(maxsize=4096)
 def _parents(path: str) -> tuple[str, ...]:
-    cuts = [index for index, letter in enumerate(path) if letter == "."]
-    return tuple(path[:cut] for cut in cuts)
+    return tuple(path[:index] for index, letter in enumerate(path) if letter == ".")
 
 
 def same(left: Any, right: Any) -> bool:

@@ -102,9 +102,8 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
     for method in ("lora", "qlora"):
-        if (
-            job.training.method == "full"
-            and _fits(attrs.evolve(job, training=attrs.evolve(job.training, method=method)))
+        if job.training.method == "full" and _fits(
+            attrs.evolve(job, training=attrs.evolve(job.training, method=method))
         ):
             yield f"--training {method}"
             break

@@ -60,15 +60,10 @@ class Surface:
         path = self.aliases.get(path, path)[:_LONGEST_PATH]
         section, _, name = path.partition(".params.")
         if section in _CLASSES and name:
-            said = lookup(config or {}, f"{section}.type")[1]
-            kind = said[:_LONGEST_PATH] if isinstance(said, str) else None
+            kind = str(lookup(config or {}, f"{section}.type")[1])[:_LONGEST_PATH]
             asked = f"{path} of {kind}"
-            if asked not in self._known:
-                self._known[asked] = self._argument(path, section, name, kind)
-            return self._known[asked]
-        if path not in self._known:
-            self._known[path] = self._general(path)
-        return self._known[path]
+            return self._known.setdefault(asked, self._known.get(asked) or self._argument(path, section, name, kind))
+        return self._known.setdefault(path, self._known.get(path) or self._general(path))
 
     def _general(self, path: str) -> Key | None:
         general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
@@ -168,7 +163,7 @@ class Surface:
             for form in _forms(entry):
                 yield from (f"{section}.params.{name}" for name in (*form["params"], *form.get("also", ())))
 
-    def _argument(self, path: str, section: str, name: str, kind: str | None) -> Key | None:
+    def _argument(self, path: str, section: str, name: str, kind: str) -> Key | None:
         """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
         found = self.forms(section, kind)
         if found is None and path in self._table:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from profile_files import error_of, value, write
 
-from dsgen import catalog
+from dsgen import catalog, profile_index
 from dsgen.errors import DsgenError
 from dsgen.layers import Rank
 
@@ -47,9 +47,9 @@ def test_names_are_unique_among_all_kinds() -> None:
 
 
 def test_the_index_is_what_the_files_say() -> None:
-    committed = Path(catalog.data_root() / "profiles" / "index.json").read_text("utf-8")
+    committed = Path(profile_index.data_root() / "profiles" / "index.json").read_text("utf-8")
 
-    assert committed == catalog.index_text()
+    assert committed == profile_index.index_text()
 
 
 def test_names_are_sorted_by_size() -> None:
@@ -222,14 +222,14 @@ def test_an_override_file_is_a_layer_of_the_site(tmp_path: Path) -> None:
 def test_a_profile_edited_after_compiling_is_read_from_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = catalog.data_root() / "profiles"
+    real = profile_index.data_root() / "profiles"
     for part in ("hardware/t4-16g.yaml", "index.json"):
         write(tmp_path / "profiles" / part, (real / part).read_text("utf-8"))
     edited = tmp_path / "profiles" / "hardware" / "t4-16g.yaml"
     edited.write_text(edited.read_text().replace("\n  cpu_cores: 24", "\n  cpu_cores: 3"))
     write(tmp_path / "profiles" / "hardware" / "new.yaml", "kind: hardware\nextends: t4-16g\n")
-    monkeypatch.setattr(catalog, "data_root", lambda: tmp_path)
-    monkeypatch.setattr(catalog, "_fresh_bytes", lambda file: (tmp_path / file).read_bytes())
+    monkeypatch.setattr(profile_index, "data_root", lambda: tmp_path)
+    monkeypatch.setattr(profile_index, "_fresh_bytes", lambda file: (tmp_path / file).read_bytes())
 
     assert value(catalog.find("hardware", "t4-16g"), "hardware.cpu_cores") == 3
     assert value(catalog.find("hardware", "new"), "hardware.cpu_cores") == 3

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dsgen.catalog import index_text
 from dsgen.data import data_root
+from dsgen.profile_index import index_text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VERSION = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
