@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import attrs
@@ -18,6 +18,7 @@ from dsgen.memory import (
     Room,
     Verdict,
     estimate,
+    held,
     host_place,
     parts,
     room,
@@ -86,17 +87,21 @@ def search(job: Job, matters: Matters | None = None) -> Search:
         if key not in buffers:
             buffers[key] = choose(job, *key)
         tried.append(_Trial(number, layout, triples, buffers[key]))
-    speeds: dict[int, float] = {}
-    if matters:
-        for trial in tried:
-            speeds[trial.number] = cost(job, trial.strategy(0)).tokens_per_second_per_gpu
-        tried.sort(key=lambda trial: -speeds[trial.number])
     fitting: list[tuple[int, Candidate]] = []
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
     gpu = room(job)
-    for trial in tried:
-        if matters and fitting and not matters(trial.layout, speeds[trial.number], fitting[-1][1]):
+    hopeless: list[_Trial] = []
+    if matters:  # what cannot fit is weighed only where nothing else fits either, for the numbers that say why
+        likely: list[_Trial] = []
+        for trial in tried:
+            cannot = gpu.low(held(job, trial.layout, trial.buffers)) > gpu.limit
+            (hopeless if cannot else likely).append(
+                trial if cannot else trial._replace(best=cost(job, trial.strategy(0)))
+            )
+        tried = sorted(likely, key=lambda trial: -trial.speed)
+    for trial in _then(tried, lambda: [] if fitting or uncertain else hopeless):
+        if matters and fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
             continue
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
@@ -117,13 +122,25 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     )
 
 
+def _then(first: list[_Trial], more: Callable[[], list[_Trial]]) -> Iterator[_Trial]:
+    """Trials, and when they are over, more of them."""
+    yield from first
+    yield from more()
+
+
 class _Trial(NamedTuple):
-    """A layout with its batches, the largest micro-batch first, and its buffers."""
+    """A layout with its batches, the largest micro-batch first, its buffers, and its cost at the first one."""
 
     number: int
     layout: Layout
     triples: tuple[tuple[int, int, int], ...]
     buffers: Buffers
+    best: StepCost | None = None
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second and GPU at the largest micro-batch; 0 where it is not known."""
+        return self.best.tokens_per_second_per_gpu if self.best else 0.0
 
     def strategy(self, place: int) -> Strategy:
         """With one of the batches."""
@@ -207,7 +224,7 @@ def _best(job: Job, trial: _Trial, sure: list[int]) -> tuple[Strategy, StepCost]
         sure = sure[-1:]  # the smallest: it has the smallest peak
     for place in sure:
         candidate = trial.strategy(place)
-        spent = cost(job, candidate)
+        spent = trial.best if trial.best and not place else cost(job, candidate)
         if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))

@@ -38,17 +38,25 @@ def yaml_files(folder: Path) -> list[Path]:
 
 def built_in(kind: str, name: str) -> Sheet | None:
     """The built-in profile of a kind with this name or alias."""
-    wanted = name.casefold()
+    compiled_as = _entry(kind, name.casefold())
+    if compiled_as is not None:
+        return _fresh(*compiled_as)
+    path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
+    if name == path.stem and exists(str(path)):
+        return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _entry(kind: str, wanted: str) -> tuple[str, dict[str, Any]] | None:
+    """A file and what the index says of it; only the line that may be it is parsed, and not hundreds of sources."""
     quoted = json.dumps(wanted, ensure_ascii=False)
-    for line in _index_lines():  # only the line that may be it is parsed: the others have sources by the hundred
+    for line in _index_lines():
         if quoted not in line or not line.startswith(f'"profiles/{kind}/'):
             continue
         (file, entry), *_ = json.loads(f"{{{line.rstrip(',')}}}").items()
         if entry["name"] == wanted or wanted in entry["aliases"]:
-            return _fresh(file, entry)
-    path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
-    if name == path.stem and exists(str(path)):
-        return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
+            return file, entry
     return None
 
 

@@ -41,7 +41,7 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     """
     model, training = job.model, job.training
     batch = strategy.micro_batch * tokens
-    weights, routed = active_parameter_count(model), routed_parameter_count(model)
+    weights, routed, kept = _facts(model, training, strategy.precision, strategy.tp, tokens)
     backward = BACKWARD_INPUT + (BACKWARD_WEIGHT if training.method == "full" else 0)
     passes = FORWARD + backward + (FORWARD if strategy.checkpointing else 0)
     # Causal attention: two products of seq_len x head over half the positions, three times as dear with backward.
@@ -55,15 +55,16 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     if routed:  # each expert is a product of its own, over the tokens routed to it
         per_expert = max(1, batch * model.experts_per_token // model.experts)
         seconds += float(batch) * routed * passes / _rate(job, strategy.precision, per_expert)
-    moved = float(strategy.micro_batch) * _kept(model, training, strategy.precision, strategy.tp, tokens) * PASSES
+    moved = float(strategy.micro_batch) * kept * PASSES
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
     return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
 
 
 @functools.lru_cache(maxsize=4096)
-def _kept(model: Model, training: Training, precision: str, tp: int, tokens: int) -> int:
-    """Bytes that forward keeps of one sequence: activations of the blocks, and logits."""
+def _facts(model: Model, training: Training, precision: str, tp: int, tokens: int) -> tuple[int, int, int]:
+    """Parameters that a token uses, those of them that it is routed to, and bytes that forward keeps of a sequence:
+    activations of the blocks, and logits."""
     found = activations(
         model,
         precision=precision,
@@ -76,7 +77,8 @@ def _kept(model: Model, training: Training, precision: str, tp: int, tokens: int
         lora_targets=training.lora_targets,
     )
     logits = max(moment.logits[1] for moment in found.backward)
-    return sum(run.repeats * run.kept[1] for run in found.blocks) + logits
+    kept = sum(run.repeats * run.kept[1] for run in found.blocks) + logits
+    return active_parameter_count(model), routed_parameter_count(model), kept
 
 
 def update_seconds(job: Job, elements: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsgen.memory.asked import held
 from dsgen.memory.estimates import (
     MemoryEstimate,
     PhaseMemory,
@@ -29,6 +30,7 @@ __all__ = [
     "estimate",
     "gpu_limit",
     "gpu_peak",
+    "held",
     "host_limit",
     "host_place",
     "parts",

@@ -198,17 +198,19 @@ def _worst(made: list[Flush]) -> list[Flush]:
         takes = (item.copied, item.current, item.own, item.normed, item.larger, item.begun)
         if AFTER > seen.setdefault(takes, item.block) > item.block:
             continue
-        beaten = any(
-            AFTER > other.block > item.block
-            and other.copied >= item.copied
-            and other.current >= item.current
-            and other.own >= item.own
-            and other.normed >= item.normed
-            and other.larger >= item.larger
-            and other.own + other.begun >= item.own + item.begun
-            for other in kept
-        )
-        if not beaten:
+        block, copied, current = item.block, item.copied, item.current
+        for other in kept:
+            if (
+                other.copied >= copied
+                and other.current >= current
+                and AFTER > other.block > block
+                and other.own >= item.own
+                and other.normed >= item.normed
+                and other.larger >= item.larger
+                and other.own + other.begun >= item.own + item.begun
+            ):
+                break
+        else:
             kept.append(item)
     return kept
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, events
-from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, modules
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
 from dsgen.memory.trained import BEFORE
 from dsgen.profiles import Model
 
@@ -54,9 +54,9 @@ class Gathered(NamedTuple):
         """
         key = (block, way, place), count
         if key not in self.highest:
-            most, found = self.at(block, way, place), []
+            places, most, found = self.places, self.at(block, way, place), []
             for behind in range(1, count + 1):
-                more = self.at(block - behind, way, place)
+                more = places.get((block - behind, way, place), 0)
                 if more > most:
                     most = more
                     found.append((behind, more))
@@ -198,6 +198,10 @@ def _kept(
     A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
     of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
     """
+    keeping = checkpointing or any(held.keeper != NOBODY for event in events for held in event.module.tensors)
+    if not keeping:
+        nothing = [0] * len(events)
+        return nothing, nothing, 0
     during, after = [], []
     held = packed = 0
     kept: dict[int, int] = {}

@@ -11,6 +11,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import Activations
 from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.asked import Asked, felt, plain, through_training
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
 from dsgen.memory.buckets import Runs, flattened, kept_from, larger_of, widest_of
 from dsgen.memory.hosts import Host, host
@@ -18,7 +19,6 @@ from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE
-from dsgen.profiles import Model, Training
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
@@ -62,52 +62,15 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
-    plain = layout if type(layout) is Layout else _plain(layout)
+    own = layout if type(layout) is Layout else plain(layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp)
-    found, moments, lines = _found(asked, plain, _felt(buffers, stage), accumulates, twice)
+    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
-    if not plain.stage or (plain.stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
+    if not stage or (stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
         moments = (*moments, moment("init", Held(found.weights, 0, 0, 0), temporaries=flat))
         lines = (*lines, (moments[-1].fixed, moments[-1].each))
-    return Parts(moments, lines, host(job, plain, buffers, found, accumulates))
-
-
-def _plain(layout: Any) -> Layout:
-    return Layout(
-        stage=layout.stage,
-        offload_optimizer=layout.offload_optimizer,
-        offload_param=layout.offload_param,
-        tp=layout.tp,
-        checkpointing=layout.checkpointing,
-        precision=layout.precision,
-    )
-
-
-@functools.lru_cache(maxsize=1024)
-def _felt(buffers: Buffers, stage: int) -> Buffers:
-    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once."""
-    gathers = stage == 3
-    return Buffers(
-        reduce_bucket=buffers.reduce_bucket if stage else 0,
-        allgather_bucket=0,
-        prefetch=buffers.prefetch if gathers else 0,
-        persistence=buffers.persistence if gathers else 0,
-        max_live=buffers.max_live if gathers else 0,
-        max_reuse=buffers.max_reuse if gathers else 0,
-        sub_group=buffers.sub_group if gathers else 0,
-        swap_buffers=0,
-        overlap_comm=buffers.overlap_comm and stage in (1, 2),
-    )
-
-
-class Asked(NamedTuple):
-    """What moments depend on besides layout and buffers: the same for every hardware. Stage 0 has no world."""
-
-    model: Model
-    training: Training
-    seq_len: int
-    world: int
+    return Parts(moments, lines, host(job, own, buffers, found, accumulates))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -152,14 +115,7 @@ class _Moments(NamedTuple):
     twice: bool
 
     def all(self) -> Iterator[Moment]:
-        found, stage = self.found, self.layout.stage
-        gpu = found.on_gpu
-        held = Held(
-            0 if self.layout.offload_param != "none" else found.weights,
-            found.master if gpu else 0,
-            found.moments if gpu else 0,
-            0 if gpu or stage == 3 else found.size * found.tensors.largest,
-        )
+        held = through_training(self.layout, self.found)
         yield from self.before_training(held)
         yield from self.forward(held)
         yield from self.backward(held)

@@ -1,0 +1,75 @@
+"""What a layout asks of the memory model, without what makes no difference; and what it holds all the time."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from dsgen.buffers import Buffers
+from dsgen.jobs import Job
+from dsgen.memory.moments import Held
+from dsgen.memory.states import States, states
+from dsgen.profiles import Model, Training
+from dsgen.strategies import Layout
+
+__all__ = ["Asked", "felt", "held", "plain", "through_training"]
+
+
+def held(job: Job, layout: Layout, buffers: Buffers) -> int:
+    """Bytes that a layout holds on the GPU from the first forward pass on: less than its peak, and soon known."""
+    asked = Asked(job.model, job.training, job.seq_len, job.world if layout.stage else layout.tp)
+    return _held(asked, layout, felt(buffers, layout.stage))
+
+
+@functools.lru_cache(maxsize=8192)
+def _held(asked: Asked, layout: Layout, buffers: Buffers) -> int:
+    return sum(through_training(layout, states(asked, layout, buffers)))
+
+
+def through_training(layout: Layout, found: States) -> Held:
+    """What is on the GPU from the first forward pass on."""
+    gpu = found.on_gpu
+    return Held(
+        0 if layout.offload_param != "none" else found.weights,
+        found.master if gpu else 0,
+        found.moments if gpu else 0,
+        0 if gpu or layout.stage == 3 else found.size * found.tensors.largest,
+    )
+
+
+def plain(layout: Any) -> Layout:
+    """A strategy's layout, without its batch."""
+    return Layout(
+        stage=layout.stage,
+        offload_optimizer=layout.offload_optimizer,
+        offload_param=layout.offload_param,
+        tp=layout.tp,
+        checkpointing=layout.checkpointing,
+        precision=layout.precision,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def felt(buffers: Buffers, stage: int) -> Buffers:
+    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once."""
+    gathers = stage == 3
+    return Buffers(
+        reduce_bucket=buffers.reduce_bucket if stage else 0,
+        allgather_bucket=0,
+        prefetch=buffers.prefetch if gathers else 0,
+        persistence=buffers.persistence if gathers else 0,
+        max_live=buffers.max_live if gathers else 0,
+        max_reuse=buffers.max_reuse if gathers else 0,
+        sub_group=buffers.sub_group if gathers else 0,
+        swap_buffers=0,
+        overlap_comm=buffers.overlap_comm and stage in (1, 2),
+    )
+
+
+class Asked(NamedTuple):
+    """What moments depend on besides layout and buffers: the same for every hardware. Stage 0 has no world."""
+
+    model: Model
+    training: Training
+    seq_len: int
+    world: int
