@@ -7,7 +7,7 @@ import pytest
 import dsgen
 from dsgen.candidates import search
 from dsgen.memory import Verdict
-from dsgen.planner import plan
+from dsgen.planner import contenders, decide, plan
 
 
 def chosen(job):
@@ -152,3 +152,24 @@ def test_the_plan_is_pure(make_job):
 
     assert plan(job) == plan(job)
     assert dsgen.render(job).to_json() == dsgen.render(job).to_json()
+
+
+@pytest.mark.parametrize("hardware", ["t4-16g", "a100-40g", "h100-80g", "mi300x-192g"])
+@pytest.mark.parametrize("model", ["1b", "7b", "llama-3.1-70b", "mixtral-8x7b"])
+@pytest.mark.parametrize("objective", ["balanced", "throughput", "memory"])
+def test_what_is_weighed_for_a_choice_decides_as_all_layouts_do(make_job, hardware, model, objective):
+    job = make_job(hardware, model, training={"objective": objective})
+    everything = search(job)
+
+    if not everything.fitting and not everything.uncertain:
+        assert contenders(job) == everything
+        return
+    quick, full = decide(job, contenders(job)), decide(job, everything)
+    assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)
+
+
+def test_drives_are_not_weighed_where_ram_does(make_job):
+    found = plan(make_job("a100-80g", "7b"))
+
+    why = {item.why for item in found.rejections if item.layout.offload_optimizer == "nvme"}
+    assert why == {"what it keeps on NVMe fits in RAM, which is faster"}

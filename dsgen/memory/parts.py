@@ -17,7 +17,7 @@ from dsgen.memory.buckets import Runs, flattened, kept_from, larger_of, widest_o
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
-from dsgen.memory.together import Together, together
+from dsgen.memory.together import Run, Together, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.strategies import Layout
 
@@ -78,21 +78,11 @@ def _found(
     asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
-    training = asked.training
     found = states(asked, layout, buffers)
-    alone, here = found.ranks == 1, layout.offload_param == "none"
-    both = together(
-        asked.model,
-        training,
-        asked.seq_len,
-        layout.precision,
-        layout.tp,
-        layout.checkpointing,
-        layout.stage,
-        buffers,
-        alone,
-        here,
+    run = Run(
+        asked.model, asked.training, asked.seq_len, layout.precision, layout.tp, layout.checkpointing, layout.stage == 3
     )
+    both = together(run, buffers, found.ranks == 1, layout.offload_param == "none")
     moments = tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
     return found, moments, _lines(moments)
 

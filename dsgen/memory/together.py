@@ -20,7 +20,7 @@ from dsgen.memory.states import FP32
 from dsgen.memory.trained import AFTER, BEFORE, trained
 from dsgen.profiles import Model, Training
 
-__all__ = ["Together", "together"]
+__all__ = ["Run", "Together", "together"]
 
 Limits = tuple[int, int, int, int, bool, bool]  # the coordinator's, in elements; one rank; which reads what it has
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
@@ -59,110 +59,103 @@ class Together(NamedTuple):
         return self.bytes(self.gathered.packed) if self.gathered else 0
 
 
-def together(
-    model: Model,
-    training: Training,
-    seq_len: int,
-    precision: str,
-    tp: int,
-    checkpointing: bool,
-    stage: int,
-    buffers: Buffers,
-    alone: bool,
-    here: bool,
-) -> Together:
-    """What lives while a pass runs.
+class Run(NamedTuple):
+    """What a pass depends on besides buffers.
 
-    Args:
+    Attributes:
         model: The architecture.
         training: How it is trained.
         seq_len: Tokens of a sequence.
         precision: bf16, fp16 or fp32.
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
-        stage: ZeRO stage.
+        told: Stage 3 gathers, so moments tell where they are.
+    """
+
+    model: Model
+    training: Training
+    seq_len: int
+    precision: str
+    tp: int
+    checkpointing: bool
+    told: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of a weight."""
+        return FP32 if self.precision == "fp32" else 2
+
+    @property
+    def trains(self) -> tuple[str, int, tuple[str, ...], int]:
+        """Method, rank and targets of the adapters, AutoTP degree."""
+        return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
+
+
+def together(run: Run, buffers: Buffers, alone: bool, here: bool) -> Together:
+    """What lives while a pass runs.
+
+    Args:
+        run: The pass.
         buffers: Those that the stage has.
         alone: A single rank has all states.
         here: Parameters wait on the GPU.
     """
-    asked = (model, training, seq_len, precision, tp, checkpointing, stage == 3)
     limits = None
-    if stage == 3:
+    if run.told:
         limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse, alone, alone and here)
-    sizes = _lasts(*asked)
+    sizes = _lasts(run)
     # Buckets between two sizes of gradients let the same ones wait.
-    bucket = (FP32 if precision == "fp32" else 2) * buffers.reduce_bucket
-    place = bisect.bisect_right(sizes, bucket)
-    return _together(*asked, limits, sizes[place - 1] if place else 0)
+    place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
+    return _together(run, limits, sizes[place - 1] if place else 0)
 
 
 @functools.lru_cache(maxsize=4096)
-def _active(
-    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, told: bool
-) -> Activations:
+def _active(run: Run) -> Activations:
+    training = run.training
     return activations(
-        model,
-        precision=precision,
+        run.model,
+        precision=run.precision,
         attention=training.attention,
-        seq_len=seq_len,
-        tp=tp,
+        seq_len=run.seq_len,
+        tp=run.tp,
         method=training.method,
-        checkpointing=checkpointing,
+        checkpointing=run.checkpointing,
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
-        zero3=told and training.method != "full",  # trained weights keep their input anyway
-        told=told,
+        zero3=run.told and training.method != "full",  # trained weights keep their input anyway
+        told=run.told,
     )
 
 
 @functools.lru_cache(maxsize=4096)
-def _lasts(
-    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, told: bool
-) -> list[int]:
+def _lasts(run: Run) -> list[int]:
     """Bytes of the gradients that may wait, each size once, in rising order."""
-    active = _active(model, training, seq_len, precision, tp, checkpointing, told)
-    return sorted({alive.last for alive in active.backward})
+    return sorted({alive.last for alive in _active(run).backward})
 
 
 @functools.lru_cache(maxsize=4096)
-def _together(
-    model: Model,
-    training: Training,
-    seq_len: int,
-    precision: str,
-    tp: int,
-    checkpointing: bool,
-    told: bool,
-    limits: Limits | None,
-    bucket: int,
-) -> Together:
-    active = _active(model, training, seq_len, precision, tp, checkpointing, told)
+def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
+    active = _active(run)
     if limits is None:
         forward = tuple((alive, 0, 0) for alive in active.forward)
-        return Together(
-            active, forward, tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward), None, 0, 0
-        )
-    there, before, behind = _beside(model, training, seq_len, precision, tp, checkpointing, limits)
+        backward = tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward)
+        return Together(active, forward, backward, None, 0, 0)
+    there, before, behind = _beside(run, limits)
     waiting = [(alive, live, _waiting(alive, bucket)) for alive, live in behind]
     return there._replace(forward=before, backward=_highest(waiting))
 
 
 @functools.lru_cache(maxsize=4096)
-def _beside(
-    model: Model, training: Training, seq_len: int, precision: str, tp: int, checkpointing: bool, limits: Limits
-) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
+def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
     persistence, prefetch, max_live, max_reuse, alone, read = limits
-    rest = (training.method, training.lora_rank, training.lora_targets)
-    active = _active(model, training, seq_len, precision, tp, checkpointing, True)
-    size = FP32 if precision == "fp32" else 2
-    found = gathered(
-        model, *rest, tp, (persistence, prefetch, max_live, max_reuse), checkpointing, alone, training.chunked_loss
-    )
-    persistent = count(model, *rest, tp, persistence).persistent
-    there = Together(active, (), (), found, 0 if read else size, persistent)
-    head = size * trained(model, *rest, tp).head if training.chunked_loss else 0
+    model, active, chunked = run.model, _active(run), run.training.chunked_loss
+    coordinated = (persistence, prefetch, max_live, max_reuse)
+    found = gathered(model, *run.trains, coordinated, run.checkpointing, alone, chunked)
+    persistent = count(model, *run.trains, persistence).persistent
+    there = Together(active, (), (), found, 0 if read else run.size, persistent)
+    head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
     return there, _highest(forward), tuple(_among(there, active.backward, model.layers, True, head))
 
