@@ -206,8 +206,8 @@ def page(found: list[Compared], versions: Mapping[str, str]) -> str:
         "",
         f"## The worst {WORST}",
         "",
-        "Parts are those of the last step. Where they agree and the peaks differ, an earlier step is higher: in the first",
-        "one stage 3 does not know yet in which order parameters are used.",
+        "Parts are those of the last step. Where they agree and the peaks differ, an earlier step is higher: in the",
+        "first one stage 3 does not know yet in which order parameters are used.",
         "",
     ]
     for item in reversed(counted[-WORST:]):
