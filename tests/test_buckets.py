@@ -10,6 +10,7 @@ import pytest
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import BACKWARD, FORWARD
 from dsgen.memory.buckets import arrivals, flat_chunk, flattened, flushes, kept_from, partition_numel, scattered
+from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
 from dsgen.parameters import lora_parameters, parameter_count
@@ -114,7 +115,7 @@ def live(job, *, checkpointing=False, alone=False, chunked=False, **changes):
     model = attrs.evolve(job.model, layers=3)
     buffers = attrs.evolve(BUFFERS, **changes)
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return model, gathered(model, "full", 16, ("all-linear",), 1, limits, checkpointing, alone, chunked)
+    return model, gathered(Step(model, "full", 16, ("all-linear",), 1, checkpointing, chunked), limits, alone)
 
 
 AT_HEAD = (AFTER, FORWARD, 2)

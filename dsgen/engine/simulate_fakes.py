@@ -53,16 +53,19 @@ class Fakes:
         one = args[0]
         if kwargs or self._mode is None or type(one) is not FakeTensor or one.constant is not None:
             return func(*args, **kwargs)
+        return self._fake(self._on_meta(func, *args), one._fake_device)
+
+    def _on_meta(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """A meta tensor made by an operator, as the fake mode calls its kernels."""
         mode = self._mode
         with torch._C._DisableTorchDispatch():
             mode.in_kernel_invocation = True
             with torch._C._PreserveDispatchKeyGuard():
                 torch._C._set_meta_in_tls_dispatch_include(True)
                 try:
-                    made = func(*args)
+                    return func(*args, **kwargs)
                 finally:
                     mode.in_kernel_invocation = False
-        return self._fake(made, one._fake_device)
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The result of any other operator."""
@@ -108,15 +111,7 @@ class Fakes:
     def _new(self, recipe: Any) -> Any:
         """A tensor with a storage of its own."""
         shape, stride, dtype, device = recipe
-        mode = self._mode
-        with torch._C._DisableTorchDispatch():
-            mode.in_kernel_invocation = True
-            with torch._C._PreserveDispatchKeyGuard():
-                torch._C._set_meta_in_tls_dispatch_include(True)
-                try:
-                    made = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-                finally:
-                    mode.in_kernel_invocation = False
+        made = self._on_meta(torch.empty_strided, shape, stride, dtype=dtype, device="meta")
         return self._fake(made, device)
 
     def _fake(self, made: Any, device: Any) -> Any:

@@ -13,7 +13,7 @@ from dsgen.memory.modules import Held, Module, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
-__all__ = ["Event", "events"]
+__all__ = ["Event", "Step", "events"]
 
 
 class Event(NamedTuple):
@@ -37,18 +37,33 @@ class Event(NamedTuple):
     leaving: tuple[Held, ...] = ()
 
 
+class Step(NamedTuple):
+    """What the order of use depends on.
+
+    Attributes:
+        model: The architecture.
+        method: full, lora or qlora.
+        lora_rank: Rank of the adapters.
+        lora_targets: Names of the matrices that get one.
+        tp: AutoTP degree.
+        checkpointing: Each block runs forward again before its backward.
+        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
+    """
+
+    model: Model
+    method: str
+    lora_rank: int
+    lora_targets: tuple[str, ...]
+    tp: int
+    checkpointing: bool = False
+    chunked: bool = False
+
+
 @functools.lru_cache(maxsize=256)
-def events(
-    model: Model,
-    method: str,
-    lora_rank: int,
-    lora_targets: tuple[str, ...],
-    tp: int,
-    checkpointing: bool,
-    chunked: bool,
-) -> tuple[Event, ...]:
+def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
-    found = modules(model, method, lora_rank, lora_targets, tp)
+    method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
+    found = modules(*step[:5])
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
     after = found.parts[-1][1]

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, events
+from dsgen.memory.events import Event, Step, events
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
 from dsgen.memory.trained import BEFORE
-from dsgen.profiles import Model
 
 __all__ = ["Gathered", "gathered"]
 
@@ -73,56 +72,23 @@ class Gathered(NamedTuple):
         return max(ways.values(), default=0)
 
 
-def gathered(
-    model: Model,
-    method: str,
-    lora_rank: int,
-    lora_targets: tuple[str, ...],
-    tp: int,
-    limits: tuple[int, int, int, int],
-    checkpointing: bool,
-    alone: bool = False,
-    chunked: bool = False,
-) -> Gathered:
+@functools.lru_cache(maxsize=1024)
+def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False) -> Gathered:
     """What is gathered in one step.
 
     Args:
-        model: The architecture.
-        method: full, lora or qlora.
-        lora_rank: Rank of the adapters.
-        lora_targets: Names of the matrices that get one.
-        tp: AutoTP degree.
+        step: The step.
         limits: The coordinator's, in elements: persistence, prefetch, most live, most until reuse.
-        checkpointing: Each block runs forward again before its backward.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
-        chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
     """
-    return _gathered(model, method, lora_rank, lora_targets, tp, *limits, checkpointing, alone, chunked)
-
-
-@functools.lru_cache(maxsize=1024)
-def _gathered(
-    model: Model,
-    method: str,
-    lora_rank: int,
-    lora_targets: tuple[str, ...],
-    tp: int,
-    persistence: int,
-    prefetch: int,
-    max_live: int,
-    max_reuse: int,
-    checkpointing: bool,
-    alone: bool,
-    chunked: bool,
-) -> Gathered:
-    asked = model, method, lora_rank, lora_targets, tp, checkpointing, chunked
-    steps = events(*asked)
-    starts, peaks, rests, gone = _walk(*asked, persistence).run(prefetch, max_live, max_reuse, alone)
-    kept, left, packed = _kept(steps, gone, checkpointing)
+    persistence, prefetch, max_live, max_reuse = limits
+    steps = events(step)
+    starts, peaks, rests, gone = _walk(step, persistence).run(prefetch, max_live, max_reuse, alone)
+    kept, left, packed = _kept(steps, gone, step.checkpointing)
     places: dict[Place, int] = {}
     uses: dict[int, int] = {}
     now = 0
-    rows = zip(_around(*asked), steps, starts, peaks, rests, kept, left, strict=True)
+    rows = zip(_around(step), steps, starts, peaks, rests, kept, left, strict=True)
     for (entered, fetched, used, behind), event, start, peak, rest, before, after in rows:
         if entered:
             places[entered] = now
@@ -139,36 +105,19 @@ def _gathered(
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(
-    model: Model,
-    method: str,
-    lora_rank: int,
-    lora_targets: tuple[str, ...],
-    tp: int,
-    checkpointing: bool,
-    chunked: bool,
-    persistence: int,
-) -> Walk:
+def _walk(step: Step, persistence: int) -> Walk:
     """The uses of a model's tensors that are partitioned."""
-    return Walk.over(events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked), persistence)
+    return Walk.over(events(step), persistence)
 
 
 @functools.lru_cache(maxsize=256)
-def _around(
-    model: Model,
-    method: str,
-    lora_rank: int,
-    lora_targets: tuple[str, ...],
-    tp: int,
-    checkpointing: bool,
-    chunked: bool,
-) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
+def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
     """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then."""
-    parts = dict(modules(model, method, lora_rank, lora_targets, tp).parts)
+    parts = dict(modules(*step[:5]).parts)
     found: list[tuple[Place | None, Place | None, Place | None, Place]] = []
     place = 0
     here = BEFORE, FORWARD
-    for block, module, way, stays, *_ in events(model, method, lora_rank, lora_targets, tp, checkpointing, chunked):
+    for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
             place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0

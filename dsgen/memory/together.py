@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
 from dsgen.memory.states import FP32
@@ -152,7 +153,7 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     persistence, prefetch, max_live, max_reuse, alone, read = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
-    found = gathered(model, *run.trains, coordinated, run.checkpointing, alone, chunked)
+    found = gathered(Step(model, *run.trains, run.checkpointing, chunked), coordinated, alone)
     persistent = count(model, *run.trains, persistence).persistent
     there = Together(active, (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
