@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dsgen.buffers import Buffers, choose, even, nice
-from dsgen.memory import Verdict, estimate, gpu_peak, parts, verdict
+from dsgen.memory import Verdict, estimate, parts, verdict
 from dsgen.parameters import parameter_count
 from dsgen.strategies import Strategy
 
@@ -131,7 +131,7 @@ def test_memory_falls_with_the_stage_and_with_checkpointing_and_grows_with_the_b
 
     def peak(stage, **changes):
         chosen = strategy(stage, **changes)
-        return gpu_peak(parts(job, chosen, BUFFERS, 1), chosen.micro_batch)[0]
+        return parts(job, chosen, BUFFERS, 1).peak(chosen.micro_batch)
 
     job = make_job(training={"seq_len": 128})
     assert peak(0) > peak(1) > peak(2) > peak(3) > peak(3, offload_optimizer="cpu")

@@ -23,7 +23,6 @@ __all__ = [
     "Room",
     "Verdict",
     "estimate",
-    "gpu_peak",
     "host_place",
     "room",
     "verdict",
@@ -173,12 +172,6 @@ def room(job: Job) -> Room:
     """What one GPU of a job has."""
     found = overhead(job.hardware, job.world)
     return Room(gpu_limit(job.hardware), {name: size for name, size in found.parts.items() if size}, found.total)
-
-
-def gpu_peak(found: Parts, micro_batch: int) -> tuple[int, str]:
-    """The largest phase of a micro-batch on the GPU: its bytes and its name."""
-    moment, total = _highest(found.moments, micro_batch)
-    return total, moment.phase
 
 
 def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
