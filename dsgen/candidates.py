@@ -95,10 +95,10 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     if matters:  # what cannot fit is weighed only where nothing else fits either, for the numbers that say why
         likely: list[_Trial] = []
         for trial in tried:
-            cannot = gpu.low(held(job, trial.layout, trial.buffers)) > gpu.limit
-            (hopeless if cannot else likely).append(
-                trial if cannot else trial._replace(best=cost(job, trial.strategy(0)))
-            )
+            if gpu.low(held(job, trial.layout, trial.buffers)) > gpu.limit:
+                hopeless.append(trial)
+            else:
+                likely.append(trial._replace(best=cost(job, trial.strategy(0))))
         tried = sorted(likely, key=lambda trial: -trial.speed)
     for trial in _then(tried, lambda: [] if fitting or uncertain else hopeless):
         if matters and fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
