@@ -144,14 +144,13 @@ def _in_a_fork(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compact(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a simulation: the highest peak of every phase of the last step, and of what came before it."""
+    """What is kept of a simulation: the highest moment of every phase in all steps, and the host at last."""
     if "error" in answer:
         return {"error": f"{answer['error']['type']}: {answer['error']['message']}"[:300]}
-    last = answer["phases"][-1]["step"]
     phases: dict[str, dict[str, int]] = {}
     for phase in answer["phases"]:
         parts = phase["gpu"]["peak_parts"]
-        if phase["step"] in (0, last) and sum(parts.values()) > sum(phases.get(phase["phase"], {}).values()):
+        if sum(parts.values()) > sum(phases.get(phase["phase"], {}).values()):
             phases[phase["phase"]] = parts
     peak = answer["peak"]["gpu"]
     return {

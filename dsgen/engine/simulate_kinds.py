@@ -11,7 +11,7 @@ __all__ = ["BY_PHASE", "HIDDEN", "MAKERS", "STAND_INS", "collective", "site"]
 
 # Phase -> kind of a storage that no known function makes.
 BY_PHASE = {
-    "load": "temporaries",
+    "load": "weights",
     "init": "temporaries",
     "input": "inputs",
     "forward": "activations",
@@ -37,6 +37,7 @@ MAKERS: dict[str, dict[str, str]] = {
         "__avg_scatter_contiguous_grads": "communication buckets",
         "__avg_scatter_grads": "communication buckets",
         "__reduce_and_partition_ipg_grads": "communication buckets",
+        "_create_fp32_partitions": "fp32 master weights",
         "_prepare_fp32_grad_for_sub_group": "gradients",
         "initialize_optimizer_states": "gradients",  # zeros, for a first step that makes the states
     },
@@ -46,13 +47,17 @@ MAKERS: dict[str, dict[str, str]] = {
         "average_tensor": "communication buckets",
         "allreduce_bucket": "communication buckets",
         "allreduce_and_copy": "communication buckets",
+        "copy_grads_in_partition": "gradients",
         "get_flat_partition": "gradients",
         "initialize_optimizer_states": "gradients",
+        "reduce_independent_p_g_buckets_and_remove_grads": "gradients",  # a copy of one larger than the bucket
         "step": "gradients",  # flattened, and in the type of the master weights
         "get_grad_norm_direct": "temporaries",
         "has_overflow": "temporaries",
     },
     "deepspeed/runtime/engine.py": {
+        "_cast_module_mixed_precision": "weights",
+        "_configure_distributed_model": "weights",
         "allreduce_bucket": "communication buckets",
         "allreduce_and_copy": "communication buckets",
     },
@@ -60,6 +65,16 @@ MAKERS: dict[str, dict[str, str]] = {
         "initialize_optimizer_states": "gradients",
         "step": "gradients",  # the flat fp32 copy that the optimizer reads
     },
+    "deepspeed/runtime/fp16/unfused_optimizer.py": {
+        "initialize_optimizer_states": "gradients",
+        "step": "gradients",  # the fp32 copies that the optimizer reads
+    },
+    "deepspeed/runtime/utils.py": {
+        "clip_grad_norm_": "temporaries",
+        "get_flattened_grad_norm": "temporaries",
+        "get_weight_norm": "temporaries",
+    },
+    "deepspeed/module_inject/layers.py": {"move": "weights"},
     "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py": {"_configure_aio": "offload buffers"},
     "deepspeed/sequence/cross_entropy.py": {"forward": "logits and loss", "backward": "logits and loss"},
     # States that live for one step only are those swapped to NVMe; the others are found in the optimizer anyway.

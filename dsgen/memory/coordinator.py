@@ -21,12 +21,12 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class _Gather:
-    """One all-gather on its way: its elements, how many tensors wait for it, and whether it was copied out."""
+    """One all-gather on its way: what it takes, how many tensors wait for it, and whether it was copied out."""
 
-    __slots__ = ("copied", "elements", "waiting")
+    __slots__ = ("copied", "extent", "waiting")
 
-    def __init__(self, elements: int, waiting: int) -> None:
-        self.elements, self.waiting, self.copied = elements, waiting, False
+    def __init__(self, extent: int, waiting: int) -> None:
+        self.extent, self.waiting, self.copied = extent, waiting, False
 
 
 class Walk(NamedTuple):
@@ -35,6 +35,7 @@ class Walk(NamedTuple):
     Attributes:
         order: The tensors that are partitioned, in order of use.
         numels: Their elements.
+        extents: What they take, in elements of a weight.
         bounds: Where each event's uses begin.
         steps: The event of each use.
         nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
@@ -43,16 +44,18 @@ class Walk(NamedTuple):
 
     order: list[int]
     numels: list[int]
+    extents: list[int]
     bounds: list[int]
     steps: list[int]
     nears: list[int]
     leaving: dict[int, tuple[Held, ...]]
 
     @classmethod
-    def over(cls, events: Sequence[Event], persistence: int) -> Walk:
-        """The uses of events."""
+    def over(cls, events: Sequence[Event], persistence: int, wide: bool) -> Walk:
+        """The uses of events; `wide` is as in a step."""
         order: list[int] = []
         numels: list[int] = []
+        extents: list[int] = []
         bounds = [0]
         steps: list[int] = []
         holds: list[bool] = []
@@ -61,6 +64,7 @@ class Walk(NamedTuple):
                 if held.numel > persistence:
                     order.append(held.place)
                     numels.append(held.numel)
+                    extents.append(held.extent(wide))
                     steps.append(step)
                     holds.append(event.stays or (event.holds and held.frozen))
             bounds.append(len(order))
@@ -87,17 +91,19 @@ class Walk(NamedTuple):
             if not event.module.name:
                 around[event.block] = step
         leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
-        return cls(order, numels, bounds, steps, nears, leaving)
+        return cls(order, numels, extents, bounds, steps, nears, leaving)
 
     def run(
         self, prefetch: int, max_live: int, max_reuse: int, alone: bool
     ) -> tuple[list[int], list[int], list[int], list[frozenset[int]]]:
-        """Elements that are there when each event begins, while it runs, and after it; tensors that are released then.
+        """What is there when each event begins, while it runs, and after it; tensors that are released then.
 
+        Limits are in elements, what is there in elements of a weight.
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is.
         """
-        order, numels, nears, bounds, leaving = self.order, self.numels, self.nears, self.bounds, self.leaving
+        order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
+        bounds, leaving = self.bounds, self.leaving
         uses = len(order)
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
@@ -106,25 +112,26 @@ class Walk(NamedTuple):
         peaks: list[int] = []
         rests: list[int] = []
         released: list[frozenset[int]] = []
-        live = ahead = buffers = begin = 0
+        live = here = ahead = buffers = begin = 0  # live: elements; here: what they take
         for step, end in enumerate(bounds[1:]):
-            most = live + buffers
+            most = here + buffers
             if begin < end:
                 missing = [use for use in range(begin, end) if order[use] not in there]
                 if missing:
-                    live += self._fetched(missing, there, coming, alone)
-                    most = live + buffers
+                    live += sum([numels[use] for use in missing])
+                    here += self._fetched(missing, there, coming, alone)
+                    most = here + buffers
                 for use in range(begin, end) if coming else ():
                     gather = coming.pop(order[use], None)
                     if gather is None:
                         continue
                     if not gather.copied:
                         gather.copied = True
-                        buffers += gather.elements
-                        most = max(most, live + buffers)
+                        buffers += gather.extent
+                        most = max(most, here + buffers)
                     gather.waiting -= 1
                     if not gather.waiting:
-                        buffers -= gather.elements
+                        buffers -= gather.extent
                 if end > ahead:
                     ahead = end
             starts.append(most)
@@ -143,8 +150,9 @@ class Walk(NamedTuple):
                         found += numels[ahead]
                     ahead += 1
                 if begun:
-                    live += self._fetched(begun, there, coming, alone)
-            peaks.append(live + buffers)
+                    live += found
+                    here += self._fetched(begun, there, coming, alone)
+            peaks.append(here + buffers)
             gone = _NOTHING
             if begin < end:
                 left = [
@@ -153,23 +161,25 @@ class Walk(NamedTuple):
                 if left:
                     gone = frozenset([order[use] for use in left])
                     live -= sum([numels[use] for use in left])
+                    here -= sum([extents[use] for use in left])
             if step in leaving:
                 late = [held for held in leaving[step] if held.place in there and held.place not in gone]
                 live -= sum(held.numel for held in late)
+                here -= sum(held.numel for held in late)  # frozen ones, so no adapters
                 gone |= {held.place for held in late}
             if gone:
                 there -= gone
             released.append(gone)
-            rests.append(live + buffers)
+            rests.append(here + buffers)
             begin = end
         return starts, peaks, rests, released
 
     def _fetched(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
-        """Gather the tensors of uses together: their elements."""
-        elements = sum([self.numels[use] for use in found])
+        """Gather the tensors of uses together: what they take."""
+        extent = sum([self.extents[use] for use in found])
         tensors = [self.order[use] for use in found]
         there.update(tensors)
         if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
-            together = _Gather(elements, len(tensors))
+            together = _Gather(extent, len(tensors))
             coming.update((tensor, together) for tensor in tensors)
-        return elements
+        return extent

@@ -13,7 +13,15 @@ from dsgen.memory.modules import Held, Module, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
-__all__ = ["Event", "Step", "events"]
+__all__ = ["Event", "Step", "events", "unasked"]
+
+# Matrices whose input is the block's, normalized. In some model types that of the feed-forward part is so too.
+_FIRST = (
+    *("attn.c_attn", "attn.q_proj", "attn.k_proj", "attn.v_proj", "attention.query_key_value"),
+    *("self_attention.query_key_value", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    *("self_attn.qkv_proj", "self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
+)
+_FIRST_PARALLEL = {"falcon": "mlp.dense_h_to_4h", "gpt_neox": "mlp.dense_h_to_4h", "gptj": "mlp.fc_in"}
 
 
 class Event(NamedTuple):
@@ -48,6 +56,7 @@ class Step(NamedTuple):
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
+        wide: An element of an adapter takes twice what an element of a weight takes.
     """
 
     model: Model
@@ -57,6 +66,18 @@ class Step(NamedTuple):
     tp: int
     checkpointing: bool = False
     chunked: bool = False
+    wide: bool = False
+
+
+def unasked(step: Step) -> frozenset[str]:
+    """Names of the first block's matrices whose input asks for no gradient, as it does with checkpointing.
+
+    They save no weight for backward, and have none.
+    """
+    if step.checkpointing or step.method == "full":
+        return frozenset()
+    names = (*_FIRST, _FIRST_PARALLEL.get(step.model.architecture, ""))
+    return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
 
 
 @functools.lru_cache(maxsize=256)
@@ -74,13 +95,14 @@ def events(step: Step) -> tuple[Event, ...]:
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
     made += [Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
     made += [Event(AFTER, module, FORWARD) for module in after]
+    without = unasked(step)
     head = [] if chunked else [Event(AFTER, after[-1], BACKWARD)]
     made += [*outer, *head, Event(AFTER, root, BACKWARD)]
     made += [Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
     for block, part in found.parts[-2:0:-1]:
         back = _reversed(part)
         if not checkpointing:
-            made += [Event(block, module, BACKWARD) for module in back]
+            made += [Event(block, module, BACKWARD) for module in back if block or module.name not in without]
             continue
         asking = found.asking
         if asking is None:

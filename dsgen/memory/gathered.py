@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, Step, events
+from dsgen.memory.events import Event, Step, events, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
 from dsgen.memory.trained import BEFORE
 
@@ -26,7 +26,7 @@ Place = tuple[int, int, int]
 
 
 class Gathered(NamedTuple):
-    """Elements that are gathered at once, persistent ones not among them.
+    """What is gathered at once, in elements of a weight; persistent tensors are not among it.
 
     Attributes:
         places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
@@ -84,7 +84,7 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
     persistence, prefetch, max_live, max_reuse = limits
     steps = events(step)
     starts, peaks, rests, gone = _walk(step, persistence).run(prefetch, max_live, max_reuse, alone)
-    kept, left, packed = _kept(steps, gone, step.checkpointing)
+    kept, left, packed = _kept(steps, gone, step)
     places: dict[Place, int] = {}
     uses: dict[int, int] = {}
     now = 0
@@ -107,7 +107,7 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
 @functools.lru_cache(maxsize=256)
 def _walk(step: Step, persistence: int) -> Walk:
     """The uses of a model's tensors that are partitioned."""
-    return Walk.over(events(step), persistence)
+    return Walk.over(events(step), persistence, step.wide)
 
 
 @functools.lru_cache(maxsize=256)
@@ -131,22 +131,13 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
     return tuple(found)
 
 
-# Matrices of the first block whose input is the embedding's: where that asks for no gradient, they save no weight.
-_UNASKED = frozenset(
-    f"{name}{more}"
-    for name in ("attn.c_attn", "self_attention.query_key_value", "mlp.dense_h_to_4h")
-    for more in ("", ".base_layer")
-)
-
-
-def _kept(
-    events: Sequence[Event], gone: Sequence[frozenset[int]], checkpointing: bool
-) -> tuple[list[int], list[int], int]:
-    """Elements of released tensors that somebody keeps: while each event runs, when its backward has been, and at last.
+def _kept(events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step) -> tuple[list[int], list[int], int]:
+    """What somebody keeps of released tensors: while each event runs, when its backward has been, and at last.
 
     A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
     of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
     """
+    checkpointing, wide = step.checkpointing, step.wide
     keeping = checkpointing or any(held.keeper != NOBODY for event in events for held in event.module.tensors)
     if not keeping:
         nothing = [0] * len(events)
@@ -155,6 +146,7 @@ def _kept(
     held = packed = 0
     kept: dict[int, int] = {}
     saving = AGAIN if checkpointing else FORWARD
+    without = unasked(step)
     for event, released in zip(events, gone, strict=True):
         during.append(held)
         if kept and event.way == BACKWARD:
@@ -170,10 +162,11 @@ def _kept(
                 continue
             mine = tensor.keeper == BITSANDBYTES
             direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
-            unasked = tensor.frozen and not event.block and not checkpointing and event.module.name in _UNASKED
-            if mine or (direct and tensor in saved and not unasked):
-                kept[tensor.place] = tensor.numel
-                held += tensor.numel
-                packed += tensor.numel if mine else 0
+            if tensor.frozen and not event.block and event.module.name in without:
+                continue
+            if mine or (direct and tensor in saved):
+                kept[tensor.place] = extent = tensor.extent(wide)
+                held += extent
+                packed += extent if mine else 0
         after.append(held)
     return during, after, packed

@@ -106,6 +106,10 @@ class Held(NamedTuple):
     keeper: int
     frozen: bool
 
+    def extent(self, wide: bool) -> int:
+        """What it takes, in elements of a weight: twice as much as its own if adapters are `wide`."""
+        return 2 * self.numel if wide and not self.frozen else self.numel
+
 
 class Module(NamedTuple):
     """One module.

@@ -28,6 +28,7 @@ class Numbers(NamedTuple):
         largest: The largest single tensor.
         block_largest: The largest tensor inside a block.
         persistent: Elements of tensors at or below the persistence threshold, which stage 3 never partitions.
+        persistent_adapters: Those of adapters among them.
     """
 
     trained: int
@@ -37,6 +38,7 @@ class Numbers(NamedTuple):
     largest: int
     block_largest: int
     persistent: int
+    persistent_adapters: int
 
     @property
     def total(self) -> int:
@@ -69,7 +71,7 @@ def count(
         tp: AutoTP degree.
         persistence: stage3_param_persistence_threshold, in elements.
     """
-    linear = other = persistent = largest = inside = trained = 0
+    linear = other = persistent = adapted = largest = inside = trained = 0
     found = {} if method == "full" else adapters(model, lora_rank, lora_targets)
     packed = quantized(model, method)
     for item in parameters(model):
@@ -78,13 +80,14 @@ def count(
         inside = max(inside, numel if item.layer else 0)
         own = found.get(item.name, ())
         trained += sum(own) * item.repeats
-        tensors = (partitioned(model, item, tp, packed), *own)
-        persistent += sum(size for size in tensors if size <= persistence) * item.repeats
+        whole = partitioned(model, item, tp, packed)
+        persistent += whole * item.repeats if whole <= persistence else 0
+        adapted += sum(size for size in own if size <= persistence) * item.repeats
         if item.matrix and item.layer:
             linear += numel * item.repeats
         else:
             other += numel * item.repeats
     block = math.ceil(block_elements(model) / tp)
     if method == "full":
-        return Numbers(linear + other, 0, 0, block, largest, inside, persistent)
-    return Numbers(trained, linear, other, block, largest, inside, persistent)
+        return Numbers(linear + other, 0, 0, block, largest, inside, persistent, 0)
+    return Numbers(trained, linear, other, block, largest, inside, persistent + adapted, adapted)

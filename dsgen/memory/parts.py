@@ -68,7 +68,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
     flat = found.size * found.tensors.elements
     if not stage or (stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
-        moments = (*moments, moment("init", Held(found.weights, 0, 0, 0), temporaries=flat))
+        moments = (*moments, moment("init", Held(found.weights + flat, 0, 0, 0)))
         lines = (*lines, (moments[-1].fixed, moments[-1].each))
     return Parts(moments, lines, host(job, own, buffers, found, accumulates))
 
@@ -231,7 +231,7 @@ class _Moments(NamedTuple):
             widest = min(widest_of(found.tensors, pieces), found.own)
             yield moment("step", held, kept, 0, NORM * widest)
             flat = (size * found.own if pieces > 1 else 0) + (FP32 * found.own if size != FP32 else 0)
-            yield moment("step", held, kept, 0, flat)
+            yield moment("step", held, kept + flat)
         else:
             yield moment("step", held)
 

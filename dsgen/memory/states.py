@@ -76,7 +76,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        weights = own * size + -(-(frozen - scales) // ranks) + scales
+        # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
+        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks) + scales
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen

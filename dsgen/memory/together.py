@@ -36,7 +36,7 @@ class Together(NamedTuple):
         backward: The same for backward. Below stage 3 no moment is left out, for gradients may grow beside them.
         gathered: What stage 3 gathers; None below it.
         size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
-        persistent: Elements that are never partitioned.
+        persistent: What is never partitioned, in elements of a weight.
     """
 
     active: Activations
@@ -85,6 +85,11 @@ class Run(NamedTuple):
     def size(self) -> int:
         """Bytes of a weight."""
         return FP32 if self.precision == "fp32" else 2
+
+    @property
+    def wide(self) -> bool:
+        """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
+        return self.told and self.training.method == "lora" and self.size < FP32
 
     @property
     def trains(self) -> tuple[str, int, tuple[str, ...], int]:
@@ -153,8 +158,9 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     persistence, prefetch, max_live, max_reuse, alone, read = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
-    found = gathered(Step(model, *run.trains, run.checkpointing, chunked), coordinated, alone)
-    persistent = count(model, *run.trains, persistence).persistent
+    found = gathered(Step(model, *run.trains, run.checkpointing, chunked, run.wide), coordinated, alone)
+    numbers = count(model, *run.trains, persistence)
+    persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.operators import FP32, like
-from dsgen.memory.activations.tape import GRADIENTS, LOGITS, Fitted, Leaf, Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, LOGITS, TEMPORARIES, Fitted, Leaf, Tape, Tensor
 
 __all__ = [
     "bmm",
@@ -89,8 +89,8 @@ def dequantized_linear(tape: Tape, tensor: Tensor, out: int) -> Tensor:
 
 
 def _dequantized(tape: Tape, elements: int, item: int) -> Tensor:
-    scales = tape.born((1, 0), -(-elements // QUANTIZED_BLOCK), FP32)
-    made = tape.born((1, 0), elements, item)
+    scales = tape.born((1, 0), -(-elements // QUANTIZED_BLOCK), FP32, TEMPORARIES)
+    made = tape.born((1, 0), elements, item, TEMPORARIES)
     del scales
     return made
 
@@ -202,15 +202,15 @@ def chunked_loss(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int) ->
     rows = (0, 1 << (tokens - 1).bit_length())
     gradient = tape.born(hidden.rows, hidden.width, hidden.item, LOGITS)
     weight_gradient = _gradient(tape, leaf, (kernel.width, kernel.item))
-    losses = tape.born(hidden.rows, 1, FP32)
+    losses = tape.born(hidden.rows, 1, FP32, LOGITS)
     logits = None
     for _ in range(2):  # a chunk's logits live until the next chunk's are there
-        logits = tape.born(rows, vocabulary, hidden.item)
-        part = tape.born(rows, hidden.width, hidden.item)
+        logits = tape.born(rows, vocabulary, hidden.item, LOGITS)
+        part = tape.born(rows, hidden.width, hidden.item, LOGITS)
         del part
         if leaf:
-            product = tape.born((1, 0), kernel.width, kernel.item)
-            wide = product if kernel.item == FP32 else tape.born((1, 0), kernel.width, FP32)
+            product = tape.born((1, 0), kernel.width, kernel.item, LOGITS)
+            wide = product if kernel.item == FP32 else tape.born((1, 0), kernel.width, FP32, LOGITS)
             del product, wide
     made = tape.born((1, 0), 1, FP32)
     saved = tape.keep(gradient, weight_gradient)
