@@ -54,6 +54,8 @@ MAKERS: dict[str, dict[str, str]] = {
         "step": "gradients",  # flattened, and in the type of the master weights
         "get_grad_norm_direct": "temporaries",
         "has_overflow": "temporaries",
+        "set_norm_for_param_grad": "temporaries",
+        "set_norm_for_param_grad_in_gpu": "temporaries",
     },
     "deepspeed/runtime/engine.py": {
         "_cast_module_mixed_precision": "weights",

@@ -150,9 +150,9 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
         with simulate_device.telling():
             engine.backward(loss)
         _end(recorder, engine.module, engine, micro_batch)
-        del loss, tokens
         recorder.enter("step")
         engine.step()
+        del loss, tokens  # a training loop refers to them while it steps
     _end(recorder, engine.module, engine)
 
 

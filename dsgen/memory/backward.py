@@ -71,16 +71,17 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
             stay = larger_of(found.tensors, buffers.reduce_bucket, runs, flush.done) if stage == 1 else 0
-            load = _reduced(found, buffers, flush, prior + found.size * stay, bucket)
+            load, norm = _reduced(found, flush, prior + found.size * stay, bucket)
             yield load
+            if norm is not None:
+                yield norm
             if flush.begun and found.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + found.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
             # The last reductions take their norms beside all of them.
-            widest = min(found.own, widest_of(found.tensors, found.tensors.prefix(found.own)))
-            norm = 0 if found.on_gpu or not larger else NORM * widest
+            norm = 0 if found.on_gpu or not larger else NORM * widest_of(found.tensors, found.own)
             yield Load(BEFORE, -1, found.size * larger, bucket, 0, norm)
 
 
@@ -89,12 +90,13 @@ def _normed(size: int, share: int) -> int:
     return size * share + max(NORM * min(share, NORM_CHUNK), FP32 * share if size != FP32 else 0)
 
 
-def _reduced(found: States, buffers: Buffers, flush: Flush, prior: int, bucket: int) -> Load:
+def _reduced(found: States, flush: Flush, prior: int, bucket: int) -> tuple[Load, Load | None]:
+    """A reduction with its flat copy, and with a norm if that takes more: the copy is gone by then."""
     own = found.size * flush.own if found.on_gpu else 0
-    copied = found.size * flush.copied
-    normed = 0 if found.on_gpu else max(0, NORM * flush.normed - copied)  # the copy is gone when the norm is taken
-    gradients = prior + own + found.size * flush.larger
-    return Load(flush.block, flush.place, gradients, bucket + copied, found.size * flush.current, normed, flush.tensor)
+    copied, normed = found.size * flush.copied, 0 if found.on_gpu else NORM * flush.normed
+    gradients, fresh = prior + own + found.size * flush.larger, found.size * flush.current
+    load = Load(flush.block, flush.place, gradients, bucket + copied, fresh, 0, flush.tensor)
+    return load, load._replace(buckets=bucket, temporaries=normed) if normed > copied else None
 
 
 def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
@@ -105,12 +107,20 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
     elif stage == 1 and not buffers.overlap_comm:
         bucket = buckets(found, stage, buffers)
         yield Load(BEFORE, -1, whole, bucket)
-        kept = found.size * found.kept if found.on_gpu else 0
-        high = -1
+        high, highest = -1, None
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None):
+            # A gradient larger than the bucket stays where it is until it has been copied.
+            gone = flush.done + (flush.elements if flush.elements <= buffers.reduce_bucket else 0)
+            own = flush.own if found.on_gpu else 0
+            begun = flush.begun if found.on_gpu else 0
             normed = 0 if found.on_gpu else NORM * flush.normed
-            if normed > high:  # with less left, only a larger norm can take more
-                high = normed
-                # A gradient larger than the bucket stays where it is until it has been copied.
-                gone = flush.done + (flush.elements if flush.elements <= buffers.reduce_bucket else 0)
-                yield Load(BEFORE, -1, whole + kept - found.size * gone, bucket, 0, normed)
+            left = whole - found.size * gone
+            for gradients, copied, norm in (
+                (left + found.size * own, found.size * flush.copied, 0),
+                (left + found.size * (own + begun), 0, normed),
+            ):
+                if gradients + copied + norm > high:
+                    high = gradients + copied + norm
+                    highest = Load(BEFORE, -1, gradients, bucket + copied, 0, norm)
+        if highest is not None:
+            yield highest

@@ -127,9 +127,10 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         nonlocal filled, own, first
         if not filled:
             return
-        spans = low // share != (high - 1) // share
-        copied = min(filled, bucket + share) if spans else 0
-        normed = min(_largest(found, low, high), share) if low < share else 0
+        copied = 0
+        if low // share != (high - 1) // share:
+            copied = filled if filled <= bucket else _flat(low, high, share, bucket)
+        normed = widest_of(found, min(high, share), low) if low < share else 0
         larger = filled if filled > bucket else 0
         done = made[-1].done + made[-1].elements if made else 0
         begun = kept if low < share and not own else 0
@@ -148,6 +149,21 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         filled += numel
     flush(BEFORE, -1, 0, -1)
     return made, first
+
+
+def _flat(low: int, high: int, share: int, bucket: int) -> int:
+    """Elements of the largest flat copy of a range: its pieces, a rank's each, until they are more than a bucket.
+
+    Source: stage_1_and_2.py, average_tensor and allreduce_no_retain. One piece alone is flat already.
+    """
+    most = filled = count = 0
+    while low < high:
+        end = min((low // share + 1) * share, high)
+        filled, count, low = filled + end - low, count + 1, end
+        if filled > bucket or low == high:
+            most = max(most, filled if count > 1 else 0)
+            filled = count = 0
+    return most
 
 
 def larger_of(found: Trained, bucket: int, runs: Runs, handed: int) -> int:
@@ -174,20 +190,21 @@ def _larger(found: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[in
 
 
 @functools.lru_cache(maxsize=4096)
-def widest_of(found: Trained, count: int) -> int:
-    """Elements of the largest of the first `count` tensors."""
-    return max(found.numels[:count], default=0)
+def widest_of(found: Trained, share: int, low: int = 0) -> int:
+    """Elements of the largest piece of a tensor, or all of it, in a range of the flat order that begins with a tensor.
 
-
-def _largest(found: Trained, low: int, high: int) -> int:
-    """Elements of the largest tensor in a range of the flat order."""
-    first = found.prefix(low + 1) - 1
-    largest = 0
-    for index in range(first, len(found.numels)):
-        if found.ends[index] - found.numels[index] >= high:
+    Args:
+        found: The trained tensors.
+        share: Where the range ends.
+        low: Where it begins.
+    """
+    widest = 0
+    for index in range(found.prefix(low + 1) - 1 if low else 0, len(found.numels)):
+        begin = found.ends[index] - found.numels[index]
+        if begin >= share:
             break
-        largest = max(largest, found.numels[index])
-    return largest
+        widest = max(widest, min(found.ends[index], share) - begin)
+    return widest
 
 
 def _worst(made: list[Flush]) -> list[Flush]:

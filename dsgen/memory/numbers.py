@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from dsgen.buffers import block_elements
 from dsgen.memory.trained import sharded
-from dsgen.parameters import Parameter, adapters, parameters
+from dsgen.parameters import Parameter, adapters, parameters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["Numbers", "count", "partitioned", "quantized"]
+__all__ = ["Numbers", "count", "made", "partitioned", "quantized"]
 
 UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
@@ -91,3 +91,33 @@ def count(
     if method == "full":
         return Numbers(linear + other, 0, 0, block, largest, inside, persistent, 0)
     return Numbers(trained, linear, other, block, largest, inside, persistent + adapted, adapted)
+
+
+@functools.lru_cache(maxsize=1024)
+def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
+    """The modules at which memory can be highest while a model is made under zero.Init, which cuts module by module.
+
+    Returns:
+        (elements of the model until then, those of the module among them; elements of the module's own tensors).
+    """
+    found: list[tuple[int, int]] = []
+    done = 0
+    for stretch in stretches(model):
+        own: dict[str, int] = {}
+        for item in stretch.parameters:
+            module = item.name.rpartition(".")[0]
+            own[module] = own.get(module, 0) + sharded(model, item, tp)
+        row = sum(own.values())
+        upto = done + (stretch.repeats - 1) * row
+        for size in own.values():
+            upto += size
+            found.append((upto, size))
+        done += stretch.repeats * row
+    if model.tied_embeddings:  # the head is made too, and tied to the embedding when all is there
+        head = max(sharded(model, item, tp) for item in parameters(model) if item.kind == "embedding")
+        found.append((done + head, head))
+    kept: list[tuple[int, int]] = []
+    for one in reversed(found):
+        if not kept or one[1] > kept[-1][1]:
+            kept.append(one)
+    return tuple(kept)

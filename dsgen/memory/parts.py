@@ -66,10 +66,11 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp)
     found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
-    if not stage or (stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes):
+    beside = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
+    if beside if stage else found.size < FP32 and job.training.optimizer in FUSED:
         # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
-        moments = (*moments, moment("init", Held(found.weights + flat, 0, 0, 0)))
-        lines = (*lines, (moments[-1].fixed, moments[-1].each))
+        moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
+        lines = (*lines, (moments[0].fixed, moments[0].each))
     return Parts(moments, lines, host(job, own, buffers, found, accumulates))
 
 
@@ -113,22 +114,36 @@ class _Moments(NamedTuple):
 
     def before_training(self, held: Held) -> Iterator[Moment]:
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
-        found, stage = self.found, self.layout.stage
-        weights = Held(held.weights, 0, 0, 0)
-        whole = found.size * found.numbers.largest
-        if found.loaded:  # what is not in 4 bits becomes 16-bit again, one by one
-            base = Held(found.loaded, 0, 0, 0)
-            yield moment("load", base)
-            yield moment("init", base._replace(weights=found.loaded + found.casting))
+        found, stage, size = self.found, self.layout.stage, self.found.size
+        if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
+            yield moment("load", Held(found.loaded + found.lifting, 0, 0, 0))
+            yield moment("init", Held(found.loaded + found.casting, 0, 0, 0))
         if stage == 3:
-            yield moment("load", weights, temporaries=whole)
-            grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            yield moment("init", held._replace(optimizer=0), grads, bucket, whole)
+            if not found.loaded:
+                yield moment("load", Held(found.tables + found.making, 0, 0, 0))
+            yield from self.partitioned(held)
             return
-        yield moment("init", weights)
+        # This rank's part is copied before it leaves for the CPU.
+        yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
         first = FP32 * found.own if found.on_gpu and found.master else 0
         states = held.optimizer if stage == 0 and found.master else 0
-        yield moment("init", Held(held.weights, held.master, states, 0), temporaries=first)
+        if (
+            stage == 0 and found.master and self.job.training.optimizer not in FUSED
+        ):  # their wrapper makes those of the weights too
+            first += size * found.own
+        yield moment("init", held._replace(optimizer=states), first)
+
+    def partitioned(self, held: Held) -> Iterator[Moment]:
+        """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
+        found, size = self.found, self.found.size
+        if found.on_gpu and size != FP32 and self.job.training.method != "lora":
+            most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
+            yield moment("init", Held(held.weights, held.master + FP32 * most, 0, 0))
+        grads, bucket = start(found, 3, self.buffers, self.accumulates)
+        whole = found.tensors.largest
+        if self.layout.offload_param != "none":
+            whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
+        yield moment("init", held._replace(optimizer=0), grads, bucket, gathered=size * whole)
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
@@ -145,6 +160,9 @@ class _Moments(NamedTuple):
         inputs = self.both.active.inputs[1]
         keeping = self.keeping()
         runs = _runs(self.both.active, found.size)
+        first = self.both.active.first
+        if stage in (1, 2):  # the buckets are made when the first gradient comes
+            yield moment("backward", held, grads + first.fresh, full, 0, 0, first, inputs)
         for alive, live, waiting in self.both.backward:
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:  # those larger than the bucket never enter it, and stay until the step
@@ -208,32 +226,33 @@ class _Moments(NamedTuple):
 
     def step(self, held: Held) -> Iterator[Moment]:
         found, stage, size = self.found, self.layout.stage, self.found.size
+        asked, inputs = self.both.active.asked, self.both.active.inputs[1]
+        alive = NOTHING._replace(activations=asked, temporaries=asked)
         if stage == 0:
             copies = 0
             if size != FP32:
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
-            yield moment("step", held, size * found.tensors.elements + copies)
+            yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive, inputs)
         elif stage == 3:
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             kept = self.both.packed
             if found.on_gpu:
                 most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
                 copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
-                yield moment("step", held, grads + copies, bucket, gathered=kept)
+                yield moment("step", held, grads + copies, bucket, 0, kept, alive, inputs)
                 norm = NORM * -(-found.tensors.largest // found.ranks)
-                yield moment("step", held, grads, bucket, norm, kept)
+                yield moment("step", held, grads, bucket, norm, kept, alive, inputs)
             else:
-                yield moment("step", held, grads, bucket, gathered=kept)
+                yield moment("step", held, grads, bucket, 0, kept, alive, inputs)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, kept)
+                yield moment("step", held, grads, bucket, grads, kept, alive, inputs)
         elif found.on_gpu:
-            kept, pieces = size * found.kept, found.tensors.prefix(found.own)
-            widest = min(widest_of(found.tensors, pieces), found.own)
-            yield moment("step", held, kept, 0, NORM * widest)
-            flat = (size * found.own if pieces > 1 else 0) + (FP32 * found.own if size != FP32 else 0)
-            yield moment("step", held, kept + flat)
+            kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
+            yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive, inputs)
+            flat = (size * found.own if several else 0) + (FP32 * found.own if size != FP32 else 0)
+            yield moment("step", held, kept + flat, 0, 0, 0, alive, inputs)
         else:
-            yield moment("step", held)
+            yield moment("step", held, 0, 0, 0, 0, alive, inputs)
 
 
 def _runs(active: Activations, size: int) -> Runs:

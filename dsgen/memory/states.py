@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, Buffers
 from dsgen.memory.buckets import partition_numel
-from dsgen.memory.numbers import Numbers, count, quantized
-from dsgen.memory.trained import Trained, trained
+from dsgen.memory.numbers import Numbers, count, made, quantized
+from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
 from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
@@ -34,7 +35,9 @@ class States(NamedTuple):
         kept: Elements of the whole tensors that reach into it.
         loaded: Bytes of weights until initialize where the base is in 4 bits: it is loaded on the GPU whole, and peft's
             preparation casts what is not in 4 bits to fp32; else 0.
-        casting: Bytes that are there beyond `loaded` at most while tensor by tensor is made 16-bit.
+        lifting, casting: Bytes that are there beyond `loaded` at most while tensor by tensor becomes fp32, and 16-bit.
+        making: Bytes of the module in the making, and of what is cut before and with it, where stage 3 makes a model.
+        tables: Bytes of what is no parameter and stays on the GPU at every stage.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -49,7 +52,10 @@ class States(NamedTuple):
     own: int
     kept: int
     loaded: int
+    lifting: int
     casting: int
+    making: int
+    tables: int
     weights: int
     master: int
     moments: int
@@ -93,7 +99,10 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         own=own,
         kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
+        lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
+        making=_making(model, layout, ranks, size) if stage == 3 else 0,
+        tables=_tables(model),
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
@@ -101,21 +110,54 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     )
 
 
+def _making(model: Model, layout: Any, ranks: int, size: int) -> int:
+    found = made(model, layout.tp)
+    if layout.offload_param != "none":
+        return size * found[-1][1]
+    return size * max(-(-upto // ranks) + own for upto, own in found)
+
+
+def _tables(model: Model) -> int:
+    """Bytes of sines and cosines that every block of GPT-J has of its own (GPTJAttention.embed_positions)."""
+    if model.architecture != "gptj":
+        return 0
+    return FP32 * model.layers * model.max_positions * min(GPTJ_ROTARY, model.head_size)
+
+
 def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
     return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
 
 
+def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
+    """As `_casting`, before the adapters are there: those behind the tensor in the making are not fp32 yet."""
+    behind = [(repeats, numels[::-1]) for repeats, numels in reversed(_unpacked(model, packed, {}))]
+    return max(0, _most(behind, size) - FP32 * adapters)
+
+
 def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
     """Bytes of the tensor in the making, less what those before it have given back, where that is most."""
-    found = adapters(model, training.lora_rank, training.lora_targets)
-    most = done = 0
+    return _most(_unpacked(model, packed, adapters(model, training.lora_rank, training.lora_targets)), size)
+
+
+def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]) -> list[tuple[int, list[int]]]:
+    """How often each stretch of the model repeats, and elements of its tensors that are not in 4 bits."""
+    found = []
     for stretch in stretches(model):
-        before = done
+        numels: list[int] = []
         for item in stretch.parameters:
-            own = () if packed and item.matrix and item.layer else (item.numel,)
-            for numel in (*own, *found.get(item.name, ())):
-                most = max(most, size * numel - (FP32 - size) * done)
-                done += numel
-        done = before + stretch.repeats * (done - before)
+            numels += () if packed and item.matrix and item.layer else (item.numel,)
+            numels += adapted.get(item.name, ())
+        found.append((stretch.repeats, numels))
+    return found
+
+
+def _most(stretches: Sequence[tuple[int, Sequence[int]]], size: int) -> int:
+    most = done = 0
+    for repeats, numels in stretches:
+        before = done
+        for numel in numels:
+            most = max(most, size * numel - (FP32 - size) * done)
+            done += numel
+        done = before + repeats * (done - before)
     return most

@@ -12,6 +12,7 @@ from dsgen.memory.activations.gelus import bloom_gelu, gelu_steps
 from dsgen.memory.activations.llama import rotate
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.trained import GPTJ_ROTARY
 
 __all__ = ["before", "bloom_block", "gpt2_block", "gpt_neox_block", "gptj_block", "head", "opt_block", "plain_mlp"]
 
@@ -104,9 +105,6 @@ def gptj_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     hidden = op.add(tape, both, residual)
     del both, found, weights, out
     return hidden
-
-
-GPTJ_ROTARY = 64  # elements of a head that are rotated (rotary_dim of its config)
 
 
 def _gptj_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:

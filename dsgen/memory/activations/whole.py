@@ -45,6 +45,8 @@ class Activations(NamedTuple):
 
     Attributes:
         inputs: Token ids, which are their own labels.
+        asked: The embedding's output where checkpointing alone asks for its gradient: a leaf of autograd, which holds
+            it and its gradient as long as anything refers to the loss.
         kept: Activations alive when forward has ended.
         kept_logits: What has the vocabulary's width and is alive then.
         kept_gradients: Bytes of weight gradients that forward has made by then (a chunked loss makes its own).
@@ -53,9 +55,11 @@ class Activations(NamedTuple):
         blocks: The blocks, in order.
         forward: Moments of forward that can be its highest, whatever the micro-batch and the ZeRO stage.
         backward: The same for backward.
+        first: When DeepSpeed gets the first gradient, which is fresh still.
     """
 
     inputs: Size
+    asked: Size
     kept: Size
     kept_logits: Size
     kept_gradients: int
@@ -64,6 +68,7 @@ class Activations(NamedTuple):
     blocks: tuple[BlockRun, ...]
     forward: tuple[Moment, ...]
     backward: tuple[Moment, ...]
+    first: Moment
 
 
 def activations(
@@ -177,6 +182,9 @@ def _activations(
         ends.append(Moment(_NOTHING, _NOTHING, _NOTHING, 0, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
+        asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item)
+        if method != "full" and checkpointing
+        else _NOTHING,
         kept=_plus(_plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         kept_gradients=last.kept_gradients,
@@ -187,6 +195,7 @@ def _activations(
         ),
         forward=_forward(before, runs, last, during, _plus(during, rest, -1), extra),
         backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
+        first=_first(last, runs[-1][2], _plus(rest, blocks), waiting),
     )
 
 
@@ -249,6 +258,14 @@ def _backward(
         done += count
     moments += [_placed(moment._replace(way=BACKWARD), "embedding", _NOTHING, made, done) for moment in ends]
     return front([_waiting(moment, waiting) for moment in moments])
+
+
+def _first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:
+    """The moment of the first gradient: in the head if anything is trained there that does not wait, or a block."""
+    after = last.arrivals[1:] if waiting else last.arrivals
+    if after:
+        return _waiting(_placed(after[0], "loss", below, 0, 0), waiting)
+    return _waiting(_placed(block.arrivals[0], "block", _plus(below, block.kept, -1), last.gradients, 0), waiting)
 
 
 def _waiting(moment: Moment, waiting: int) -> Moment:
