@@ -10,7 +10,7 @@ from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, sc
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["NORM", "Load", "buckets", "epilogue", "reductions", "start"]
+__all__ = ["NORM", "Load", "buckets", "epilogue", "reductions", "start", "stays"]
 
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
@@ -70,8 +70,8 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
-            stay = larger_of(found.tensors, buffers.reduce_bucket, runs, flush.done) if stage == 1 else 0
-            load, norm = _reduced(found, flush, prior + found.size * stay, bucket)
+            stay = stays(found, buffers, runs, flush.done) if stage == 1 else 0
+            load, norm = _reduced(found, flush, prior + stay, bucket)
             yield load
             if norm is not None:
                 yield norm
@@ -79,10 +79,26 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
                 gradients = load.gradients + found.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
-            larger = sum(numel for numel in found.tensors.numels if numel > buffers.reduce_bucket)
+            larger = stays(found, buffers, runs, found.tensors.elements)
             # The last reductions take their norms beside all of them.
             norm = 0 if found.on_gpu or not larger else NORM * widest_of(found.tensors, found.own)
-            yield Load(BEFORE, -1, found.size * larger, bucket, 0, norm)
+            yield Load(BEFORE, -1, larger + (found.size * found.kept if found.on_gpu else 0), bucket, 0, norm)
+
+
+def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
+    """Bytes of gradients that stage 1 leaves where they were made, beside backward, until the step.
+
+    Those larger than the bucket never enter it. This rank's own are copied and freed, but for those on their way to the
+    CPU.
+
+    Args:
+        found: The states.
+        buffers: Element counts of the communication buffers.
+        runs: As for `flushes`.
+        handed: Elements handed over by then.
+    """
+    share = found.own if found.on_gpu else 0
+    return found.size * larger_of(found.tensors, buffers.reduce_bucket, share, runs, handed)
 
 
 def _normed(size: int, share: int) -> int:

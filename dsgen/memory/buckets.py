@@ -166,24 +166,25 @@ def _flat(low: int, high: int, share: int, bucket: int) -> int:
     return most
 
 
-def larger_of(found: Trained, bucket: int, runs: Runs, handed: int) -> int:
+def larger_of(found: Trained, bucket: int, share: int, runs: Runs, handed: int) -> int:
     """Elements of gradients larger than the bucket among the first that backward has handed over.
 
     Args:
         found, bucket, runs: As for `flushes`.
+        share: Where those begin that count, in the flat order: stage 1 copies this rank's own.
         handed: Elements handed over by then.
     """
-    ends, sums = _larger(found, bucket, runs)
+    ends, sums = _larger(found, bucket, share, runs)
     return sums[bisect.bisect_right(ends, handed)]
 
 
 @functools.lru_cache(maxsize=1024)
-def _larger(found: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[int]]:
+def _larger(found: Trained, bucket: int, share: int, runs: Runs) -> tuple[list[int], list[int]]:
     """Elements handed over with each larger gradient, and those of all larger ones before it; then all of them."""
     ends, sums, handed = [], [0], 0
     for index, _ in arrivals(found, runs):
         handed += found.numels[index]
-        if found.numels[index] > bucket:
+        if found.numels[index] > bucket and found.ends[index] - found.numels[index] >= share:
             ends.append(handed)
             sums.append(sums[-1] + found.numels[index])
     return ends, sums

@@ -12,8 +12,8 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, felt, plain, through_training
-from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start
-from dsgen.memory.buckets import Runs, flattened, kept_from, larger_of, widest_of
+from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start, stays
+from dsgen.memory.buckets import Runs, flattened, kept_from, widest_of
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.states import FP32, States, states
@@ -165,9 +165,9 @@ class _Moments(NamedTuple):
             yield moment("backward", held, grads + first.fresh, full, 0, 0, first, inputs)
         for alive, live, waiting in self.both.backward:
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
-            if walked and stage == 1:  # those larger than the bucket never enter it, and stay until the step
+            if walked and stage == 1:
                 handed = alive.gradients // found.size
-                gradients += found.size * larger_of(found.tensors, buffers_.reduce_bucket, runs, handed) - waiting
+                gradients += stays(found, buffers_, runs, handed - waiting // found.size)
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
             if self.twice and alive.where == "embedding":
@@ -190,9 +190,9 @@ class _Moments(NamedTuple):
         return max(gradients - head, 4 * head)
 
     def keeping(self) -> int:
-        """Bytes of gradients that backward has handed over when stage 2 begins to keep this rank's own."""
-        found = self.found
-        if self.layout.stage != 2 or not found.on_gpu or not found.tensors.elements:
+        """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
+        found, beside = self.found, self.buffers.overlap_comm and not self.accumulates
+        if not (self.layout.stage == 2 or (self.layout.stage == 1 and beside)) or not found.on_gpu or not found.tensors.elements:
             return NEVER
         runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)

@@ -221,6 +221,7 @@ def before(tape: Tape, on: Setting) -> Before:
     model = on.model
     kind, width = model.architecture, model.embedding_size or model.hidden_size
     embedded = op.embedding(tape, on.rows, on.weight(model.vocab_size * width), width)
+    on.ask(tape, embedded)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
     if kind in ("gpt2", "opt"):

@@ -217,6 +217,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     """
     model = on.model
     hidden = op.embedding(tape, on.rows, on.weight(model.vocab_size * model.hidden_size), model.hidden_size)
+    on.ask(tape, hidden)
     if model.architecture == "gemma3_text":
         hidden = op.scaled(tape, hidden)
     ids = tape.born((on.seq_len, 0), 1, 8)

@@ -14,7 +14,7 @@ from dsgen.memory.activations.products import (
     linear,
     sharded_cross_entropy,
 )
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import Node, Tape, Tensor
 from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import DIRECT, head_sharded
 from dsgen.parameters import ALL_LINEAR, fused_targets
@@ -38,6 +38,7 @@ class Setting(NamedTuple):
         zero3: The model was made under zero.Init (stage 3), whose linear layers always keep their input, and after
             which adapters stay in fp32.
         chunked: The loss never holds all logits.
+        asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
     """
 
     model: Model
@@ -50,6 +51,7 @@ class Setting(NamedTuple):
     targets: tuple[str, ...] = (ALL_LINEAR,)
     zero3: bool = False
     chunked: bool = False
+    asks: bool = False
 
     @property
     def quantized(self) -> bool:
@@ -60,6 +62,11 @@ class Setting(NamedTuple):
     def direct(self) -> bool:
         """Whether blocks multiply by their weights without torch's linear function, which zero.Init replaces."""
         return self.model.architecture in DIRECT
+
+    def ask(self, tape: Tape, embedded: Tensor) -> None:
+        """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""
+        if self.asks:
+            embedded.edge = (Node(tape.next(), (), None, lambda *_: []), 0)
 
     @property
     def adapter_item(self) -> int:

@@ -136,6 +136,7 @@ def _activations(
         targets=targets,
         zero3=zero3,
         chunked=chunked_loss,
+        asks=checkpointing and method != "full",
     )
     first = Tape()
     family = models.family(model.architecture)
