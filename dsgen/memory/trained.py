@@ -14,8 +14,10 @@ from dsgen.profiles import Model
 
 __all__ = ["AFTER", "BEFORE", "DIRECT", "GPTJ_ROTARY", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
 
-# AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole.
+# AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
+# layers whose shares are added up.
 SHARDED = ("attention", "mlp")
+ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "o_proj", "out_proj"})
 # Model types whose output head it shards too: those with a plan of Hugging Face's that names the head, and GPT-NeoX. A
 # head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
 # the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
@@ -68,6 +70,9 @@ def head_sharded(model: Model) -> bool:
 
 def sharded(model: Model, item: Parameter, tp: int) -> int:
     """Elements of a model's tensor on one tensor-parallel rank."""
+    name = item.name.rpartition(".")[0].rpartition(".")[2]
+    if item.kind == "bias" and item.layer and name not in ADDED_UP:
+        return math.ceil(item.numel / tp)
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
     if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
         return math.ceil(item.numel / tp)
