@@ -21,6 +21,7 @@ _FIRST = (
     *("self_attention.query_key_value", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     *("self_attn.qkv_proj", "self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
 )
+_POSITIONS = frozenset({"embed_positions", "wpe"})
 _FIRST_PARALLEL = {"falcon": "mlp.dense_h_to_4h", "gpt_neox": "mlp.dense_h_to_4h", "gptj": "mlp.fc_in"}
 
 
@@ -118,8 +119,9 @@ def events(step: Step) -> tuple[Event, ...]:
         rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
-    if method == "full" or checkpointing:  # frozen embeddings have no backward
-        made += [Event(BEFORE, module, BACKWARD) for module in found.parts[0][1][::-1] if module.tensors]
+    if method == "full" or checkpointing:  # frozen embeddings have no backward, those of positions with neither
+        still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
+        made += [Event(BEFORE, module, BACKWARD) for module in still if module.tensors]
     return tuple(made)
 
 

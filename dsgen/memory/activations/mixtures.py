@@ -49,7 +49,9 @@ def _shared_out(tape: Tape, on: Setting, values: Tensor) -> Tensor:
 
 def _softmax_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """MixtralTopKRouter and Qwen3MoeTopKRouter: softmax in fp32, the best, and their shares."""
-    logits = on.linear(tape, hidden, on.model.experts)
+    kernel = _kernel(tape, on, on.model.experts, on.model.hidden_size, "mlp.gate.weight")
+    logits = linear(tape, hidden, kernel, on.model.experts, zero3=on.zero3)
+    del kernel
     wide = op.cast(tape, logits, op.FP32)
     scores = op.softmax(tape, wide)
     del wide
@@ -70,7 +72,7 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
     """DeepseekV3TopkRouter: in fp32, and from groups of experts; what picks them asks for no gradient."""
     model = on.model
     wide = op.cast(tape, hidden, op.FP32)
-    kernel = op.cast(tape, on.weight(model.hidden_size * model.experts), op.FP32)
+    kernel = op.cast(tape, _kernel(tape, on, model.experts, model.hidden_size, "mlp.gate.weight"), op.FP32)
     logits = linear(tape, wide, kernel, model.experts, zero3=on.zero3)
     del wide, kernel
     scores = op.relu(tape, logits)
@@ -95,10 +97,11 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     share = op.index(tape, weights, picked, ids=order)
     counted = tape.born(picked, 1, 4)
     bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
-    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, model.hidden_size, "gate_up_proj"), 2 * width)
+    into, many = model.hidden_size, model.experts
+    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, into, "gate_up_proj", many), 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
-    states = grouped(tape, states, _kernel(tape, on, model.hidden_size, width, "down_proj"), model.hidden_size)
+    states = grouped(tape, states, _kernel(tape, on, into, width, "down_proj", many), into)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     back = tape.born(picked, 1, op.INDEX)
@@ -108,12 +111,12 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     return op.cast(tape, final, hidden.item)
 
 
-def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str) -> Tensor:
-    """The experts' weights; peft adds its product for all of them to a copy of them (`torch.baddbmm`).
+def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str, experts: int = 1) -> Tensor:
+    """The weights of experts, or of a router; peft adds its product for all of them to a copy (`torch.baddbmm`).
 
     Where its matrices are of another type, it does so with copies of these.
     """
-    experts, rank = on.model.experts, on.fused_rank(name)
+    rank = on.fused_rank(name)
     if not rank:
         return on.weight(experts * out * into)
     sides = experts * rank * out, experts * rank * into
