@@ -58,6 +58,7 @@ class Step(NamedTuple):
         checkpointing: Each block runs forward again before its backward.
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
         wide: An element of an adapter takes twice what an element of a weight takes.
+        reads: Attention reads the type of a weight of its own.
     """
 
     model: Model
@@ -68,6 +69,7 @@ class Step(NamedTuple):
     checkpointing: bool = False
     chunked: bool = False
     wide: bool = False
+    reads: bool = False
 
 
 def unasked(step: Step) -> frozenset[str]:
@@ -85,7 +87,7 @@ def unasked(step: Step) -> frozenset[str]:
 def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = modules(*step[:5])
+    found = modules(*step[:5], step.reads)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
     after = found.parts[-1][1]

@@ -113,7 +113,7 @@ def _walk(step: Step, persistence: int) -> Walk:
 @functools.lru_cache(maxsize=256)
 def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
     """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then."""
-    parts = dict(modules(*step[:5]).parts)
+    parts = dict(modules(*step[:5], step.reads).parts)
     found: list[tuple[Place | None, Place | None, Place | None, Place]] = []
     place = 0
     here = BEFORE, FORWARD

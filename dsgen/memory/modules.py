@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
-from dsgen.memory.trained import AFTER, BEFORE, DIRECT
+from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
 from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
@@ -59,8 +59,6 @@ _SPARSE = {
     "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp",
 }
-# Model types whose mixture DeepSpeed gathers whole, its router among the experts (runtime/zero: z3 leaf modules).
-_LEAVES = frozenset({"mixtral", "qwen3_moe"})
 # What runs before the blocks besides the embedding, and what follows the norm before the head.
 _BEFORE = {
     "bloom": "word_embeddings word_embeddings_layernorm",
@@ -86,6 +84,11 @@ _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
 _ASKING = {"gpt2": "mlp.dropout", "opt": ""}
+
+
+_ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
+# The linear layer that is registered first where it runs later, or is asked by name.
+_REGISTERED = {"gptj": "q_proj", "opt": "k_proj", "phi3": "o_proj"}
 
 
 NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
@@ -147,7 +150,9 @@ _Own = dict[str, list[Held]]  # module -> its tensors
 
 
 @functools.lru_cache(maxsize=1024)
-def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int) -> Modules:
+def modules(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, reads: bool = False
+) -> Modules:
     """The modules of a model.
 
     Args:
@@ -156,6 +161,9 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        reads: Attention reads the type of its first linear layer's weight itself, as FlashAttention makes it in fp32,
+            so the weight is gathered with attention too (transformers, integrations/flash_attention.py,
+            get_target_dtype; deepspeed, register_external_parameter).
     """
     frozen = method != "full"
     adapting = adapters(model, lora_rank, lora_targets) if frozen else {}
@@ -166,7 +174,7 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
     count = 0
     for stretch in stretches(model):
         sparse = stretch.blocks and any(item.kind == "expert" for item in stretch.parameters)
-        whole = "mlp" if sparse and kind in _LEAVES else None
+        whole = "mlp" if sparse and kind in LEAVES else None
         own: _Own = {} if stretch.blocks else around
         products: set[str] = set()
         size = 0 if stretch.blocks else count
@@ -192,6 +200,8 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
                 if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
                     own.setdefault(name, []).append(own[lower][-1])
                 size += 1
+        if reads and stretch.blocks:
+            _read(own, kind)
         if not stretch.blocks:
             count = size
             continue
@@ -207,6 +217,14 @@ def modules(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
     last = _made(_existing(_AFTER, around), around, products=("lm_head",))
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
+
+
+def _read(own: _Own, kind: str) -> None:
+    """Add the weight of attention's first linear layer to attention itself."""
+    parts = [name for name in own if name.partition(".")[0] in _ATTENTIONS and "lora_" not in name]
+    first = next((name for name in parts if name.partition(".")[2].startswith(_REGISTERED.get(kind, ""))), None)
+    if first and kind != "gpt2":  # GPT-2's are no linear layers
+        own.setdefault(first.partition(".")[0], []).append(own[first][0])
 
 
 def _style(model: Model) -> str:

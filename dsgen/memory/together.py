@@ -92,6 +92,12 @@ class Run(NamedTuple):
         return self.told and self.training.method == "lora" and self.size < FP32
 
     @property
+    def reads(self) -> bool:
+        """FlashAttention asks in which type it may compute, as it does in fp32: GPT-J's queries always are."""
+        wide = self.size == FP32 or self.model.architecture == "gptj"
+        return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
+
+    @property
     def trains(self) -> tuple[str, int, tuple[str, ...], int]:
         """Method, rank and targets of the adapters, AutoTP degree."""
         return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
@@ -158,7 +164,8 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     persistence, prefetch, max_live, max_reuse, alone, read = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
-    found = gathered(Step(model, *run.trains, run.checkpointing, chunked, run.wide), coordinated, alone)
+    step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
+    found = gathered(step, coordinated, alone)
     numbers = count(model, *run.trains, persistence)
     persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, (), (), found, 0 if read else run.size, persistent)

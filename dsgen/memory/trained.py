@@ -12,7 +12,7 @@ import attrs
 from dsgen.parameters import Parameter, adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["AFTER", "BEFORE", "DIRECT", "GPTJ_ROTARY", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
+__all__ = ["AFTER", "BEFORE", "DIRECT", "GPTJ_ROTARY", "LEAVES", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
 # layers whose shares are added up.
@@ -26,6 +26,9 @@ TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
 DIRECT = frozenset({"falcon", "gpt2"})
+# Model types whose mixture DeepSpeed gathers whole at stage 3, its router among the experts, and whose gradients it
+# takes when all of the mixture's are there (runtime/zero: z3 leaf modules).
+LEAVES = frozenset({"mixtral", "qwen3_moe"})
 GPTJ_ROTARY = 64  # elements of a head that GPT-J rotates (rotary_dim of its config)
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 

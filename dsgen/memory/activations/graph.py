@@ -61,12 +61,12 @@ class Storage:
 
 
 class Leaf:
-    """A trained weight: where a gradient ends. `late` is set where it waits for another one (tied embeddings)."""
+    """A trained weight: where a gradient ends. `late` is set where it waits until all of its module's are there."""
 
-    __slots__ = ("elements", "item")
+    __slots__ = ("elements", "item", "late")
 
     def __init__(self, elements: int, item: int) -> None:
-        self.elements, self.item = elements, item
+        self.elements, self.item, self.late = elements, item, False
 
 
 class Fitted(NamedTuple):
@@ -88,9 +88,10 @@ class Node:
         run: Makes the inputs' gradients from (saved, gradients of the outputs).
         outputs: How many results it has.
         place: Where it was made, as of a moment.
+        takes: When it has run, the gradients that waited are handed over.
     """
 
-    __slots__ = ("edges", "order", "outputs", "place", "run", "saved")
+    __slots__ = ("edges", "order", "outputs", "place", "run", "saved", "takes")
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class Node:
         place: int = 0,
     ) -> None:
         self.order, self.edges, self.saved, self.run, self.outputs = order, edges, saved, run, outputs
-        self.place = place
+        self.place, self.takes = place, False
 
 
 class Tensor:

@@ -14,6 +14,7 @@ from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import grouped, linear
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Leaf, Tape, Tensor
+from dsgen.memory.trained import LEAVES
 
 __all__ = ["mixture"]
 
@@ -22,6 +23,8 @@ def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """The feed-forward part: router, experts, and what every token passes."""
     model = on.model
     router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
+    if _late(tape, on):
+        hidden = tape.together(hidden)
     weights, ids, logits = router(tape, on, hidden)
     out = _experts(tape, on, hidden, weights)
     tape.used()
@@ -31,6 +34,11 @@ def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
         out = op.add(tape, out, shared)
     del logits
     return out
+
+
+def _late(tape: Tape, on: Setting) -> bool:
+    """Whether DeepSpeed takes all gradients of the mixture together."""
+    return tape.told and on.model.architecture in LEAVES
 
 
 def _picked(on: Setting) -> Size:
@@ -116,15 +124,20 @@ def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str, experts: in
 
     Where its matrices are of another type, it does so with copies of these.
     """
-    rank = on.fused_rank(name)
+    rank, late = on.fused_rank(name), _late(tape, on)
     if not rank:
-        return on.weight(experts * out * into)
+        whole = on.weight(experts * out * into)
+        if whole.edge:
+            whole.edge.late = late
+        return whole
     sides = experts * rank * out, experts * rank * into
     copies = [tape.born((1, 0), side, on.item) for side in sides] if on.adapter_item != on.item else []
     saved = tape.keep(*copies)
     made = tape.born((1, 0), experts * out * into, on.item)
     del copies
     leaves = tuple(Leaf(side, on.adapter_item) for side in sides)
+    for leaf in leaves:
+        leaf.late = late
 
     def run(*_: Any) -> list[Any]:
         return [tape.born((1, 0), side, on.adapter_item, GRADIENTS) for side in sides]

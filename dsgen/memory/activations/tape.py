@@ -63,6 +63,7 @@ class Tape:
         self.kind = ACTIVATIONS
         self.again: Callable[[], Any] | None = None
         self.promises: list[Promise] = []
+        self.late: list[Storage] = []  # gradients that wait until all of their module's are there
         self._kept: int | None = None  # promises kept so far while the body runs again
         self._count = 0
 
@@ -159,6 +160,14 @@ class Tape:
         self.place = place
         self.promises.clear()
 
+    def together(self, tensor: Tensor) -> Tensor:
+        """The input of a module whose late gradients are handed over when all of them are there."""
+        made = Tensor(tensor.rows, tensor.width, tensor.item, tensor.storage, tensor.edge)
+        self.node(made, (tensor.edge,), None, lambda _, gradient: [gradient])
+        if made.edge is not None:
+            made.edge[0].takes = True
+        return made
+
     def alive(self, kind: int = ACTIVATIONS) -> Size:
         """Bytes of one kind that are alive now."""
         return self.fixed[kind], self.each[kind]
@@ -205,7 +214,7 @@ class Tape:
                     continue
                 if isinstance(edge, Leaf):
                     if got is not None and got.storage is not None:
-                        leaves.append(got.storage)
+                        (self.late if edge.late else leaves).append(got.storage)
                     got = None
                     continue
                 target, index = edge
@@ -220,6 +229,9 @@ class Tape:
                 waiting[target] -= 1
                 if not waiting[target]:
                     heapq.heappush(ready, (-target.order, target))
+            if node.takes:
+                leaves += reversed(self.late)
+                self.late.clear()
             while leaves:
                 self.record()
                 self.arrivals.append(self._now())
