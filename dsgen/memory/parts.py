@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import Activations
+from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, felt, plain, through_training
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start, stays
@@ -150,6 +150,9 @@ class _Moments(NamedTuple):
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
+        for alive, live, _ in self.both.first:  # there are no states yet
+            phase = "forward" if alive.way == FORWARD else "backward"
+            yield moment(phase, held._replace(optimizer=0), grads + alive.fresh, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers

@@ -34,6 +34,7 @@ class Together(NamedTuple):
         active: The activations.
         forward: Moments of forward that can be its highest.
         backward: The same for backward. Below stage 3 no moment is left out, for gradients may grow beside them.
+        first: Moments of the first step that can be its highest, and higher than those of later ones.
         gathered: What stage 3 gathers; None below it.
         size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
         persistent: What is never partitioned, in elements of a weight.
@@ -42,6 +43,7 @@ class Together(NamedTuple):
     active: Activations
     forward: tuple[Alive, ...]
     backward: tuple[Alive, ...]
+    first: tuple[Alive, ...]
     gathered: Gathered | None
     size: int
     persistent: int
@@ -152,7 +154,7 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
     if limits is None:
         forward = tuple((alive, 0, 0) for alive in active.forward)
         backward = tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward)
-        return Together(active, forward, backward, None, 0, 0)
+        return Together(active, forward, backward, (), None, 0, 0)
     there, before, behind = _beside(run, limits)
     waiting = [(alive, live, _waiting(alive, bucket)) for alive, live in behind]
     return there._replace(forward=before, backward=_highest(waiting))
@@ -168,10 +170,27 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     found = gathered(step, coordinated, alone)
     numbers = count(model, *run.trains, persistence)
     persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
-    there = Together(active, (), (), found, 0 if read else run.size, persistent)
+    there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
-    return there, _highest(forward), tuple(_among(there, active.backward, model.layers, True, head))
+    first = [*_highest(_of_first(there, active.forward, model.layers, False))]
+    first += _highest(_of_first(there, active.backward, model.layers, True))
+    behind = tuple(_among(there, active.backward, model.layers, True, head))
+    return there._replace(first=tuple(first)), _highest(forward), behind
+
+
+def _of_first(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> list[Alive]:
+    """Moments of the first step when a module is gathered whole."""
+    gathered = both.gathered
+    if gathered is None or not gathered.first:
+        return []
+    found = []
+    for alive in moments:
+        block = layers - 1 - alive.blocks if back else alive.blocks
+        elements = gathered.first.get((block, alive.way, alive.place)) if alive.where == "block" else None
+        if elements:
+            found.append((alive, both.bytes(elements), 0))
+    return found
 
 
 def _waiting(alive: Activity, bucket: int) -> int:
