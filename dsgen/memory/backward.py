@@ -88,8 +88,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
 def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
     """Bytes of gradients that stage 1 leaves where they were made, beside backward, until the step.
 
-    Those larger than the bucket never enter it. This rank's own are copied and freed, but for those on their way to the
-    CPU.
+    Those larger than the bucket never enter it. This rank's own are copied and freed.
 
     Args:
         found: The states.
@@ -97,8 +96,7 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
         runs: As for `flushes`.
         handed: Elements handed over by then.
     """
-    share = found.own if found.on_gpu else 0
-    return found.size * larger_of(found.tensors, buffers.reduce_bucket, share, runs, handed)
+    return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.own, runs, handed)
 
 
 def _normed(size: int, share: int) -> int:
