@@ -75,6 +75,9 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             yield load
             if norm is not None:
                 yield norm
+            if not found.on_gpu and flush.current > buffers.reduce_bucket:  # it is cloned first (offload only)
+                whole = found.size * flush.current
+                yield load._replace(gradients=prior + stay + whole, buckets=bucket)
             if flush.begun and found.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + found.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)

@@ -209,17 +209,18 @@ def widest_of(found: Trained, share: int, low: int = 0) -> int:
 
 
 def _worst(made: list[Flush]) -> list[Flush]:
-    """Those that no earlier block's reduction outdoes in everything that takes memory: activations only fall."""
+    """Those that no earlier block's at the same place outdoes in everything that takes memory: activations only fall."""
     kept: list[Flush] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
-        takes = (item.copied, item.current, item.own, item.normed, item.larger, item.begun)
+        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun)
         if AFTER > seen.setdefault(takes, item.block) > item.block:
             continue
         block, copied, current = item.block, item.copied, item.current
         for other in kept:
             if (
-                other.copied >= copied
+                other.place == item.place
+                and other.copied >= copied
                 and other.current >= current
                 and AFTER > other.block > block
                 and other.own >= item.own
