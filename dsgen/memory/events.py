@@ -123,7 +123,8 @@ def events(step: Step) -> tuple[Event, ...]:
         made += rest
     if method == "full" or checkpointing:  # frozen embeddings have no backward, those of positions with neither
         still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
-        made += [Event(BEFORE, module, BACKWARD) for module in still if module.tensors]
+        # What has ids for its input is not told that its backward is over.
+        made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
     return tuple(made)
 
 

@@ -12,6 +12,7 @@ from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
+from dsgen.parameters import parameters
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -176,11 +177,13 @@ def _activations(
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
     if model.tied_embeddings and head_sharded(model):
         leaf //= tp
+    # The positions' gradient is made before that of the embedding.
+    positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item if leaf else 0
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
-    ends = [Moment(_NOTHING, _NOTHING, size, 0, leaf)]
+    ends = [Moment(_NOTHING, _NOTHING, size, positions, leaf)]
     if waiting:
-        ends.append(Moment(_NOTHING, _NOTHING, _NOTHING, 0, 2 * leaf))
+        ends.append(Moment(_NOTHING, _NOTHING, _NOTHING, positions, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
         asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item)
