@@ -122,22 +122,31 @@ def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
     if stage == 0:
         yield Load(BEFORE, -1, whole, found.size * flat_chunk(found.tensors))
     elif stage == 1 and not buffers.overlap_comm:
-        bucket = buckets(found, stage, buffers)
-        yield Load(BEFORE, -1, whole, bucket)
-        high, highest = -1, None
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, None):
-            # A gradient larger than the bucket stays where it is until it has been copied.
-            gone = flush.done + (flush.elements if flush.elements <= buffers.reduce_bucket else 0)
-            own = flush.own if found.on_gpu else 0
-            begun = flush.begun if found.on_gpu else 0
-            normed = 0 if found.on_gpu else NORM * flush.normed
-            left = whole - found.size * gone
-            for gradients, copied, norm in (
-                (left + found.size * own, found.size * flush.copied, 0),
-                (left + found.size * (own + begun), 0, normed),
-            ):
-                if gradients + copied + norm > high:
-                    high = gradients + copied + norm
-                    highest = Load(BEFORE, -1, gradients, bucket + copied, 0, norm)
-        if highest is not None:
-            yield highest
+        yield Load(BEFORE, -1, whole, buckets(found, stage, buffers))
+        if loads := _after(found, buffers):
+            yield max(loads, key=lambda load: load.gradients + load.buckets + load.temporaries)
+
+
+def _after(found: States, buffers: Buffers) -> list[Load]:
+    """The reductions that follow backward at stage 1, in the order of the model."""
+    tensors, size, bucket = found.tensors, found.size, buffers.reduce_bucket
+    whole, flat = size * tensors.elements, buckets(found, 1, buffers)
+    loads = []
+    index = stay = 0
+    for flush in flushes(tensors, bucket, found.own, None):
+        while index < len(tensors.ends) and tensors.ends[index] <= flush.done:
+            numel = tensors.numels[index]
+            stay += numel if numel > bucket and tensors.ends[index] - numel >= found.own else 0
+            index += 1
+        # A gradient larger than the bucket stays where it is: this rank's own until it has been copied.
+        gone = flush.done - stay + (flush.elements if flush.elements <= bucket else 0)
+        left = whole - size * gone
+        if found.on_gpu:
+            before, behind = left + size * flush.own, left + size * (flush.own + flush.begun)
+            loads += [Load(BEFORE, -1, before, flat + size * flush.copied), Load(BEFORE, -1, behind, flat)]
+            continue
+        loads.append(Load(BEFORE, -1, left, flat + size * flush.copied))
+        loads.append(Load(BEFORE, -1, left, flat, 0, NORM * flush.normed))
+        if flush.current > bucket:  # it is cloned first (offload only)
+            loads.append(Load(BEFORE, -1, left + size * flush.current, flat))
+    return loads

@@ -165,7 +165,10 @@ class _Moments(NamedTuple):
         runs = _runs(self.both.active, found.size)
         first = self.both.active.first
         if stage in (1, 2):  # the buckets are made when the first gradient comes
-            yield moment("backward", held, grads + first.fresh, full, 0, 0, first, inputs)
+            head = 0 if found.tensors.tied else found.tensors.head
+            cloned = walked and not found.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
+            there = grads + first.fresh + (found.size * head if cloned else 0)
+            yield moment("backward", held, there, full, 0, 0, first, inputs)
         for alive, live, waiting in self.both.backward:
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:
