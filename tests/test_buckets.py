@@ -9,9 +9,10 @@ import pytest
 
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import BACKWARD, FORWARD
-from dsgen.memory.buckets import arrivals, flat_chunk, flattened, flushes, kept_from, partition_numel, scattered
+from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
+from dsgen.memory.shares import flattened, partition_numel, scattered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
 from dsgen.parameters import lora_parameters, parameter_count
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, scattered, widest_of
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of
+from dsgen.memory.shares import scattered
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 

@@ -1,8 +1,7 @@
 """How gradients pass through DeepSpeed's buckets in backward: which are on the GPU at once, and beside what.
 
 Followed from the code of 0.19.8: runtime/zero/stage_1_and_2.py (reduce_independent_p_g_buckets_and_remove_grads,
-average_tensor, allreduce_bucket, copy_grads_in_partition), runtime/zero/stage3.py (__add_grad_to_ipg_bucket,
-__avg_scatter_grads) with runtime/comm/coalesced_collectives.py, and runtime/engine.py (buffered_allreduce_fallback).
+average_tensor, allreduce_bucket, copy_grads_in_partition) and runtime/engine.py (buffered_allreduce_fallback).
 """
 
 from __future__ import annotations
@@ -13,19 +12,7 @@ from typing import NamedTuple
 
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
-__all__ = [
-    "Flush",
-    "Runs",
-    "arrivals",
-    "flat_chunk",
-    "flattened",
-    "flushes",
-    "kept_from",
-    "larger_of",
-    "partition_numel",
-    "scattered",
-    "widest_of",
-]
+__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "kept_from", "larger_of", "widest_of", "worst"]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
@@ -103,7 +90,7 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
     """
     made = _flushes(found, bucket, share, runs)[0]
-    return tuple(_worst(made))
+    return tuple(worst(made))
 
 
 def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
@@ -208,8 +195,8 @@ def widest_of(found: Trained, share: int, low: int = 0) -> int:
     return widest
 
 
-def _worst(made: list[Flush]) -> list[Flush]:
-    """Those that no earlier block's at the same place outdoes in everything that takes memory: activations only fall."""
+def worst(made: list[Flush]) -> list[Flush]:
+    """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall."""
     kept: list[Flush] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
@@ -232,68 +219,6 @@ def _worst(made: list[Flush]) -> list[Flush]:
         else:
             kept.append(item)
     return kept
-
-
-@functools.lru_cache(maxsize=4096)
-def partition_numel(found: Trained, ranks: int) -> int:
-    """Elements of one rank's partition at stage 3: every tensor is cut alone, the last shares padded."""
-    return sum(-(-numel // ranks) for numel in found.numels)
-
-
-@functools.lru_cache(maxsize=4096)
-def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
-    """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.
-
-    Whole tensors' shares are put together until they are `sub_group` elements (stage3.py, _create_fp16_sub_groups);
-    one alone is flat already.
-
-    Args:
-        found: The trained tensors.
-        ranks: Ranks that a tensor is cut among.
-        sub_group: sub_group_size, in elements.
-    """
-    most = joined = filled = count = 0
-    whole = sub_group >= partition_numel(found, ranks)
-    for index, numel in enumerate(found.numels):
-        filled += -(-numel // ranks)
-        count += 1
-        if (filled >= sub_group and not whole) or index == len(found.numels) - 1:
-            most, joined = max(most, filled), max(joined, filled if count > 1 else 0)
-            filled = count = 0
-    return most, joined
-
-
-@functools.lru_cache(maxsize=1024)
-def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flush, ...]:
-    """The reduce-scatters of stage 3, only those that no earlier one outdoes.
-
-    Args:
-        found: The trained tensors.
-        bucket: Elements of the bucket.
-        ranks: Ranks that a tensor is cut among.
-        runs: As for `arrivals`.
-    """
-    made: list[Flush] = []
-    filled = padded = count = widest = 0
-
-    def flush(block: int, place: int, current: int, index: int) -> None:
-        nonlocal filled, padded, count, widest
-        if filled:
-            whole = count == 1 and padded == filled
-            larger = filled if filled > bucket else 0
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, larger, index))
-        filled = padded = count = widest = 0
-
-    for index, place in arrivals(found, runs):
-        numel = found.numels[index]
-        if filled + numel > bucket:
-            flush(found.blocks[index], place, numel, index)
-        filled += numel
-        padded += -(-numel // ranks) * ranks
-        widest = max(widest, -(-numel // ranks))
-        count += 1
-    flush(BEFORE, -1, 0, -1)
-    return tuple(_worst(made))
 
 
 @functools.lru_cache(maxsize=1024)

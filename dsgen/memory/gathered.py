@@ -113,7 +113,8 @@ def _first(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, 
         return {}
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
     gone = [
-        frozenset(() if event.stays else [held.place for held in part]) for event, part in zip(steps, parts, strict=True)
+        frozenset(() if event.stays else [held.place for held in part])
+        for event, part in zip(steps, parts, strict=True)
     ]
     found: dict[Place, int] = {}
     for (_, fetched, _, _), event, part, before in zip(

@@ -13,9 +13,10 @@ from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, felt, plain, through_training
 from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start, stays
-from dsgen.memory.buckets import Runs, flattened, kept_from, widest_of
+from dsgen.memory.buckets import Runs, kept_from, widest_of
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
+from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Run, Together, together
 from dsgen.memory.trained import AFTER, BEFORE
@@ -198,7 +199,11 @@ class _Moments(NamedTuple):
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
         found, beside = self.found, self.buffers.overlap_comm and not self.accumulates
-        if not (self.layout.stage == 2 or (self.layout.stage == 1 and beside)) or not found.on_gpu or not found.tensors.elements:
+        if (
+            not (self.layout.stage == 2 or (self.layout.stage == 1 and beside))
+            or not found.on_gpu
+            or not found.tensors.elements
+        ):
             return NEVER
         runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)

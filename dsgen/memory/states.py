@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, Buffers
-from dsgen.memory.buckets import partition_numel
 from dsgen.memory.numbers import Numbers, count, made, quantized
+from dsgen.memory.shares import partition_numel
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
 from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model

@@ -12,7 +12,18 @@ import attrs
 from dsgen.parameters import Parameter, adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["AFTER", "BEFORE", "DIRECT", "GPTJ_ROTARY", "LEAVES", "SHARDED", "Trained", "head_sharded", "sharded", "trained"]
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "DIRECT",
+    "GPTJ_ROTARY",
+    "LEAVES",
+    "SHARDED",
+    "Trained",
+    "head_sharded",
+    "sharded",
+    "trained",
+]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
 # layers whose shares are added up.
