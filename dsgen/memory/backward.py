@@ -70,15 +70,15 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs):
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs, stage == 1):
             stay = stays(found, buffers, runs, flush.done) if stage == 1 else 0
-            load, norm = _reduced(found, flush, prior + stay, bucket)
+            load, normed = _reduced(found, flush, prior + stay, bucket)
             yield load
-            if norm is not None:
-                yield norm
+            if normed is not None:
+                yield normed
             if not found.on_gpu and flush.current > buffers.reduce_bucket:  # it is cloned first (offload only)
-                whole = found.size * flush.current
-                yield load._replace(gradients=prior + stay + whole, buckets=bucket)
+                stay = stays(found, buffers, runs, flush.done + flush.elements) if stage == 1 else 0
+                yield load._replace(gradients=prior + stay + found.size * flush.current, buckets=bucket)
             if flush.begun and found.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + found.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)

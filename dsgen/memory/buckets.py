@@ -80,7 +80,7 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 
 @functools.lru_cache(maxsize=1024)
-def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[Flush, ...]:
+def flushes(found: Trained, bucket: int, share: int, runs: Runs | None, stays: bool = False) -> tuple[Flush, ...]:
     """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
@@ -88,9 +88,11 @@ def flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple
         bucket: Elements of a bucket.
         share: Elements of one rank's partition.
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
+        stays: Gradients larger than the bucket stay, so that a later reduction may have more beside it.
     """
     made = _flushes(found, bucket, share, runs)[0]
-    return tuple(worst(made))
+    more = stays and max(found.numels, default=0) > bucket
+    return tuple(made if more else worst(made))
 
 
 def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
@@ -108,23 +110,22 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
     made: list[Flush] = []
     kept = found.ends[found.prefix(share) - 1] if found.numels else 0
     filled = own = low = high = 0  # low and high: the bucket's range in the flat order
-    handed = first = 0
+    handed = first = widest = 0
 
     def flush(block: int, place: int, current: int, index: int) -> None:
-        nonlocal filled, own, first
+        nonlocal filled, own, first, widest
         if not filled:
             return
         copied = 0
         if low // share != (high - 1) // share:
             copied = filled if filled <= bucket else _flat(low, high, share, bucket)
-        normed = widest_of(found, min(high, share), low) if low < share else 0
         larger = filled if filled > bucket else 0
         done = made[-1].done + made[-1].elements if made else 0
         begun = kept if low < share and not own else 0
-        made.append(Flush(block, place, filled, copied, current, own, normed, larger, index, begun, done))
+        made.append(Flush(block, place, filled, copied, current, own, widest, larger, index, begun, done))
         if low < share and not own:
             first, own = handed, kept
-        filled = 0
+        filled = widest = 0
 
     for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
         numel = found.numels[index]
@@ -133,6 +134,7 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
             flush(found.blocks[index], place, numel, index)
         begin, end = found.ends[index] - numel, found.ends[index]
         low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
+        widest = max(widest, min(end, share) - begin)
         filled += numel
     flush(BEFORE, -1, 0, -1)
     return made, first
@@ -178,20 +180,13 @@ def _larger(found: Trained, bucket: int, share: int, runs: Runs) -> tuple[list[i
 
 
 @functools.lru_cache(maxsize=4096)
-def widest_of(found: Trained, share: int, low: int = 0) -> int:
-    """Elements of the largest piece of a tensor, or all of it, in a range of the flat order that begins with a tensor.
-
-    Args:
-        found: The trained tensors.
-        share: Where the range ends.
-        low: Where it begins.
-    """
+def widest_of(found: Trained, share: int) -> int:
+    """Elements of the largest tensor, or piece of one, among the first `share` elements."""
     widest = 0
-    for index in range(found.prefix(low + 1) - 1 if low else 0, len(found.numels)):
-        begin = found.ends[index] - found.numels[index]
-        if begin >= share:
+    for numel, end in zip(found.numels, found.ends, strict=True):
+        if end - numel >= share:
             break
-        widest = max(widest, min(found.ends[index], share) - begin)
+        widest = max(widest, min(end, share) - end + numel)
     return widest
 
 

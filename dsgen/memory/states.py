@@ -28,7 +28,6 @@ class States(NamedTuple):
     Attributes:
         tensors: The tensors with a gradient.
         numbers: Element counts of the model.
-        before: Elements before the first block, trained or not.
         size: Bytes of a weight or gradient.
         ranks: Ranks that share weights or states: data-parallel replicas; 1 at stage 0.
         own: Elements of this rank's partition.
@@ -46,7 +45,6 @@ class States(NamedTuple):
 
     tensors: Trained
     numbers: Numbers
-    before: int
     size: int
     ranks: int
     own: int
@@ -93,7 +91,6 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     return States(
         tensors=tensors,
         numbers=numbers,
-        before=sum(item.numel for item in stretches(model)[0].parameters),
         size=size,
         ranks=ranks,
         own=own,

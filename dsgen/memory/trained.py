@@ -52,7 +52,6 @@ class Trained:
         numels: Elements of each tensor, in the order of the model.
         blocks: Block of each tensor, counted from 0; BEFORE and AFTER for what is around the blocks.
         ends: Elements up to and with each tensor.
-        before, after: Elements of the tensors before the first block and behind the last one.
         largest: Elements of the largest tensor.
         head: Elements of the matrix that makes the logits, where it gets a gradient.
         tied: Whether that matrix is the embedding.
@@ -61,8 +60,6 @@ class Trained:
     numels: tuple[int, ...]
     blocks: tuple[int, ...]
     ends: tuple[int, ...]
-    before: int
-    after: int
     largest: int
     head: int
     tied: bool
@@ -125,16 +122,14 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
             numels += row
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
+        if len(blocks) == len(stretch.parameters) and found is None:  # OPT lists the norm behind its blocks before them
+            late = [item.name.rpartition(".")[0].endswith("final_layer_norm") for item in stretch.parameters]
+            blocks = [AFTER if behind else block for behind, block in zip(late, blocks, strict=True)]
     tied = model.tied_embeddings and found is None
-    around = {
-        side: sum(n for n, block in zip(numels, blocks, strict=True) if block == side) for side in (BEFORE, AFTER)
-    }
     return Trained(
         tuple(numels),
         tuple(blocks),
         tuple(itertools.accumulate(numels)),
-        around[BEFORE],
-        around[AFTER],
         max(numels, default=0),
         vocabulary if tied else head,
         tied,
