@@ -170,7 +170,7 @@ class _Moments(NamedTuple):
             cloned = walked and not found.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
             there = grads + first.fresh + (found.size * head if cloned else 0)
             yield moment("backward", held, there, full, 0, 0, first, inputs)
-        for alive, live, waiting in self.both.backward:
+        for alive, live, waiting in (*self.both.backward, *self.first_kept(keeping)):
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:
                 handed = alive.gradients // found.size
@@ -195,6 +195,18 @@ class _Moments(NamedTuple):
         """
         head = self.found.size * self.found.tensors.head
         return max(gradients - head, 4 * head)
+
+    def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
+        """Moments of the first block behind which this rank's own gradients are kept, if others are around it."""
+        done = 0
+        for run in reversed(self.both.active.blocks if keeping < NEVER else ()):
+            for alive, live, waiting in self.both.backward:
+                more = -(-(keeping - alive.gradients) // run.gradients) if run.gradients else 0
+                if alive.where == "block" and alive.blocks == done and 0 < more < run.repeats - 1:
+                    (fixed, each), gradients = alive.activations, alive.gradients + more * run.gradients
+                    fewer = fixed - more * run.kept[0], each - more * run.kept[1]
+                    yield alive._replace(activations=fewer, gradients=gradients, blocks=done + more), live, waiting
+            done += run.repeats
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
