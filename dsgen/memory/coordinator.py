@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dsgen.memory.activations import BACKWARD
 from dsgen.memory.events import Event
 from dsgen.memory.modules import Held
 from dsgen.memory.trained import AFTER
@@ -66,7 +67,8 @@ class Walk(NamedTuple):
                     numels.append(held.numel)
                     extents.append(held.extent(wide))
                     steps.append(step)
-                    holds.append(event.stays or (event.holds and held.frozen))
+                    read = held.read and event.way == BACKWARD
+                    holds.append(event.stays or read or (event.holds and held.frozen))
             bounds.append(len(order))
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]

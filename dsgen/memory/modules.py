@@ -102,12 +102,15 @@ class Held(NamedTuple):
         numel: Its elements.
         keeper: Who keeps what was gathered when it is released.
         frozen: Whether it gets no gradient.
+        read: Attention reads its type, and so holds it too; it is not told that its own backward is over, because it
+            is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
     """
 
     place: int
     numel: int
     keeper: int
     frozen: bool
+    read: bool = False
 
     def extent(self, wide: bool) -> int:
         """What it takes, in elements of a weight: twice as much as its own if adapters are `wide`."""
@@ -224,6 +227,7 @@ def _read(own: _Own, kind: str) -> None:
     parts = [name for name in own if name.partition(".")[0] in _ATTENTIONS and "lora_" not in name]
     first = next((name for name in parts if name.partition(".")[2].startswith(_REGISTERED.get(kind, ""))), None)
     if first and kind != "gpt2":  # GPT-2's are no linear layers
+        own[first][0] = own[first][0]._replace(read=True)
         own.setdefault(first.partition(".")[0], []).append(own[first][0])
 
 
