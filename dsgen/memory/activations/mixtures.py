@@ -106,16 +106,18 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     counted = tape.born(picked, 1, 4)
     bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
     into, many = model.hidden_size, model.experts
-    states = grouped(tape, chosen, _kernel(tape, on, 2 * width, into, "gate_up_proj", many), 2 * width)
+    kernel = _kernel(tape, on, 2 * width, into, "gate_up_proj", many)
+    states = grouped(tape, chosen, kernel, 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
-    states = grouped(tape, states, _kernel(tape, on, into, width, "down_proj", many), into)
+    kernel = _kernel(tape, on, into, width, "down_proj", many)
+    states = grouped(tape, states, kernel, into)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     back = tape.born(picked, 1, op.INDEX)
     weighted = op.index(tape, weighted, picked, ids=back)
     final = _over_experts(tape, on, weighted)
-    del counted, ids, order, chosen, share, states, bias
+    del counted, ids, order, chosen, share, states, bias, kernel
     return op.cast(tape, final, hidden.item)
 
 
