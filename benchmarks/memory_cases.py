@@ -20,14 +20,15 @@ from dsgen.jobs import Job
 from dsgen.layers import Origin
 from dsgen.memory_questions import ask_config, given
 from dsgen.parameters import parameter_count
-from dsgen.profiles import Network
+from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import Strategy
 
-__all__ = ["Case", "cases"]
+__all__ = ["Case", "cases", "later"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
+LATER_SEED, LATER_ROUNDS = 31337, 2
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
 NETWORK = "ib-hdr-200g"
@@ -104,13 +105,26 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Every scenario, in the order of the models' names."""
-    for name in catalog.names("model"):
-        model = assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
+    for name, model in _models():
         for number in range(ROUNDS):
             draw = random.Random(f"{SEED} {name} {number}")
             full = number == 0 and parameter_count(model) <= LARGEST_FULL
             depth = None if full or model.layers <= DEPTH else DEPTH
             yield _case(f"{name} {number + 1}", name, depth, draw, model)
+
+
+def later() -> Iterator[Case]:
+    """The same from another draw, made when the instant model was finished: nothing was mended by it."""
+    for name, model in _models():
+        for number in range(LATER_ROUNDS):
+            draw = random.Random(f"{LATER_SEED} {name} {number}")
+            depth = None if model.layers <= DEPTH else DEPTH
+            yield _case(f"{name} f{number + 1}", name, depth, draw, model)
+
+
+def _models() -> Iterator[tuple[str, Model]]:
+    for name in catalog.names("model"):
+        yield name, assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
 
 
 @functools.lru_cache(maxsize=1)

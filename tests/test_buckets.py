@@ -9,7 +9,7 @@ import pytest
 
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import BACKWARD, FORWARD
-from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from
+from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of, widest_of
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
 from dsgen.memory.shares import flattened, partition_numel, scattered
@@ -32,7 +32,7 @@ BUFFERS = Buffers(
 def tensors(*numels: int, blocks: tuple[int, ...] | None = None) -> Trained:
     """Trained tensors of these sizes, each a block of its own unless `blocks` says more."""
     return Trained(
-        numels, blocks or tuple(range(len(numels))), tuple(itertools.accumulate(numels)), 0, 0, max(numels), 0, False
+        numels, blocks or tuple(range(len(numels))), tuple(itertools.accumulate(numels)), max(numels), 0, False
     )
 
 
@@ -95,7 +95,7 @@ def test_stage_0_flattens_tensors_until_they_are_more_than_its_chunk():
 
 def test_gradients_come_in_the_order_of_backward():
     """The block says that its second tensor's gradient is made first; around it the order is reversed."""
-    found = Trained((5, 1, 2, 1, 2, 7), (BEFORE, 0, 0, 1, 1, AFTER), (5, 6, 8, 9, 11, 18), 5, 7, 7, 0, False)
+    found = Trained((5, 1, 2, 1, 2, 7), (BEFORE, 0, 0, 1, 1, AFTER), (5, 6, 8, 9, 11, 18), 7, 0, False)
 
     order = arrivals(found, ((2, (1, 2)),))
 
@@ -205,7 +205,7 @@ def test_a_chunked_loss_gathers_the_head_with_the_model(make_job):
 
 
 def test_a_gradient_larger_than_the_bucket_stays_where_it_was_made():
-    found = Trained((5, 30, 2), (BEFORE, 0, 0), (5, 35, 37), 5, 0, 30, 0, False)
+    found = Trained((5, 30, 2), (BEFORE, 0, 0), (5, 35, 37), 30, 0, False)
 
     made = scattered(found, 10, 2, ((1, (2, 30)),))
 
@@ -213,7 +213,40 @@ def test_a_gradient_larger_than_the_bucket_stays_where_it_was_made():
 
 
 def test_a_sub_group_ends_with_the_tensor_that_fills_it():
-    found = Trained((6, 6, 20, 2), (0, 0, 0, 0), (6, 12, 32, 34), 0, 0, 20, 0, False)
+    found = Trained((6, 6, 20, 2), (0, 0, 0, 0), (6, 12, 32, 34), 20, 0, False)
 
     assert flattened(found, 2, 10**9) == (17, 17)
     assert flattened(found, 2, 5) == (10, 6)  # 3 + 3, 10 alone, 1 alone
+
+
+def test_a_flat_copy_has_pieces_until_they_are_more_than_a_bucket():
+    """A gradient of 300 begins 5 into shares of 40: 35 and 40 are copied together, then every piece of 40 and its next."""
+    found = tensors(5, 300)
+
+    alone = next(flush for flush in flushes(found, 50, 40, ()) if flush.larger)
+
+    assert alone.copied == 80  # 40 + 40: more than 50
+    assert next(flush for flush in flushes(found, 30, 40, ()) if flush.larger).copied == 0  # each piece alone is more
+
+
+def test_stage_1_leaves_only_larger_gradients_of_other_ranks():
+    """Of four tensors backward hands over the last first; those of 60 are larger than the bucket of 50."""
+    found = tensors(60, 20, 60, 60)
+
+    assert [larger_of(found, 50, 0, (), handed) for handed in (0, 60, 120, 140, 200)] == [0, 60, 120, 120, 180]
+    assert [larger_of(found, 50, 30, (), handed) for handed in (60, 200)] == [60, 120]  # the first is rank 0's own
+
+
+def test_the_largest_own_piece_ends_with_the_share():
+    found = tensors(10, 100, 30)
+
+    assert [widest_of(found, share) for share in (5, 10, 40, 140)] == [5, 10, 30, 100]
+
+
+def test_a_reduction_outdoes_only_those_at_its_own_place():
+    """Three equal blocks whose gradients fill the bucket at another place each time: all three count."""
+    found = tensors(*(30, 20, 20) * 3, blocks=(0, 0, 0, 1, 1, 1, 2, 2, 2))
+
+    places = {flush.place for flush in flushes(found, 60, 1000, ((3, (20, 20, 30)),))}
+
+    assert places >= {0, 1, 2}

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
-STATES = ("fp32 master weights", "optimizer states")
+EXACT = (
+    "weights",
+    "fp32 master weights",
+    "optimizer states",
+    "gradients",
+    "communication buckets",
+    "offload buffers",
+    "gathered parameters",
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,53 +36,81 @@ def compared(benchmark):
     return benchmark.compare(benchmark.read())
 
 
-def test_every_drawn_scenario_is_recorded_with_its_versions(benchmark):
-    record = benchmark.read()
-    names = [row["name"] for row in record["cases"]]
+@pytest.fixture(scope="module")
+def drawn_later(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.LATER))
 
-    assert names == [case.name for case in benchmark.cases()]
-    assert len(names) >= 300
-    assert set(record["versions"]) >= {"deepspeed", "torch", "transformers"}
+
+@pytest.fixture(scope="module")
+def parts(benchmark):
+    """Differences of a scenario's parts in a phase."""
+    return importlib.import_module("memory_compared").differences
+
+
+def test_every_drawn_scenario_is_recorded_with_its_versions(benchmark):
+    for path, drawn in ((benchmark.RECORD, benchmark.cases()), (benchmark.LATER, benchmark.later())):
+        record = benchmark.read(path)
+
+        assert [row["name"] for row in record["cases"]] == [case.name for case in drawn]
+        assert set(record["versions"]) >= {"deepspeed", "torch", "transformers"}
+    assert len(benchmark.read()["cases"]) >= 300
 
 
 def test_what_was_drawn_is_what_was_simulated(benchmark):
-    rows = {row["name"]: row for row in benchmark.read()["cases"]}
+    for path, drawn in ((benchmark.RECORD, benchmark.cases()), (benchmark.LATER, benchmark.later())):
+        rows = {row["name"]: row for row in benchmark.read(path)["cases"]}
+        for case in drawn:
+            row = rows[case.name]
+            assert (row["config"], row["options"], row["gpus"]) == (case.config, case.options, case.gpus)
 
-    for case in benchmark.cases():
-        row = rows[case.name]
-        assert (row["config"], row["options"], row["gpus"]) == (case.config, case.options, case.gpus)
 
-
-def test_every_peak_but_three_is_within_a_percent(compared):
-    """The misses are named on the page first: experts in fp16 and fp32. Nine of ten are within a thousandth."""
+def test_every_peak_is_within_a_thousandth(compared):
     counted = [item for item in compared if item.ours]
-    misses = {item.case.name: f"{item.error:+.1%}" for item in counted if abs(item.error) > 0.01}
-    exact = [item for item in counted if abs(item.error) <= 0.001]
+    misses = {item.case.name: f"{item.error:+.2%}" for item in counted if abs(item.error) > 0.001}
 
     assert len(counted) >= 319
-    assert len(misses) <= 3, misses
-    assert len(exact) >= 0.9 * len(counted)
+    assert misses == {}
     assert statistics.median(abs(item.error) for item in counted) < 1e-6
-    assert max(abs(item.error) for item in counted) < 0.085
 
 
-def test_stage_3_without_adapters_is_within_two_thousandths(compared):
-    """But for experts in fp32 with flash attention, whose gathered parameters are overestimated."""
+def test_every_part_of_every_peak_is_within_a_hundredth(compared, parts):
+    """Or within a thousandth of the peak."""
     for item in compared:
-        whole = item.case.options["method"] == "full" and item.case.config["zero_optimization"]["stage"] == 3
-        bound = 0.03 if item.case.name == "mixtral-8x7b 2" else 0.002
-        assert item.ours is None or not whole or abs(item.error) < bound, (item.case.name, f"{item.error:+.2%}")
+        apart = [one for one in parts(item, item.simulated.get("phase")) if item.ours and not one.close]
+        assert apart == [], item.case.name
 
 
-def test_optimizer_states_are_equal_to_the_byte(compared):
-    """But for what a fused optimizer counts in tensors of one number, and for adapters that stage 3 pads."""
-    for item in compared:
-        if item.ours is None or item.case.options["method"] != "full":
-            continue
-        step = item.simulated["phases"]["step"]
-        ours = next(phase.gpu for phase in item.ours.phases if phase.phase == "step")
-        for name in STATES:
-            assert ours.get(name, 0) == pytest.approx(step.get(name, 0), rel=1e-4, abs=1e5), (item.case.name, name)
+def test_states_and_buffers_are_equal_at_every_peak(compared, parts):
+    """But for GPT-J's smallest buffers, word positions, and adapters of OPT; gathered views of adapters in the rest."""
+    unequal = [
+        (item.case.name, one)
+        for item in compared
+        for one in parts(item, item.simulated.get("phase"))
+        if one.part in EXACT and item.ours and not one.equal
+    ]
+
+    assert len({name for name, _ in unequal}) <= 12, unequal
+    assert all(one.part in ("weights", "gradients", "gathered parameters") for _, one in unequal)
+
+
+def test_nearly_every_phase_of_every_step_has_the_same_parts(compared, parts):
+    """Whether the peak is there or not: 1,569 of 1,595 phases."""
+    phases = ("load", "init", "forward", "backward", "step")
+    pairs = [(item, phase) for item in compared if item.ours for phase in phases]
+    apart = [(item.case.name, phase) for item, phase in pairs if not all(one.close for one in parts(item, phase))]
+
+    assert len(pairs) >= 5 * 319
+    assert len(apart) <= 26, apart
+
+
+def test_scenarios_that_were_drawn_later_are_within_two_hundredths(drawn_later):
+    """They were not looked at when the model was made. The page names those that are not."""
+    counted = [item for item in drawn_later if item.ours]
+    within = [item for item in counted if abs(item.error) <= 0.02]
+
+    assert len(counted) >= 150
+    assert len(within) >= LATER_WITHIN
+    assert statistics.median(abs(item.error) for item in counted) < 1e-4
 
 
 def test_intervals_cover_the_simulated_peaks(compared):
@@ -87,8 +123,8 @@ def test_intervals_cover_the_simulated_peaks(compared):
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared):
+def test_the_page_shows_every_scenario(benchmark, compared, drawn_later):
     text = benchmark.PAGE.read_text(encoding="utf-8")
 
-    assert text == benchmark.page(compared, benchmark.read()["versions"])
+    assert text == benchmark.page(compared, drawn_later, benchmark.read()["versions"])
     assert all(item.case.name in text for item in compared)

@@ -191,7 +191,10 @@ def widest_of(found: Trained, share: int) -> int:
 
 
 def worst(made: list[Flush]) -> list[Flush]:
-    """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall."""
+    """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall.
+
+    The last one, when backward has ended, has none beside it.
+    """
     kept: list[Flush] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
@@ -201,7 +204,7 @@ def worst(made: list[Flush]) -> list[Flush]:
         block, copied, current = item.block, item.copied, item.current
         for other in kept:
             if (
-                other.place == item.place
+                (other.place == item.place or item.place < 0)
                 and other.copied >= copied
                 and other.current >= current
                 and AFTER > other.block > block

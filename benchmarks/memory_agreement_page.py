@@ -1,0 +1,160 @@
+"""docs/memory-agreement.md, made of the record and of the instant model's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_compared import CLOSE_PEAK, EQUAL_PART, EQUAL_PEAK, Compared, Difference, differences, summary
+
+from dsgen.units import gib
+
+__all__ = ["page"]
+
+WORST = 10  # scenarios that the page shows part by part
+LATER_SHOWN = 0.005  # errors from which on a scenario of the later draw is shown
+SHOWN_BYTES = 10 * 2**20  # smaller parts are not shown
+
+
+def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, str]) -> str:
+    """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
+
+    Args:
+        found: The scenarios with which the instant model was made.
+        drawn: Those that were drawn later.
+        versions: Package -> version of the simulation.
+    """
+    counted = [item for item in found if item.ours]
+    failed = [item for item in found if not item.ours]
+    used = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [
+        "# How far the instant memory model agrees with DeepSpeed",
+        "",
+        "`dsgen memory`, `plan` and `render` answer with arithmetic; `dsgen simulate` runs the real DeepSpeed with the",
+        "real Hugging Face class on a virtual GPU and counts every tensor. This page holds one against the other: the",
+        "GPU's peak in scenarios drawn over every model profile, with all stages, offloads, precisions, attention",
+        "kernels, lengths, buffers, checkpointing, adapters and tensor parallelism. The simulated numbers are",
+        f"committed (benchmarks/memory_agreement.json; {used}); a test compares them on",
+        "every run, and `nox -s memory-agreement` makes them again.",
+        "",
+        summary(found) + ".",
+        "",
+        "## Part by part",
+        "",
+        "What the peak is made of, in the phase where the simulation has it.",
+        "",
+        *_by_part(counted),
+        "",
+        "The other phases of a step are compared in the same way, whether the peak is there or not. Those that differ:",
+        "",
+        *_by_phase(counted),
+        "",
+        "## Drawn later",
+        "",
+        "The scenarios of this page guided the instant model: a difference was followed to its cause and mended.",
+        "These were drawn from another seed afterwards, and nothing was mended by them: so far off it is elsewhere.",
+        "",
+        summary(drawn) + ".",
+        "",
+        "| scenario | what | simulated GiB | ours GiB | error |",
+        "|---|---|---|---|---|",
+        *(_row(item) for item in reversed(drawn) if item.ours and abs(item.error) > LATER_SHOWN),
+        "",
+        f"The others are within {LATER_SHOWN:.1%}.",
+        "",
+        f"## The worst {WORST}",
+        "",
+        "Parts are those of the phase in which the simulated peak is.",
+        "",
+    ]
+    for item in reversed(counted[-WORST:]):
+        lines += [f"### {item.case.name}: {item.error:+.2%}", "", _described(item.case), "", *_parts(item), ""]
+    lines += [
+        "## Every scenario",
+        "",
+        "| scenario | what | simulated GiB | ours GiB | error |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_row(item) for item in sorted(counted, key=lambda item: item.case.name)]
+    if failed:
+        lines += [
+            "",
+            "## Scenarios that DeepSpeed, torch or transformers refused",
+            "",
+            "| scenario | what | why |",
+            "|---|---|---|",
+        ]
+        for item in failed:
+            why = item.simulated["error"].replace("|", "\\|").splitlines()[0][:160]
+            lines.append(f"| {item.case.name} | {_described(item.case)} | {why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(item: Compared) -> str:
+    peaks = f"{gib(item.simulated['peak'])} | {gib(item.ours.gpu.peak_bytes)}" if item.ours else ""
+    return f"| {item.case.name} | {_described(item.case)} | {peaks} | {item.error:+.2%} |"
+
+
+def _described(case: Case) -> str:
+    """A scenario in a line."""
+    config, options = case.config, case.options
+    zero = config["zero_optimization"]
+    precision = next((name for name in ("bf16", "fp16") if name in config), "fp32")
+    said = [
+        f"{case.gpus} GPUs",
+        f"{case.depth} blocks" if case.depth else "all blocks",
+        f"stage {zero['stage']}",
+        precision,
+        f"{config['train_micro_batch_size_per_gpu']} x {options['seq_len']} tokens",
+        options["attention"],
+    ]
+    said += ["checkpointing"] if options["checkpointing"] else []
+    said += [f"{config['gradient_accumulation_steps']} passes"] if config["gradient_accumulation_steps"] > 1 else []
+    said += ["optimizer on CPU"] if "offload_optimizer" in zero else []
+    said += ["parameters on CPU"] if "offload_param" in zero else []
+    said += [f"AutoTP {config['tensor_parallel']['autotp_size']}"] if "tensor_parallel" in config else []
+    said += [f"{options['method']} {options['lora_rank']}"] if options["method"] != "full" else []
+    said += ["chunked loss"] if options["chunked_loss"] else []
+    said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
+    said += ["overlap"] if zero.get("overlap_comm") else []
+    return ", ".join(said)
+
+
+def _by_part(counted: Sequence[Compared]) -> list[str]:
+    """A row for every part: how often it is there, how often equal and close, and where it differs most."""
+    rows: dict[str, list[tuple[Difference, str]]] = {}
+    for item in counted:
+        for one in differences(item, item.simulated["phase"]):
+            rows.setdefault(one.part, []).append((one, item.case.name))
+    lines = ["| part | scenarios | equal | within 1 % | largest difference, of the peak |", "|---|---|---|---|---|"]
+    for part in sorted(rows):
+        found = [one for one, _ in rows[part]]
+        worst, name = max(rows[part], key=lambda row: abs(row[0].bytes) / row[0].peak)
+        equal, close = sum(one.equal for one in found), sum(one.close for one in found)
+        most = f"{worst.bytes / worst.peak:+.3%} ({name})" if abs(worst.bytes) > EQUAL_PEAK * worst.peak else "none"
+        lines.append(f"| {part} | {len(found)} | {equal} | {close} | {most} |")
+    return [
+        *lines,
+        "",
+        f"Equal is within {EQUAL_PART:.2%} of the part, or {EQUAL_PEAK:.3%} of the peak (norms and counters of a few",
+        f"numbers are left out); within 1 % is so of the part, or within {CLOSE_PEAK:.1%} of the peak.",
+    ]
+
+
+def _by_phase(counted: Sequence[Compared]) -> list[str]:
+    lines = ["| phase | scenarios | differ | of them |", "|---|---|---|---|"]
+    for phase in ("load", "init", "forward", "backward", "step"):
+        apart = [item for item in counted if not all(one.close for one in differences(item, phase))]
+        names = ", ".join(sorted(item.case.name for item in apart)) or "none"
+        lines.append(f"| {phase} | {len(counted)} | {len(apart)} | {names} |")
+    return lines
+
+
+def _parts(item: Compared) -> list[str]:
+    """The parts of the simulated peak's phase beside ours."""
+    phase = item.simulated["phase"]
+    found = differences(item, phase)
+    rows = [f"| {phase} | simulated GiB | ours GiB |", "|---|---|---|"]
+    shown = [one for one in found if max(one.simulated, one.ours) >= SHOWN_BYTES]
+    shown.sort(key=lambda one: (-max(one.simulated, one.ours), one.part))
+    return rows + [f"| {one.part} | {gib(one.simulated)} | {gib(one.ours)} |" for one in shown]

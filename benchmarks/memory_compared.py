@@ -1,0 +1,112 @@
+"""What the simulation said of each scenario beside what the instant memory model says: bytes, part by part."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import attrs
+from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+
+from dsgen.memory import MemoryEstimate, estimate
+
+__all__ = ["LATER", "RECORD", "Compared", "Difference", "compare", "differences", "facts", "read", "summary"]
+
+RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
+LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
+# Shares of a part and of the peak up to which a part is called equal, or close.
+EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
+CLOSE_PART, CLOSE_PEAK = 1e-2, 1e-3
+
+
+class Difference(NamedTuple):
+    """One part of a phase on the GPU, in bytes: as simulated, and as the instant model says; and the peak."""
+
+    part: str
+    simulated: int
+    ours: int
+    peak: int
+
+    @property
+    def bytes(self) -> int:
+        """What the instant model says too much."""
+        return self.ours - self.simulated
+
+    @property
+    def equal(self) -> bool:
+        """But for rounding, and for tensors of a few numbers."""
+        return abs(self.bytes) <= max(EQUAL_PART * self.simulated, EQUAL_PEAK * self.peak)
+
+    @property
+    def close(self) -> bool:
+        """Within a hundredth of the part, or a thousandth of the peak."""
+        return abs(self.bytes) <= max(CLOSE_PART * self.simulated, CLOSE_PEAK * self.peak)
+
+
+@attrs.frozen(kw_only=True)
+class Compared:
+    """One scenario: what the simulation counted and what the instant model says.
+
+    Attributes:
+        case: The scenario.
+        simulated: What is recorded of it: peak, phase, parts by phase, host bytes, reserved bytes; or an error.
+        ours: The instant model's answer; None where the simulation ended with an error.
+    """
+
+    case: Case
+    simulated: Mapping[str, Any]
+    ours: MemoryEstimate | None
+
+    @property
+    def error(self) -> float:
+        """Signed error of the GPU's peak, as a share of the simulated one."""
+        return self.ours.gpu.peak_bytes / self.simulated["peak"] - 1 if self.ours else 0.0
+
+
+def read(path: Path = RECORD) -> dict[str, Any]:
+    """The record; empty where there is none."""
+    if not path.exists():
+        return {"versions": {}, "cases": []}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def compare(record: Mapping[str, Any]) -> list[Compared]:
+    """Every recorded scenario beside the instant model's answer, the most exact first."""
+    found = []
+    for row in record["cases"]:
+        case = Case(**facts(row))
+        simulated = row["simulated"]
+        ours = None if "error" in simulated else estimate(*case.strategy())
+        found.append(Compared(case=case, simulated=simulated, ours=ours))
+    return sorted(found, key=lambda item: abs(item.error))
+
+
+def differences(item: Compared, phase: str) -> list[Difference]:
+    """The parts of a phase, largest difference first."""
+    theirs = item.simulated["phases"].get(phase, {})
+    ours = next((one.gpu for one in item.ours.phases if one.phase == phase), {}) if item.ours else {}
+    peak = item.simulated["peak"]
+    found = [Difference(name, theirs.get(name, 0), ours.get(name, 0), peak) for name in {*theirs, *ours}]
+    return sorted(found, key=lambda one: (-abs(one.bytes), one.part))
+
+
+def facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row was simulated for."""
+    return {field.name: row[field.name] for field in attrs.fields(Case)}
+
+
+def summary(found: Sequence[Compared]) -> str:
+    counted = [item for item in found if item.ours]
+    failed = len(found) - len(counted)
+    if not counted:
+        return "nothing recorded"
+    sizes = sorted(abs(item.error) for item in counted)
+    within = sum(size <= 0.02 for size in sizes)
+    return (
+        f"{len(counted)} scenarios: {within} within 2 %, median {statistics.median(sizes):.2%}, "
+        f"largest {sizes[-1]:.2%}; {failed} ended with an error"
+    )
