@@ -86,9 +86,11 @@ def compare(record: Mapping[str, Any]) -> list[Compared]:
 
 
 def differences(item: Compared, phase: str) -> list[Difference]:
-    """The parts of a phase, largest difference first."""
+    """The parts of a phase, largest difference first; none where the simulation ended with an error."""
+    if item.ours is None:
+        return []
     theirs = item.simulated["phases"].get(phase, {})
-    ours = next((one.gpu for one in item.ours.phases if one.phase == phase), {}) if item.ours else {}
+    ours = next((one.gpu for one in item.ours.phases if one.phase == phase), {})
     peak = item.simulated["peak"]
     found = [Difference(name, theirs.get(name, 0), ours.get(name, 0), peak) for name in {*theirs, *ours}]
     return sorted(found, key=lambda one: (-abs(one.bytes), one.part))

@@ -220,7 +220,7 @@ def test_a_sub_group_ends_with_the_tensor_that_fills_it():
 
 
 def test_a_flat_copy_has_pieces_until_they_are_more_than_a_bucket():
-    """A gradient of 300 begins 5 into shares of 40: 35 and 40 are copied together, then every piece of 40 and its next."""
+    """A gradient of 300 begins 5 into shares of 40: its pieces are copied two by two, or not at all."""
     found = tensors(5, 300)
 
     alone = next(flush for flush in flushes(found, 50, 40, ()) if flush.larger)

@@ -28,8 +28,9 @@ __all__ = [
     "verdict",
 ]
 
-# The interval around the GPU's peak. Low: nine of ten simulated peaks lie within 2 % (docs/memory-agreement.md), and
-# the allocator never needs less than the tensors. High: the allocator cannot use every hole.
+# The interval around the GPU's peak. Low: simulated peaks lie within 2 % (docs/memory-agreement.md), what torch's own
+# libraries take is not all known, and the allocator never needs less than the tensors. High: the allocator cannot use
+# every hole.
 LOW = 0.96
 HIGH = 1.10
 # Reserved by allocated at the peak. 310 simulated runs have 1.04 to 1.45 (10 to 90 %), 1.18 in the median; published
