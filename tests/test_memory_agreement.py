@@ -81,7 +81,7 @@ def test_every_part_of_every_peak_is_within_a_hundredth(compared, parts):
 
 
 def test_states_and_buffers_are_equal_at_every_peak(compared, parts):
-    """In 306 of 319; in the others 4-bit tables of a kilobyte a matrix, and adapters that are gathered, are not counted."""
+    """In 306 of 319; in the others 4-bit tables of a kilobyte a matrix, or gathered adapters, are not counted."""
     unequal = [
         (item.case.name, one)
         for item in compared
