@@ -249,33 +249,33 @@ class _Moments(NamedTuple):
 
     def step(self, held: Held) -> Iterator[Moment]:
         found, stage, size = self.found, self.layout.stage, self.found.size
-        asked, inputs = self.both.active.asked, self.both.active.inputs[1]
+        asked = self.both.active.asked
         alive = NOTHING._replace(activations=asked, temporaries=asked)
         if stage == 0:
             copies = 0
             if size != FP32:
                 copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
-            yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive, inputs)
+            yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive)
         elif stage == 3:
             grads, bucket = start(found, stage, self.buffers, self.accumulates)
             kept = self.both.packed
             if found.on_gpu:
                 most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
                 copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
-                yield moment("step", held, grads + copies, bucket, 0, kept, alive, inputs)
+                yield moment("step", held, grads + copies, bucket, 0, kept, alive)
                 norm = NORM * -(-found.tensors.largest // found.ranks)
-                yield moment("step", held, grads, bucket, norm, kept, alive, inputs)
+                yield moment("step", held, grads, bucket, norm, kept, alive)
             else:
-                yield moment("step", held, grads, bucket, 0, kept, alive, inputs)
+                yield moment("step", held, grads, bucket, 0, kept, alive)
             if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, kept, alive, inputs)
+                yield moment("step", held, grads, bucket, grads, kept, alive)
         elif found.on_gpu:
             kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
-            yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive, inputs)
+            yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive)
             flat = (size * found.own if several else 0) + (FP32 * found.own if size != FP32 else 0)
-            yield moment("step", held, kept + flat, 0, 0, 0, alive, inputs)
+            yield moment("step", held, kept + flat, 0, 0, 0, alive)
         else:
-            yield moment("step", held, 0, 0, 0, 0, alive, inputs)
+            yield moment("step", held, 0, 0, 0, 0, alive)
 
 
 def _runs(active: Activations, size: int) -> Runs:
