@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
-from memory_compared import CLOSE_PEAK, EQUAL_PART, EQUAL_PEAK, Compared, Difference, differences, summary
+from memory_compared import (
+    CLOSE_PEAK,
+    EQUAL_PART,
+    EQUAL_PEAK,
+    Compared,
+    Difference,
+    differences,
+    differences_on_the_host,
+    summary,
+)
 
 from dsgen.units import gib
 
@@ -44,6 +53,8 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
         "What the peak is made of, in the phase where the simulation has it.",
         "",
         *_by_part(counted),
+        "",
+        *_on_the_host(counted),
         "",
         "The other phases of a step are compared in the same way, whether the peak is there or not. Those that differ:",
         "",
@@ -138,6 +149,15 @@ def _by_part(counted: Sequence[Compared]) -> list[str]:
         "",
         f"Equal is within {EQUAL_PART:.2%} of the part, or {EQUAL_PEAK:.3%} of the peak (norms and counters of a few",
         f"numbers are left out); within 1 % is so of the part, or within {CLOSE_PEAK:.1%} of the peak.",
+    ]
+
+
+def _on_the_host(counted: Sequence[Compared]) -> list[str]:
+    found = [parts for item in counted if (parts := differences_on_the_host(item))]
+    close = sum(all(one.close for one in parts) for parts in found)
+    return [
+        f"Of the {len(found)} scenarios that offload {close} have the same parts in the node's RAM after the last",
+        "step, within 1 % of each part.",
     ]
 
 

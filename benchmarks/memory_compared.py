@@ -13,7 +13,18 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 
 from dsgen.memory import MemoryEstimate, estimate
 
-__all__ = ["LATER", "RECORD", "Compared", "Difference", "compare", "differences", "facts", "read", "summary"]
+__all__ = [
+    "LATER",
+    "RECORD",
+    "Compared",
+    "Difference",
+    "compare",
+    "differences",
+    "differences_on_the_host",
+    "facts",
+    "read",
+    "summary",
+]
 
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
@@ -94,6 +105,17 @@ def differences(item: Compared, phase: str) -> list[Difference]:
     peak = item.simulated["peak"]
     found = [Difference(name, theirs.get(name, 0), ours.get(name, 0), peak) for name in {*theirs, *ours}]
     return sorted(found, key=lambda one: (-abs(one.bytes), one.part))
+
+
+def differences_on_the_host(item: Compared) -> list[Difference]:
+    """The parts of a node's RAM after the last step; none where nothing is offloaded. The peak is their sum."""
+    if item.ours is None or "offload" not in str(item.case.config["zero_optimization"]):
+        return []
+    ranks = item.case.job().gpus_per_node
+    simulated = {name: ranks * size for name, size in item.simulated["host"].items()}
+    ours = item.ours.phases[-1].host
+    whole = sum(simulated.values())
+    return [Difference(name, simulated.get(name, 0), ours.get(name, 0), whole) for name in {*simulated, *ours}]
 
 
 def facts(row: Mapping[str, Any]) -> dict[str, Any]:

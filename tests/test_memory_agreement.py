@@ -93,6 +93,15 @@ def test_states_and_buffers_are_equal_at_every_peak(compared, parts):
     assert all(one.part in ("weights", "gradients", "gathered parameters") for _, one in unequal)
 
 
+def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared):
+    """Everything that is offloaded, in every scenario that offloads."""
+    differences = importlib.import_module("memory_compared").differences_on_the_host
+    offloading = {item.case.name: parts for item in compared if (parts := differences(item))}
+
+    assert len(offloading) >= 82
+    assert {name: parts for name, parts in offloading.items() if not all(one.close for one in parts)} == {}
+
+
 def test_nearly_every_phase_of_every_step_has_the_same_parts(compared, parts):
     """Whether the peak is there or not: 1,569 of 1,595 phases."""
     phases = ("load", "init", "forward", "backward", "step")

@@ -60,7 +60,10 @@ def host(job: Job, layout: Any, buffers: Buffers, found: States, accumulates: bo
         training["weights"] = ranks * min(found.weights, size * MAX_IN_CPU)
         pinned += waiting
     whole = size * found.numbers.total
-    loading = {"weights": ranks * (min(whole, LOAD_SHARD_BYTES) if layout.stage == 3 else whole)}
+    # A base that becomes 4-bit goes to the GPU tensor by tensor, as one that stage 3 cuts does (transformers 5.23,
+    # modeling_utils.py, _load_pretrained_model); else each rank has the whole model in RAM first.
+    streamed = layout.stage == 3 or found.loaded
+    loading = {"weights": ranks * (min(whole, LOAD_SHARD_BYTES) if streamed else whole)}
     return Host({"load": loading, "training": training}, pinned, _nvme(job, layout, found))
 
 
