@@ -176,6 +176,28 @@ def test_an_unwritable_output(tmp_path: Path, output: str, why: str) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("/nonexistent/x.json", "it cannot be written (No such file or directory)"),
+        ("{folder}", "it is a folder; -o names a file"),
+        ("{folder}/loop", "it cannot be written ("),
+        ("{folder}/a\0b", "it cannot be written ("),
+        ("", "-o names no file; it must name one"),
+    ],
+)
+def test_a_simulation_says_so_before_it_begins(tmp_path: Path, output: str, why: str) -> None:
+    """With an interpreter that does not exist: it is not asked for."""
+    loop(tmp_path / "loop")
+    before = sorted(tmp_path.iterdir())
+
+    nowhere = str(tmp_path / "python")
+    message = refused("simulate", *MAIN, "--python", nowhere, "-o", output.format(folder=tmp_path))
+
+    assert why in message and nowhere not in message
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_an_old_file_stays_when_the_new_config_fails(tmp_path: Path) -> None:
     file = tmp_path / "ds_config.json"
     file.write_text("old")

@@ -13,7 +13,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.options import scenario_from, scenario_options, write_atomically
+from dsgen.cli.options import ensure_writable, scenario_from, scenario_options, write_atomically
 
 if TYPE_CHECKING:
     from dsgen.simulator import Options, Request, Simulation
@@ -72,6 +72,8 @@ def command(
     from dsgen.memory import Verdict
 
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
+    if output is not None:
+        ensure_writable(output)
     with _waiting(f"simulating {request.title}"):
         found = simulator.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(found, form, every)
