@@ -127,10 +127,9 @@ class _Moments(NamedTuple):
         # This rank's part is copied before it leaves for the CPU.
         yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
         first = FP32 * found.own if found.on_gpu and found.master else 0
-        states = held.optimizer if stage == 0 and found.master else 0
-        if (
-            stage == 0 and found.master and self.job.training.optimizer not in FUSED
-        ):  # their wrapper makes those of the weights too
+        wrapped = stage == 0 and found.master > 0
+        states = held.optimizer if wrapped else 0
+        if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
             first += size * found.own
         yield moment("init", held._replace(optimizer=states), first)
 
@@ -210,12 +209,9 @@ class _Moments(NamedTuple):
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
-        found, beside = self.found, self.buffers.overlap_comm and not self.accumulates
-        if (
-            not (self.layout.stage == 2 or (self.layout.stage == 1 and beside))
-            or not found.on_gpu
-            or not found.tensors.elements
-        ):
+        found, stage = self.found, self.layout.stage
+        keeps = stage == 2 or (stage == 1 and self.buffers.overlap_comm and not self.accumulates)
+        if not keeps or not found.on_gpu or not found.tensors.elements:
             return NEVER
         runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
