@@ -113,19 +113,19 @@ def test_nearly_every_phase_of_every_step_has_the_same_parts(compared, parts):
 
 
 def test_scenarios_that_were_drawn_later_are_within_two_hundredths(drawn_later):
-    """They were not looked at when the model was made. One is not: with one sequence a sharded loss copies nothing."""
+    """They were not looked at when the model was made, but for one that was mended afterwards."""
     counted = [item for item in drawn_later if item.ours]
     outside = {item.case.name: f"{item.error:+.1%}" for item in counted if abs(item.error) > 0.02}
 
     assert len(counted) >= 157
-    assert outside in ({}, {"gemma-3-4b f1": "+12.6%"})
+    assert outside == {}
     assert statistics.median(abs(item.error) for item in counted) < 1e-4
 
 
-def test_intervals_cover_the_simulated_peaks(compared):
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later):
     outside = [
         item.case.name
-        for item in compared
+        for item in (*compared, *drawn_later)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 

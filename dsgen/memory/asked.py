@@ -67,9 +67,18 @@ def felt(buffers: Buffers, stage: int) -> Buffers:
 
 
 class Asked(NamedTuple):
-    """What moments depend on besides layout and buffers: the same for every hardware. Stage 0 has no world."""
+    """What moments depend on besides layout and buffers: the same for every hardware.
+
+    Attributes:
+        model: The architecture.
+        training: How it is trained.
+        seq_len: Tokens of a sequence.
+        world: Ranks; at stage 0 those of one replica.
+        single: As in a run.
+    """
 
     model: Model
     training: Training
     seq_len: int
     world: int
+    single: bool = False

@@ -193,8 +193,10 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         strategy: The strategy, its micro-batch included.
         found: Its parts, when the caller has them already.
     """
-    found = found or parts(job, strategy, strategy.buffers, strategy.accumulation)
     micro_batch, gpu = strategy.micro_batch, room(job)
+    single = micro_batch == 1 and strategy.tp > 1  # what the caller has leaves the micro-batch open
+    if found is None or single:
+        found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
     moment, peak = _highest(found.moments, micro_batch)
     nvme = sum(found.host.nvme.values())
     return MemoryEstimate(

@@ -19,7 +19,7 @@ from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Run, Together, together
-from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.memory.trained import AFTER, BEFORE, head_sharded
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
         return max([fixed + each * micro_batch for fixed, each in self.lines])
 
 
-def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
+def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
     """Every part of a layout's memory.
 
     Args:
@@ -58,13 +58,15 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int) -> Parts:
         layout: Anything with stage, offload_optimizer, offload_param, tp, checkpointing and precision.
         buffers: Element counts of the communication buffers.
         passes: Forward passes of a step; more than three are like three.
+        single: The micro-batch is not open: it is one sequence.
     """
     stage = layout.stage
+    single = single and layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     own = layout if type(layout) is Layout else plain(layout)
-    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp)
+    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
     found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
     beside = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
@@ -81,9 +83,9 @@ def _found(
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     found = states(asked, layout, buffers)
-    run = Run(
-        asked.model, asked.training, asked.seq_len, layout.precision, layout.tp, layout.checkpointing, layout.stage == 3
-    )
+    told = layout.stage == 3
+    rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
+    run = Run(asked.model, asked.training, asked.seq_len, *rest)
     both = together(run, buffers, found.ranks == 1, layout.offload_param == "none")
     moments = tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
     return found, moments, _lines(moments)

@@ -73,6 +73,7 @@ class Run(NamedTuple):
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
+        single: The micro-batch is one sequence, and AutoTP has sharded a tied head: its loss then copies nothing.
     """
 
     model: Model
@@ -82,6 +83,7 @@ class Run(NamedTuple):
     tp: int
     checkpointing: bool
     told: bool
+    single: bool = False
 
     @property
     def size(self) -> int:
@@ -139,6 +141,7 @@ def _active(run: Run) -> Activations:
         lora_targets=training.lora_targets,
         zero3=run.told and training.method != "full",  # trained weights keep their input anyway
         told=run.told,
+        single=run.single,
     )
 
 

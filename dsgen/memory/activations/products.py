@@ -167,14 +167,16 @@ def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
     return tape.node(made, (middle.edge,), None, lambda *_: [tape.born(rows, width, FP32)])  # type: ignore[no-any-return]
 
 
-def sharded_cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
+def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> Tensor:
     """VocabParallelCausalLMLoss: the labels are shifted, so the logits are copied without the last token's.
+
+    Those of a `single` sequence are in one piece without a copy.
 
     Source: deepspeed/sequence/cross_entropy.py, _VocabParallelCrossEntropy of 0.19.8.
     """
     whole, width, item = logits.rows, logits.width, logits.item
     rows = whole[0], whole[1] - 1
-    copy = tape.born(rows, width, item)
+    copy = Tensor(rows, width, item, logits.storage) if single else tape.born(rows, width, item)
     tape.node(copy, (logits.edge,), None, lambda *_: [tape.born(whole, width, item)])
     wide = copy if item == FP32 else tape.born(rows, width, FP32)
     lower = tape.born(rows, width, FP32)

@@ -39,6 +39,7 @@ class Setting(NamedTuple):
             which adapters stay in fp32.
         chunked: The loss never holds all logits.
         asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
+        single: The micro-batch is one sequence.
     """
 
     model: Model
@@ -52,6 +53,7 @@ class Setting(NamedTuple):
     zero3: bool = False
     chunked: bool = False
     asks: bool = False
+    single: bool = False
 
     @property
     def quantized(self) -> bool:
@@ -176,7 +178,7 @@ class Setting(NamedTuple):
     def loss(self, tape: Tape, logits: Tensor) -> Tensor:
         """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy; of shards, DeepSpeed's loss."""
         if logits.width < self.model.vocab_size:
-            return sharded_cross_entropy(tape, logits)
+            return sharded_cross_entropy(tape, logits, self.single)
         wide = op.cast(tape, logits, op.FP32)
         return cross_entropy(tape, wide)
 

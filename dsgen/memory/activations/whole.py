@@ -86,6 +86,7 @@ def activations(
     lora_targets: tuple[str, ...] = ("all-linear",),
     zero3: bool = False,
     told: bool = False,
+    single: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -103,8 +104,9 @@ def activations(
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
         told: Moments of blocks tell the way and the matrix at which they are.
+        single: The micro-batch is one sequence: what is sliced from it needs no copy.
     """
-    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told)
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single)
     return _activations(model, precision, attention, seq_len, *settings)
 
 
@@ -122,6 +124,7 @@ def _activations(
     lora_targets: tuple[str, ...],
     zero3: bool,
     told: bool,
+    single: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
@@ -138,6 +141,7 @@ def _activations(
         zero3=zero3,
         chunked=chunked_loss,
         asks=checkpointing and method != "full",
+        single=single,
     )
     first = Tape()
     family = models.family(model.architecture)
