@@ -64,7 +64,7 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
         "",
         "The scenarios of this page guided the instant model: a difference was followed to its cause and mended.",
         "These were drawn from another seed afterwards. One of them, gemma-3-4b f1, was 12.6 % too high and was mended",
-        "since (AutoTP's sharded loss copies the logits of several sequences, not those of one); the others are as they",
+        "since (AutoTP's sharded loss copies logits of several sequences, not of one); the others are as they",
         "came out, so far off is the model elsewhere.",
         "",
         summary(drawn) + ".",
