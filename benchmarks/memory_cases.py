@@ -114,7 +114,7 @@ def cases() -> Iterator[Case]:
 
 
 def later() -> Iterator[Case]:
-    """The same from another draw, made when the instant model was finished: nothing was mended by it."""
+    """The same from another draw, made when the instant model was finished."""
     for name, model in _models():
         for number in range(LATER_ROUNDS):
             draw = random.Random(f"{LATER_SEED} {name} {number}")

@@ -19,6 +19,25 @@ EXACT = (
     "offload buffers",
     "gathered parameters",
 )
+STATES = ("fp32 master weights", "optimizer states")
+
+# Where a part of EXACT is close at the peak and not equal: tables of 4-bit weights, a kilobyte a matrix; OPT's adapters.
+UNEQUAL = {
+    *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
+    *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),
+}
+# Where a phase that has not the peak has other parts: the order in which a mixture is made, the second pass of the
+# first step at stage 3, moments of nearly the same height.
+APART = {
+    "load": {"gpt-oss-20b 2", "qwen3-235b-a22b 4", "qwen3-30b-a3b 1", "qwen3-30b-a3b 2"},
+    "init": {"opt-125m 4", "opt-350m 2", "qwen3-30b-a3b 1"},
+    "forward": {
+        *("1t 2", "530b 3", "530b 4", "70b 1", "gpt-j-6b 1", "opt-30b 3", "phi-4 4", "qwen2.5-14b 1"),
+        *("qwen2.5-32b 2", "qwen2.5-72b 4"),
+    },
+    "backward": {"125m 3", "1b 4", "350m 3", "8b 4", "gpt-j-6b 4", "qwen2.5-14b 4", "qwen3-8b 4"},
+    "step": {"13b 4", "qwen2.5-14b 1"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +100,26 @@ def test_every_part_of_every_peak_is_within_a_hundredth(compared, parts):
 
 
 def test_states_and_buffers_are_equal_at_every_peak(compared, parts):
-    """In 306 of 319; in the others 4-bit tables of a kilobyte a matrix, or gathered adapters, are not counted."""
-    unequal = [
-        (item.case.name, one)
+    """But for those that are named above, which are close."""
+    unequal = {
+        item.case.name
         for item in compared
         for one in parts(item, item.simulated.get("phase", ""))
         if one.part in EXACT and not one.equal
-    ]
+    }
 
-    assert len({name for name, _ in unequal}) <= 13, unequal
-    assert all(one.part in ("weights", "gradients", "gathered parameters") for _, one in unequal)
+    assert unequal <= UNEQUAL
+
+
+def test_optimizer_states_are_equal_to_the_byte(compared):
+    """But for what a fused optimizer counts in tensors of one number, and for adapters that stage 3 pads."""
+    for item in compared:
+        if item.ours is None or item.case.options["method"] != "full":
+            continue
+        step = item.simulated["phases"]["step"]
+        ours = next(phase.gpu for phase in item.ours.phases if phase.phase == "step")
+        for name in STATES:
+            assert ours.get(name, 0) == pytest.approx(step.get(name, 0), rel=1e-4, abs=1e5), (item.case.name, name)
 
 
 def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared):
@@ -102,14 +131,13 @@ def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared):
     assert {name: parts for name, parts in offloading.items() if not all(one.close for one in parts)} == {}
 
 
-def test_nearly_every_phase_of_every_step_has_the_same_parts(compared, parts):
-    """Whether the peak is there or not: 1,569 of 1,595 phases."""
-    phases = ("load", "init", "forward", "backward", "step")
-    pairs = [(item, phase) for item in compared if item.ours for phase in phases]
-    apart = [(item.case.name, phase) for item, phase in pairs if not all(one.close for one in parts(item, phase))]
+@pytest.mark.parametrize("phase", list(APART))
+def test_a_phase_has_the_same_parts_whether_the_peak_is_there_or_not(compared, parts, phase):
+    counted = [item for item in compared if item.ours]
+    apart = {item.case.name for item in counted if not all(one.close for one in parts(item, phase))}
 
-    assert len(pairs) >= 5 * 319
-    assert len(apart) <= 26, apart
+    assert len(counted) >= 319
+    assert apart <= APART[phase]
 
 
 def test_scenarios_that_were_drawn_later_are_within_two_hundredths(drawn_later):

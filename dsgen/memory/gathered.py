@@ -33,7 +33,7 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        first: What is there in the first step when a module is gathered whole: its order of use is not known yet, so
+        first_step: What is there in the first step when a module is gathered whole: its order of use is not known yet, so
             all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
     """
@@ -41,7 +41,7 @@ class Gathered(NamedTuple):
     places: dict[Place, int]
     uses: dict[int, int]
     packed: int
-    first: dict[Place, int]
+    first_step: dict[Place, int]
     highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
 
     def at(self, block: int, way: int, place: int = 0) -> int:
@@ -104,10 +104,10 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
         if event.way != FORWARD:
             for one in event.module.tensors:
                 uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, packed, {} if alone else _first(step, steps, persistence), {})
+    return Gathered(places, uses, packed, {} if alone else _first_step(step, steps, persistence), {})
 
 
-def _first(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
+def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
     """What is there when each whole module has been gathered in the first step, which releases all after its use."""
     if not any(event.module.whole for event in steps):
         return {}

@@ -152,7 +152,7 @@ class _Moments(NamedTuple):
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
-        for alive, live, _ in self.both.first:  # there are no states yet
+        for alive, live, _ in self.both.first_step:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
             yield moment(phase, held._replace(optimizer=0), grads + alive.fresh, bucket, 0, live, alive, inputs)
 

@@ -108,6 +108,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
 
 
 def _making(model: Model, layout: Any, ranks: int, size: int) -> int:
+    """Bytes of the module in the making, and of this rank's shares until then, where both are most."""
     found = made(model, layout.tp)
     if layout.offload_param != "none":
         return size * found[-1][1]
@@ -150,6 +151,7 @@ def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]
 
 
 def _most(stretches: Sequence[tuple[int, Sequence[int]]], size: int) -> int:
+    """A tensor in its smaller type, less what those before it gave back when they left fp32, where that is most."""
     most = done = 0
     for repeats, numels in stretches:
         before = done

@@ -34,7 +34,7 @@ class Together(NamedTuple):
         active: The activations.
         forward: Moments of forward that can be its highest.
         backward: The same for backward. Below stage 3 no moment is left out, for gradients may grow beside them.
-        first: Moments of the first step that can be its highest, and higher than those of later ones.
+        first_step: Moments of the first step that can be its highest, and higher than those of later ones.
         gathered: What stage 3 gathers; None below it.
         size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
         persistent: What is never partitioned, in elements of a weight.
@@ -43,7 +43,7 @@ class Together(NamedTuple):
     active: Activations
     forward: tuple[Alive, ...]
     backward: tuple[Alive, ...]
-    first: tuple[Alive, ...]
+    first_step: tuple[Alive, ...]
     gathered: Gathered | None
     size: int
     persistent: int
@@ -176,21 +176,21 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
-    first = [*_highest(_of_first(there, active.forward, model.layers, False))]
-    first += _highest(_of_first(there, active.backward, model.layers, True))
+    first = [*_highest(_of_first_step(there, active.forward, model.layers, False))]
+    first += _highest(_of_first_step(there, active.backward, model.layers, True))
     behind = tuple(_among(there, active.backward, model.layers, True, head))
-    return there._replace(first=tuple(first)), _highest(forward), behind
+    return there._replace(first_step=tuple(first)), _highest(forward), behind
 
 
-def _of_first(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> list[Alive]:
+def _of_first_step(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> list[Alive]:
     """Moments of the first step when a module is gathered whole."""
     gathered = both.gathered
-    if gathered is None or not gathered.first:
+    if gathered is None or not gathered.first_step:
         return []
     found = []
     for alive in moments:
         block = layers - 1 - alive.blocks if back else alive.blocks
-        elements = gathered.first.get((block, alive.way, alive.place)) if alive.where == "block" else None
+        elements = gathered.first_step.get((block, alive.way, alive.place)) if alive.where == "block" else None
         if elements:
             found.append((alive, both.bytes(elements), 0))
     return found
