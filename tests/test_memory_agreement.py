@@ -21,7 +21,7 @@ EXACT = (
 )
 STATES = ("fp32 master weights", "optimizer states")
 
-# Where a part of EXACT is close at the peak and not equal: tables of 4-bit weights, a kilobyte a matrix; OPT's adapters.
+# Where a part of EXACT is close at the peak and not equal: tables of 4-bit weights, a kilobyte a matrix; adapters.
 UNEQUAL = {
     *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
     *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),

@@ -33,8 +33,8 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        first_step: What is there in the first step when a module is gathered whole: its order of use is not known yet, so
-            all its tensors come together, and are copied out of one flat buffer.
+        first_step: What is there in the first step when a module is gathered whole: its order of use is not known
+            yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
     """
 
