@@ -145,7 +145,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 return "activations"  # recomputed
             # The two gradients of tied embeddings are summed before any hook sees them.
             return "gradients" if tuple(shape) == self.head_shape else "temporaries"
-        return simulate_kinds.BY_PHASE[self.phase]
+        kind = simulate_kinds.BY_PHASE[self.phase]
+        return kind if tensor.dim() or kind != "weights" else "temporaries"  # a single number is on the way to one
 
     def _note_collective(self, func: Any, args: Any) -> None:
         kind = simulate_kinds.collective(func.__name__)
