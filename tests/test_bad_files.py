@@ -155,17 +155,23 @@ def test_a_folder_where_nothing_may_be_written(nobody: Path) -> None:
     assert list(nobody.iterdir()) == []
 
 
+# Outputs of which it can be told before anything is written, and what is said.
+UNWRITABLE = [
+    ("/nonexistent/x.json", "it cannot be written (No such file or directory)"),
+    ("{folder}", "it is a folder; -o names a file"),
+    ("{folder}/loop", "it cannot be written ("),
+    ("{folder}/a\0b", "it cannot be written ("),
+    ("~nobody-here/x.json", "it cannot be written ("),
+    ("", "-o names no file; it must name one"),
+]
+
+
 @pytest.mark.parametrize(
     ("output", "why"),
     [
-        ("/nonexistent/x.json", "it cannot be written (No such file or directory)"),
-        ("{folder}", "it is a folder; -o names a file"),
+        *UNWRITABLE,
         ("/dev/full", "it cannot be written (No space left on device)"),
-        ("{folder}/loop", "it cannot be written ("),
         ("{folder}/" + "x" * 300, "it cannot be written (File name too long)"),
-        ("{folder}/a\0b", "it cannot be written ("),
-        ("~nobody-here/x.json", "it cannot be written ("),
-        ("", "-o names no file; it must name one"),
     ],
 )
 def test_an_unwritable_output(tmp_path: Path, output: str, why: str) -> None:
@@ -176,16 +182,7 @@ def test_an_unwritable_output(tmp_path: Path, output: str, why: str) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    ("output", "why"),
-    [
-        ("/nonexistent/x.json", "it cannot be written (No such file or directory)"),
-        ("{folder}", "it is a folder; -o names a file"),
-        ("{folder}/loop", "it cannot be written ("),
-        ("{folder}/a\0b", "it cannot be written ("),
-        ("", "-o names no file; it must name one"),
-    ],
-)
+@pytest.mark.parametrize(("output", "why"), UNWRITABLE)
 def test_a_simulation_says_so_before_it_begins(tmp_path: Path, output: str, why: str) -> None:
     """With an interpreter that does not exist: it is not asked for."""
     loop(tmp_path / "loop")

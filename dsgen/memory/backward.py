@@ -11,7 +11,7 @@ from dsgen.memory.shares import scattered
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["NORM", "Load", "buckets", "epilogue", "reductions", "start", "stays"]
+__all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
 
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
@@ -59,6 +59,11 @@ def buckets(found: States, stage: int, buffers: Buffers) -> int:
     return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
 
 
+def beside(stage: int, buffers: Buffers, accumulates: bool) -> bool:
+    """Whether gradients are reduced while backward runs, and not behind it."""
+    return stage >= 2 or (stage == 1 and buffers.overlap_comm and not accumulates)
+
+
 def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, runs: Runs) -> Iterator[Load]:
     """What is there at every reduction beside backward that can make its peak."""
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
@@ -69,7 +74,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, r
             moved = 0 if found.on_gpu else _normed(found.size, flush.normed)
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
-    elif stage == 2 or (stage == 1 and buffers.overlap_comm and not accumulates):
+    elif beside(stage, buffers, accumulates):
         for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs, stage == 1):
             stay = stays(found, buffers, runs, flush.done) if stage == 1 else 0
             load, normed = _reduced(found, flush, prior + stay, bucket)

@@ -12,7 +12,7 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, felt, plain, through_training
-from dsgen.memory.backward import NORM, Load, buckets, epilogue, reductions, start, stays
+from dsgen.memory.backward import NORM, Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import Runs, kept_from, widest_of
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
@@ -69,9 +69,11 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
     found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
     flat = found.size * found.tensors.elements
-    beside = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
-    if beside if stage else found.size < FP32 and job.training.optimizer in FUSED:
-        # The flat copy is made beside the weights where it has room, else in the node's RAM (stage_1_and_2.py).
+    if stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
+        flattens = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
+    else:
+        flattens = found.size < FP32 and job.training.optimizer in FUSED
+    if flattens:
         moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
     return Parts(moments, lines, host(job, own, buffers, found, accumulates))
@@ -159,7 +161,7 @@ class _Moments(NamedTuple):
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
         grads, bucket = start(found, stage, buffers_, self.accumulates)
-        walked = stage >= 2 or (stage == 1 and buffers_.overlap_comm and not self.accumulates)
+        walked = beside(stage, buffers_, self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(found, stage, buffers_)
         inputs = self.both.active.inputs[1]
@@ -212,7 +214,7 @@ class _Moments(NamedTuple):
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
         found, stage = self.found, self.layout.stage
-        keeps = stage == 2 or (stage == 1 and self.buffers.overlap_comm and not self.accumulates)
+        keeps = stage < 3 and beside(stage, self.buffers, self.accumulates)
         if not keeps or not found.on_gpu or not found.tensors.elements:
             return NEVER
         runs = _runs(self.both.active, found.size)
