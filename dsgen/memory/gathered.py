@@ -17,7 +17,7 @@ from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, Step, events, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
-from dsgen.memory.trained import BEFORE
+from dsgen.memory.trained import AFTER, BEFORE
 
 __all__ = ["Gathered", "gathered"]
 
@@ -76,17 +76,19 @@ class Gathered(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False) -> Gathered:
+def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False) -> Gathered:
     """What is gathered in one step.
 
     Args:
         step: The step.
         limits: The coordinator's, in elements: persistence, prefetch, most live, most until reuse.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
+        anew: The pass is the first that knows its order of use, and follows another in the same step: the tensors
+            that are never partitioned later are gathered with the others, and count among them.
     """
     persistence, prefetch, max_live, max_reuse = limits
     steps = events(step)
-    starts, peaks, rests, gone = _walk(step, persistence).run(prefetch, max_live, max_reuse, alone)
+    starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone)
     kept, left, packed = _kept(steps, gone, step)
     places: dict[Place, int] = {}
     uses: dict[int, int] = {}
@@ -96,6 +98,8 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
         if entered:
             places[entered] = now
         most, now = (start if start > peak else peak) + before, rest + after
+        if event.block == AFTER and event.way == FORWARD and not event.module.product:
+            most = places[behind] = peak + before  # the loss comes when the norm has left its flat buffer
         if used and fetched:
             places[fetched], places[used] = start + before, peak + before
             most = now
@@ -104,7 +108,7 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
         if event.way != FORWARD:
             for one in event.module.tensors:
                 uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, packed, {} if alone else _first_step(step, steps, persistence), {})
+    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, steps, persistence), {})
 
 
 def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
@@ -127,9 +131,9 @@ def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Pl
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(step: Step, persistence: int) -> Walk:
-    """The uses of a model's tensors that are partitioned."""
-    return Walk.over(events(step), persistence, step.wide)
+def _walk(step: Step, persistence: int, anew: bool) -> Walk:
+    """The uses of a model's tensors that are gathered."""
+    return Walk.over(events(step), persistence, step.wide, anew)
 
 
 @functools.lru_cache(maxsize=256)

@@ -65,9 +65,10 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
+    anew = passes > 1 and stage == 3
     own = layout if type(layout) is Layout else plain(layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
-    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
+    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice, anew)
     flat = found.size * found.tensors.elements
     if stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
         flattens = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
@@ -81,15 +82,17 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 
 @functools.lru_cache(maxsize=8192)
 def _found(
-    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool
+    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     found = states(asked, layout, buffers)
     told = layout.stage == 3
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
-    both = together(run, buffers, found.ranks == 1, layout.offload_param == "none")
-    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
+    here = layout.offload_param == "none"
+    both = together(run, buffers, found.ranks == 1, here)
+    second = together(run, buffers, False, here, True) if anew and found.ranks > 1 else None
+    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
     return found, moments, _lines(moments)
 
 
@@ -107,6 +110,7 @@ class _Moments(NamedTuple):
     buffers: Buffers
     found: States
     both: Together
+    second: Together | None  # the second pass of the first step, where it gathers anew
     accumulates: bool
     twice: bool
 
@@ -154,7 +158,10 @@ class _Moments(NamedTuple):
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
-        for alive, live, _ in self.both.first_step:  # there are no states yet
+        early = self.both.first_step
+        if self.second:
+            early += self.second.forward + self.second.backward
+        for alive, live, _ in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
             yield moment(phase, held._replace(optimizer=0), grads + alive.fresh, bucket, 0, live, alive, inputs)
 

@@ -23,7 +23,8 @@ from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
 
-Limits = tuple[int, int, int, int, bool, bool]  # the coordinator's, in elements; one rank; which reads what it has
+# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists.
+Limits = tuple[int, int, int, int, bool, bool, bool]
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -107,7 +108,7 @@ class Run(NamedTuple):
         return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
 
 
-def together(run: Run, buffers: Buffers, alone: bool, here: bool) -> Together:
+def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
     """What lives while a pass runs.
 
     Args:
@@ -115,10 +116,13 @@ def together(run: Run, buffers: Buffers, alone: bool, here: bool) -> Together:
         buffers: Those that the stage has.
         alone: A single rank has all states.
         here: Parameters wait on the GPU.
+        anew: The second pass of the first step: the first one, which records the order of use, has released even
+            what is never partitioned later.
     """
     limits = None
     if run.told:
-        limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse, alone, alone and here)
+        coordinated = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
+        limits = (*coordinated, alone, alone and here, anew)
     sizes = _lasts(run)
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
@@ -166,13 +170,15 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
 @functools.lru_cache(maxsize=4096)
 def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
-    persistence, prefetch, max_live, max_reuse, alone, read = limits
+    persistence, prefetch, max_live, max_reuse, alone, read, anew = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
     step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
-    found = gathered(step, coordinated, alone)
-    numbers = count(model, *run.trains, persistence)
-    persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
+    found = gathered(step, coordinated, alone, anew)
+    persistent = 0  # gathered anew, it is among what is gathered
+    if not anew:
+        numbers = count(model, *run.trains, persistence)
+        persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
