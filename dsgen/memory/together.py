@@ -181,10 +181,12 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
         persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
-    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
-    first = [*_highest(_of_first_step(there, active.forward, model.layers, False))]
+    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False)]
+    # The first time, even a single rank gathers the head for a chunked loss.
+    first = [(alive, head, 0) for alive, live, _ in forward if head and alive.where == "loss" and not live]
+    first += _highest(_of_first_step(there, active.forward, model.layers, False))
     first += _highest(_of_first_step(there, active.backward, model.layers, True))
-    behind = tuple(_among(there, active.backward, model.layers, True, head))
+    behind = tuple(_among(there, active.backward, model.layers, True))
     return there._replace(first_step=tuple(first)), _highest(forward), behind
 
 
@@ -207,9 +209,7 @@ def _waiting(alive: Activity, bucket: int) -> int:
     return alive.last if alive.last > bucket else 0
 
 
-def _among(
-    both: Together, moments: Sequence[Activity], layers: int, back: bool, head: int
-) -> Iterator[tuple[Activity, int]]:
+def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> Iterator[tuple[Activity, int]]:
     """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
     between these where more is gathered than in every later block."""
     gathered = both.gathered
@@ -221,10 +221,7 @@ def _among(
         block = layers - 1 - alive.blocks if back else alive.blocks
         if alive.where != "block":
             around = BEFORE if alive.where == "embedding" else AFTER
-            live = both.bytes(gathered.at(around, alive.way, alive.place))
-            if alive.where == "loss" and not back and not live:
-                live = head  # the first time, even a single rank gathers it for a chunked loss
-            yield alive, live
+            yield alive, both.bytes(gathered.at(around, alive.way, alive.place))
             continue
         yield alive, both.bytes(gathered.at(block, alive.way, alive.place))
         run = ends.get(block + 1)
