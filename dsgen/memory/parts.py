@@ -180,7 +180,7 @@ class _Moments(NamedTuple):
             cloned = walked and not found.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
             there = grads + first.fresh + (found.size * head if cloned else 0)
             yield moment("backward", held, there, full, 0, 0, first, inputs)
-        for alive, live, waiting in (*self.both.backward, *self.first_kept(keeping)):
+        for alive, live, waiting in (*self.both.backward, *self.second_block(), *self.first_kept(keeping)):
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:
                 handed = alive.gradients // found.size
@@ -213,10 +213,16 @@ class _Moments(NamedTuple):
             for alive, live, waiting in self.both.backward:
                 more = -(-(keeping - alive.gradients) // run.gradients) if run.gradients else 0
                 if alive.where == "block" and alive.blocks == done and 0 < more < run.repeats - 1:
-                    (fixed, each), gradients = alive.activations, alive.gradients + more * run.gradients
-                    fewer = fixed - more * run.kept[0], each - more * run.kept[1]
-                    yield alive._replace(activations=fewer, gradients=gradients, blocks=done + more), live, waiting
+                    yield alive.without(more, run.kept, run.gradients), live, waiting
             done += run.repeats
+
+    def second_block(self) -> Iterator[tuple[Activity, int, int]]:
+        """Moments of the second block of backward, which has buckets where the first has no gradient yet."""
+        run = self.both.active.blocks[-1]
+        if self.layout.stage in (1, 2) and run.repeats > 2:  # else it is the last of its run
+            for alive, live, waiting in self.both.backward:
+                if alive.where == "block" and not alive.blocks and not alive.gradients:
+                    yield alive.without(1, run.kept, run.gradients), live, waiting
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""

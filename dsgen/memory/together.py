@@ -228,9 +228,7 @@ def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool)
         if run is None:
             continue
         for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
-            fixed, each = alive.activations
-            fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
-            yield alive._replace(activations=fewer), both.bytes(more)
+            yield alive.without(behind, run.kept), both.bytes(more)
 
 
 def _highest(moments: Sequence[Alive]) -> tuple[Alive, ...]:
