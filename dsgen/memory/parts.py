@@ -11,7 +11,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.asked import Asked, felt, plain, through_training
+from dsgen.memory.asked import Asked, felt, plain, tells, through_training
 from dsgen.memory.backward import NORM, Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import Runs, kept_from, widest_of
 from dsgen.memory.hosts import Host, host
@@ -19,7 +19,7 @@ from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Run, Together, together
-from dsgen.memory.trained import AFTER, BEFORE, head_sharded
+from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
@@ -61,7 +61,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         single: The micro-batch is not open: it is one sequence.
     """
     stage = layout.stage
-    single = single and layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
+    single = single and tells(job, layout.tp)
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied

@@ -74,7 +74,7 @@ class Run(NamedTuple):
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
-        single: The micro-batch is one sequence, and AutoTP has sharded a tied head: its loss then copies nothing.
+        single: The micro-batch is one sequence, and something copies less of it than of several.
     """
 
     model: Model

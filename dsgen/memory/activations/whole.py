@@ -104,7 +104,7 @@ def activations(
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
         told: Moments of blocks tell the way and the matrix at which they are.
-        single: The micro-batch is one sequence: what is sliced from it needs no copy.
+        single: The micro-batch is one sequence: what is sliced or joined from it needs no copy.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single)
     return _activations(model, precision, attention, seq_len, *settings)
@@ -127,7 +127,7 @@ def _activations(
     single: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
-    eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
+    eager = models.eager(model.architecture, attention)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
         model,
