@@ -146,8 +146,11 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
     for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
+            if here == (block, AGAIN):  # forward again ends at the matrix whose module backward has just asked for
+                entered = (block, AGAIN, place + 2)
             place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
-            entered = (block, way, place) if block != here[0] else None
+            if block != here[0]:
+                entered = (block, way, place)
             here = block, way
         if module.product and not stays:
             first = place + 1 if way != BACKWARD else place - 2

@@ -202,6 +202,8 @@ def modules(
                 own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
                 if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
                     own.setdefault(name, []).append(own[lower][-1])
+                elif wrapped:
+                    products.add(lower)
                 size += 1
         if reads and stretch.blocks:
             _read(own, kind)

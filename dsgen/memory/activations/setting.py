@@ -148,7 +148,9 @@ class Setting(NamedTuple):
         item = self.adapter_item
         states = op.cast(tape, hidden, item)
         low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
+        tape.fetch()
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
+        tape.used()
         del low
         product = op.scaled(tape, high)
         del high
