@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dsgen.memory.trained import AFTER, BEFORE, Trained
@@ -190,19 +191,25 @@ def widest_of(found: Trained, share: int) -> int:
     return widest
 
 
-def worst(made: list[Flush]) -> list[Flush]:
+def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -> list[Flush]:
     """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall.
 
     The last one, when backward has ended, has none beside it.
+
+    Args:
+        made: The reductions.
+        beside: Bytes of gathered parameters beside one.
     """
     kept: list[Flush] = []
+    around: list[int] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
-        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun)
+        there = beside(item)
+        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun, there)
         if AFTER > seen.setdefault(takes, item.block) > item.block:
             continue
         block, copied, current = item.block, item.copied, item.current
-        for other in kept:
+        for other, other_there in zip(kept, around, strict=True):
             if (
                 (other.place == item.place or item.place < 0)
                 and other.copied >= copied
@@ -212,10 +219,12 @@ def worst(made: list[Flush]) -> list[Flush]:
                 and other.normed >= item.normed
                 and other.larger >= item.larger
                 and other.own + other.begun >= item.own + item.begun
+                and other_there >= there
             ):
                 break
         else:
             kept.append(item)
+            around.append(there)
     return kept
 
 

@@ -192,7 +192,7 @@ class _Moments(NamedTuple):
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, runs):
+            for load in reductions(found, stage, buffers_, self.accumulates, runs, self.gathered):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
@@ -233,9 +233,13 @@ class _Moments(NamedTuple):
         runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
 
+    def gathered(self, block: int, tensor: int) -> int:
+        """Bytes that stage 3 has gathered in backward of a block when the gradient of a tensor has been made."""
+        return self.both.when(block, tensor if self.job.training.method == "full" else -1)
+
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.both.when(load.block, load.tensor if self.job.training.method == "full" else -1)
+        live = self.gathered(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
             grads += self.found.size * self.found.tensors.head

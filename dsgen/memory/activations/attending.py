@@ -7,7 +7,7 @@ from typing import Any
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.products import bmm, flash
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, Tape, Tensor
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi"]
 
@@ -66,7 +66,7 @@ def attend(
     else:
         weights = op.add(tape, weights, mask)
         if sinks:
-            weights = _with_sinks(tape, weights)
+            weights = _with_sinks(tape, on, weights)
         elif style == GPT2:
             weights = op.softmax(tape, weights)
             weights = op.cast(tape, weights, value.item)
@@ -106,10 +106,14 @@ def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads
     return op.clone(tape, out)
 
 
-def _with_sinks(tape: Tape, weights: Tensor) -> Tensor:
+def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
     """GptOss' softmax: the sinks' column is joined, the largest score taken off, and the column dropped again."""
-    rows, width = weights.rows, weights.width
-    joined = op.cat(tape, weights, Tensor(rows, 1, weights.item, None))
+    rows, width, sinks = weights.rows, weights.width, on.weight(on.heads)
+    size = sinks.width, sinks.item, GRADIENTS
+    column = Tensor(rows, 1, sinks.item, None)  # a view of them for every row
+    column = tape.node(column, (sinks.edge,), None, lambda *_: [tape.born((1, 0), *size)])
+    joined = op.cat(tape, weights, column)
+    del column
     largest, ids = op.picked(tape, joined, rows, 1, weights.item)
     del ids
     joined = op.sub(tape, joined, largest)
