@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -69,13 +70,14 @@ def arrivals(found: Trained, runs: Runs) -> Order:
     for block in sorted(members, reverse=True):
         backwards = members[block][::-1]
         row = kinds[block] if 0 <= block < len(kinds) else ()
-        if sorted(row) == sorted(found.numels[index] for index in backwards):
+        if not Counter(row) - Counter(found.numels[index] for index in backwards):
             waiting = list(backwards)
-            backwards = []
+            made = []
             for numel in row:
                 index = next(one for one in waiting if found.numels[one] == numel)
                 waiting.remove(index)
-                backwards.append(index)
+                made.append(index)
+            backwards = made + waiting  # the sinks that a fused kernel does not know of have no gradient
         order += [(index, place) for place, index in enumerate(backwards)]
     return tuple(order)
 
