@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of, worst
-from dsgen.memory.shares import scattered
+from dsgen.memory.shares import NORM, scattered
 from dsgen.memory.states import FP32, States
 from dsgen.memory.trained import BEFORE
 
 __all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
 
-NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
 
@@ -80,10 +79,10 @@ def reductions(
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        made = scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs)
+        made = scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs, found.swaps)
         for flush in worst(made, lambda one: gathered(one.block, one.tensor)):
             held, copied = found.size * flush.larger, found.size * flush.copied
-            moved = 0 if found.on_gpu else _normed(found.size, flush.normed)
+            moved = 0 if found.on_gpu else _normed(found.size, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):

@@ -35,6 +35,7 @@ class Flush(NamedTuple):
         begun: Elements of a buffer that it makes for all of this rank's own gradients, 0 if there is one or none of
             them is in the bucket.
         done: Elements of earlier reductions.
+        before: Elements of this rank's shares of the gradients in the bucket that are handed over before that one.
     """
 
     block: int
@@ -48,6 +49,7 @@ class Flush(NamedTuple):
     tensor: int = -1
     begun: int = 0
     done: int = 0
+    before: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made

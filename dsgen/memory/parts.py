@@ -12,19 +12,18 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, felt, plain, tells, through_training
-from dsgen.memory.backward import NORM, Load, beside, buckets, epilogue, reductions, start, stays
-from dsgen.memory.buckets import Runs, kept_from, widest_of
+from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
+from dsgen.memory.buckets import Runs, kept_from
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import FP32, States, states
+from dsgen.memory.states import FP32, FUSED, States, states
+from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Run, Together, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
-
-FUSED = ("AdamW", "Adam")  # at stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py)
 
 NEVER = 1 << 62  # bytes
 
@@ -119,7 +118,8 @@ class _Moments(NamedTuple):
         yield from self.before_training(held)
         yield from self.forward(held)
         yield from self.backward(held)
-        yield from self.step(held)
+        kind, layout = self.job.training.optimizer, self.layout
+        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, held)
 
     def before_training(self, held: Held) -> Iterator[Moment]:
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
@@ -136,7 +136,7 @@ class _Moments(NamedTuple):
         yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
         first = FP32 * found.own if found.on_gpu and found.master else 0
         wrapped = stage == 0 and found.master > 0
-        states = held.optimizer if wrapped else 0
+        states = held.optimizer if wrapped else found.early
         if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
             first += size * found.own
         yield moment("init", held._replace(optimizer=states), first)
@@ -194,6 +194,8 @@ class _Moments(NamedTuple):
         if walked:
             for load in reductions(found, stage, buffers_, self.accumulates, runs, self.gathered):
                 yield self._loaded(load, held)
+        if found.updates and stage:  # each of this rank's gradients becomes an update when backward ends
+            yield moment("backward", held, found.size * found.kept + found.updates, full, 0, 0, NOTHING, inputs)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
 
@@ -263,36 +265,6 @@ class _Moments(NamedTuple):
         alive = run.arrivals[load.place]
         kept = (fixed + alive.activations[0], each + alive.activations[1])
         return Activity(kept, alive.logits, alive.temporaries, alive.gradients, alive.fresh)
-
-    def step(self, held: Held) -> Iterator[Moment]:
-        found, stage, size = self.found, self.layout.stage, self.found.size
-        asked = self.both.active.asked
-        alive = NOTHING._replace(activations=asked, temporaries=asked)
-        if stage == 0:
-            copies = 0
-            if size != FP32:
-                copies = FP32 * found.own * (2 if self.job.training.optimizer in FUSED else 1)
-            yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive)
-        elif stage == 3:
-            grads, bucket = start(found, stage, self.buffers, self.accumulates)
-            kept = self.both.packed
-            if found.on_gpu:
-                most, joined = flattened(found.tensors, found.ranks, self.buffers.sub_group)
-                copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
-                yield moment("step", held, grads + copies, bucket, 0, kept, alive)
-                norm = NORM * -(-found.tensors.largest // found.ranks)
-                yield moment("step", held, grads, bucket, norm, kept, alive)
-            else:
-                yield moment("step", held, grads, bucket, 0, kept, alive)
-            if self.layout.precision == "fp16":  # `isinf` of all gradients makes their absolute values
-                yield moment("step", held, grads, bucket, grads, kept, alive)
-        elif found.on_gpu:
-            kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
-            yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive)
-            flat = (size * found.own if several else 0) + (FP32 * found.own if size != FP32 else 0)
-            yield moment("step", held, kept + flat, 0, 0, 0, alive)
-        else:
-            yield moment("step", held, 0, 0, 0, 0, alive)
 
 
 def _runs(active: Activations, size: int) -> Runs:

@@ -11,7 +11,10 @@ import functools
 from dsgen.memory.buckets import Flush, Runs, arrivals
 from dsgen.memory.trained import BEFORE, Trained
 
-__all__ = ["flattened", "partition_numel", "scattered"]
+__all__ = ["FP32", "NORM", "flattened", "partition_numel", "scattered"]
+
+FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
+NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -44,7 +47,7 @@ def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=1024)
-def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flush, ...]:
+def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool = False) -> tuple[Flush, ...]:
     """The reduce-scatters of stage 3, in order.
 
     Args:
@@ -52,17 +55,23 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
         bucket: Elements of the bucket.
         ranks: Ranks that a tensor is cut among.
         runs: As for `arrivals`.
+        swaps: The shares leave together, in the order of the model, each as an fp32 copy until then: the optimizer is
+            on NVMe (partition_grads, _offload_grad_partition_at_boundary).
     """
     made: list[Flush] = []
-    filled = padded = count = widest = 0
+    filled = padded = count = 0
+    shares: list[tuple[int, int]] = []  # (index, this rank's elements)
 
     def flush(block: int, place: int, current: int, index: int) -> None:
-        nonlocal filled, padded, count, widest
+        nonlocal filled, padded, count
         if filled:
             whole = count == 1 and padded == filled
             larger = filled if filled > bucket else 0
-            made.append(Flush(block, place, filled, 0 if whole else padded, current, 0, widest, larger, index))
-        filled = padded = count = widest = 0
+            before, widest = _most(sorted(shares)) if swaps else (0, max(share for _, share in shares))
+            numbers = (filled, 0 if whole else padded, current, 0, widest, larger, index)
+            made.append(Flush(block, place, *numbers, before=before))
+        filled = padded = count = 0
+        shares.clear()
 
     for index, place in arrivals(found, runs):
         numel = found.numels[index]
@@ -70,7 +79,17 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
             flush(found.blocks[index], place, numel, index)
         filled += numel
         padded += -(-numel // ranks) * ranks
-        widest = max(widest, -(-numel // ranks))
+        shares.append((index, -(-numel // ranks)))
         count += 1
     flush(BEFORE, -1, 0, -1)
     return tuple(made)
+
+
+def _most(shares: list[tuple[int, int]]) -> tuple[int, int]:
+    """The elements before the share at which most is there, and its own: a copy of each of those, and its own norm."""
+    best = (0, 0, 0)
+    before = 0
+    for _, share in shares:
+        best = max(best, (FP32 * before + (NORM + 2) * share, before, share))
+        before += share
+    return best[1], best[2]

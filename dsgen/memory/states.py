@@ -6,20 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, Buffers
+from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
-from dsgen.memory.shares import partition_numel
+from dsgen.memory.shares import FP32, partition_numel
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
 from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
 __all__ = ["FP32", "States", "states"]
 
-FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
 SCALE_BITS = 8 / 64 + 32 / (64 * 256)  # they are no parameters: stage 3 leaves them whole
 NF4_BITS = 4 + SCALE_BITS
 ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
+
+
+# At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
+FUSED = ("AdamW", "Adam")
+ADAGRAD, MUON = "Adagrad", "Muon"
 
 
 class States(NamedTuple):
@@ -40,7 +45,10 @@ class States(NamedTuple):
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
+        early: Bytes of those among them that are there from init on.
+        updates: Bytes that Muon's updates take at most.
         on_gpu: Whether master weights and states are on the GPU.
+        swaps: Whether they are on NVMe.
     """
 
     tensors: Trained
@@ -57,7 +65,10 @@ class States(NamedTuple):
     weights: int
     master: int
     moments: int
+    early: int
+    updates: int
     on_gpu: bool
+    swaps: bool
 
 
 def states(job: Any, layout: Any, buffers: Buffers) -> States:
@@ -88,22 +99,35 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     else:
         own = elements
         weights = own * size + frozen
+    master = 0 if size == FP32 and stage == 0 else FP32 * own
+    on_gpu = layout.offload_optimizer == "none" or stage == 0
+    # torch's Adagrad makes its states for the weights it is given, before DeepSpeed gives it its own, and keeps them.
+    early = size * elements if training.optimizer == ADAGRAD and on_gpu and master and stage < 3 else 0
+    kept = tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0
+    full, whole = training.method == "full", kept if stage and on_gpu else own
+    if training.optimizer == MUON:
+        moments = muon.moments(model, full, own, whole, elements, 2 * size if stage and on_gpu else FP32)
+    else:
+        moments = early + FP32 * MOMENTS[training.optimizer] * own
     return States(
         tensors=tensors,
         numbers=numbers,
         size=size,
         ranks=ranks,
         own=own,
-        kept=tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0,
+        kept=kept,
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
         tables=_tables(model),
         weights=weights,
-        master=0 if size == FP32 and stage == 0 else FP32 * own,
-        moments=FP32 * MOMENTS[training.optimizer] * own,
-        on_gpu=layout.offload_optimizer == "none" or stage == 0,
+        master=master,
+        moments=moments,
+        early=early,
+        updates=muon.updates(model, full, whole, elements, size, stage) if training.optimizer == MUON and on_gpu else 0,
+        on_gpu=on_gpu,
+        swaps=layout.offload_optimizer == "nvme" and stage == 3,
     )
 
 

@@ -1,0 +1,78 @@
+"""What lives on one GPU while the optimizer steps: copies of gradients, their norms, and what torch's own loops make.
+
+Followed from the code of DeepSpeed 0.19.8 (runtime/zero/stage_1_and_2.py and stage3.py, step) and of torch 2.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.buffers import Buffers
+from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.backward import NORM, start
+from dsgen.memory.buckets import widest_of
+from dsgen.memory.moments import NOTHING, Held, Moment, moment
+from dsgen.memory.shares import flattened
+from dsgen.memory.states import ADAGRAD, FP32, FUSED, States
+from dsgen.memory.together import Together
+
+__all__ = ["stepped"]
+
+# fp32 copies of all gradients of a step: torch's Adagrad makes square roots and updates of a whole list of tensors
+# (optim/adagrad.py, _multi_tensor_adagrad).
+_ADAGRAD_COPIES = 2
+
+
+def stepped(
+    optimizer: str, stage: int, precision: str, buffers: Buffers, found: States, both: Together, held: Held
+) -> Iterator[Moment]:
+    """The moments of a step that can be its highest.
+
+    Args:
+        optimizer: Its name.
+        stage: The ZeRO stage.
+        precision: bf16, fp16 or fp32.
+        buffers: Element counts of the communication buffers.
+        found: The states.
+        both: What lives beside them.
+        held: What is there all the time.
+    """
+    size, asked = found.size, both.active.asked
+    alive = NOTHING._replace(activations=asked, temporaries=asked)
+    listed = _ADAGRAD_COPIES * FP32 if optimizer == ADAGRAD and found.on_gpu else 0  # bytes an element
+    if stage == 0:
+        copies = FP32 * found.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
+        copies += listed * found.own + found.updates
+        yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive)
+    elif stage == 3:
+        yield from _of_stage_3(precision, buffers, found, held, both.packed, alive, listed)
+    elif found.on_gpu:
+        kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
+        yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive)
+        flat = (size * found.own if several else 0) + (FP32 * found.own if size != FP32 else 0)
+        yield moment("step", held, kept + flat, 0, 0, 0, alive)
+        if listed:
+            yield moment("step", held, (FP32 + listed) * found.own, 0, 0, 0, alive)
+    else:
+        yield moment("step", held, 0, 0, 0, 0, alive)
+
+
+def _of_stage_3(
+    precision: str, buffers: Buffers, found: States, held: Held, kept: int, alive: Activity, listed: int
+) -> Iterator[Moment]:
+    """Group by group; `kept` is what stays gathered."""
+    size = found.size
+    grads, bucket = start(found, 3, buffers, False)
+    if found.on_gpu:
+        most, joined = flattened(found.tensors, found.ranks, buffers.sub_group)
+        copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
+        yield moment("step", held, grads + copies, bucket, 0, kept, alive)
+        norm = NORM * -(-found.tensors.largest // found.ranks)
+        yield moment("step", held, grads, bucket, norm, kept, alive)
+        if listed:
+            flat = FP32 * (most if size != FP32 else joined)
+            yield moment("step", held, grads + flat, bucket, listed * most, kept, alive)
+    else:
+        yield moment("step", held, grads, bucket, 0, kept, alive)
+    if precision == "fp16":  # `isinf` of all gradients makes their absolute values
+        yield moment("step", held, grads, bucket, grads, kept, alive)
