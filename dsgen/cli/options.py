@@ -50,6 +50,7 @@ _FIELD_HELP = {
     "method": "What is trained (default: full).",
     "lora_rank": "Rank of the adapters (default: 16).",
     "lora_targets": "Matrices that get adapters, with commas (default: all-linear).",
+    "lora_dropout": "Share of its input that an adapter drops, such as 0.05 (default: 0).",
     "optimizer": "Optimizer (default: AdamW).",
     "attention": "Attention kernel (default: flash).",
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",

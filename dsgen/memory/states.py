@@ -81,7 +81,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     if stage == 3:
         own = partition_numel(tensors, ranks)
         # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
-        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks) + scales
+        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
@@ -99,7 +99,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
-        tables=_tables(model),
+        tables=_tables(model) + (scales if stage == 3 else 0),
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,

@@ -181,7 +181,7 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         for pin in job.pins:
             if pin.field == field and getattr(chosen, field) not in pin.allowed:
                 yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
-    for wish in ("lora_rank", "lora_targets"):
+    for wish in ("lora_rank", "lora_targets", "lora_dropout"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     sixteen = chosen.precision != "fp32"

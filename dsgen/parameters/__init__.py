@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.parameters.adapters import ALL_LINEAR, Adapter, adapters, fused_targets, lora_parameters
+from dsgen.parameters.adapters import ALL_LINEAR, Adapter, adapters, check_dropout, fused_targets, lora_parameters
 from dsgen.parameters.counts import (
     active_parameter_count,
     model_types,
@@ -19,6 +19,7 @@ __all__ = [
     "Stretch",
     "active_parameter_count",
     "adapters",
+    "check_dropout",
     "fused_targets",
     "lora_parameters",
     "model_types",

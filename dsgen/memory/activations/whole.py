@@ -12,7 +12,7 @@ from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
-from dsgen.parameters import parameters
+from dsgen.parameters import check_dropout, parameters
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -87,6 +87,7 @@ def activations(
     zero3: bool = False,
     told: bool = False,
     single: bool = False,
+    drops: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -105,8 +106,12 @@ def activations(
             trained or not, and adapters are in fp32.
         told: Moments of blocks tell the way and the matrix at which they are.
         single: The micro-batch is one sequence: what is sliced from it needs no copy.
+        drops: Adapters drop elements of their input.
+
+    Raises:
+        DsgenError: Adapters of experts are to drop elements, which peft refuses.
     """
-    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single)
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     return _activations(model, precision, attention, seq_len, *settings)
 
 
@@ -125,8 +130,11 @@ def _activations(
     zero3: bool,
     told: bool,
     single: bool,
+    drops: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
+    if drops and method != "full":
+        check_dropout(model, lora_targets)
     eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
@@ -142,6 +150,7 @@ def _activations(
         chunked=chunked_loss,
         asks=checkpointing and method != "full",
         single=single,
+        drops=drops,
     )
     first = Tape()
     family = models.family(model.architecture)
@@ -202,7 +211,7 @@ def _activations(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
         forward=_forward(before, runs, last, during, _plus(during, rest, -1), extra),
-        backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
+        backward=_backward(last, runs, _plus(rest, blocks), ends, waiting, checkpointing and not told),
         first=_first(last, runs[-1][2], _plus(rest, blocks), waiting),
     )
 
@@ -251,16 +260,25 @@ def _forward(
 
 
 def _backward(
-    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
+    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int, again: bool
 ) -> tuple[Moment, ...]:
-    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
+    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
+
+    Where the very first gradient is made by a block that ran `again` before, the second block runs again beside what
+    that gradient brought: the buckets of stages 1 and 2.
+    """
     moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
     for _, count, stretch in reversed(runs):
-        for index in sorted({0, count - 1}):
+        outer = {0, count - 1}
+        for index in sorted(outer if made or not again else {*outer, min(1, count - 1)}):
             base = _plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            moments += [
+                _placed(moment, "block", base, before, done + index)
+                for moment in stretch.backward
+                if index in outer or not moment.gradients
+            ]
         below = _plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count
