@@ -38,7 +38,7 @@ def main() -> None:
     if options.update:
         for path, drawn in ((RECORD, cases()), (LATER, later()), (DROPPING, dropping())):
             _simulate(path, list(drawn), set(options.only))
-        PAGE.write_text(page(*(compare(read(path)) for path in GROUPS), read()["versions"]), encoding="utf-8")
+        PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
     for path in GROUPS:
         for item in compare(read(path)):
             print(f"{item.case.name:24} {_line(item)}")

@@ -29,7 +29,7 @@ __all__ = ["Case", "cases", "dropping", "later"]
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEED, LATER_ROUNDS = 31337, 2
-DROPPING_SEED, DROPPING_ROUNDS = 5050, 2  # rounds of each architecture
+DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
@@ -142,6 +142,7 @@ def dropping() -> Iterator[Case]:
             draw = random.Random(f"{DROPPING_SEED} {name} {number}")
             case = _case(f"{name} d{number + 1}", name, min(model.layers, DROPPING_DEPTH), draw, model, ("lora", "qlora"))
             options = {**case.options, "lora_dropout": DROPOUT}
+            options["checkpointing"] &= number < DROPPING_ROUNDS - 1  # else little of what is dropped is at the peak
             if fused_targets(model):
                 options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
             yield attrs.evolve(case, options=options)

@@ -37,6 +37,7 @@ class States(NamedTuple):
         lifting, casting: Bytes that are there beyond `loaded` at most while tensor by tensor becomes fp32, and 16-bit.
         making: Bytes of the module in the making, and of what is cut before and with it, where stage 3 makes a model.
         tables: Bytes of what is no parameter and stays on the GPU at every stage.
+        scales: Bytes of the scales of 4-bit weights where stage 3 leaves them whole on the GPU; else they are weights.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -54,6 +55,7 @@ class States(NamedTuple):
     casting: int
     making: int
     tables: int
+    scales: int
     weights: int
     master: int
     moments: int
@@ -99,7 +101,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
-        tables=_tables(model) + (scales if stage == 3 else 0),
+        tables=_tables(model),
+        scales=scales if stage == 3 else 0,
         weights=weights,
         master=0 if size == FP32 and stage == 0 else FP32 * own,
         moments=FP32 * MOMENTS[training.optimizer] * own,
