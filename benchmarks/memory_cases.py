@@ -140,7 +140,9 @@ def dropping() -> Iterator[Case]:
         seen.add(model.architecture)
         for number in range(DROPPING_ROUNDS):
             draw = random.Random(f"{DROPPING_SEED} {name} {number}")
-            case = _case(f"{name} d{number + 1}", name, min(model.layers, DROPPING_DEPTH), draw, model, ("lora", "qlora"))
+            case = _case(
+                f"{name} d{number + 1}", name, min(model.layers, DROPPING_DEPTH), draw, model, ("lora", "qlora")
+            )
             options = {**case.options, "lora_dropout": DROPOUT}
             options["checkpointing"] &= number < DROPPING_ROUNDS - 1  # else little of what is dropped is at the peak
             if fused_targets(model):

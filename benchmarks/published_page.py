@@ -43,8 +43,8 @@ _CAUSES = (
     "LitGPT with a 4-bit base: it ran bitsandbytes 0.41 and 0.42, which kept the input of every 4-bit layer for"
     " backward until 0.44 (its pull request 1270). TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with"
     " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
-    "LitGPT without a 4-bit base (lith-08, lith-42): its query, key and value are one matrix, of which the adapter drops"
-    " its input once, and dsgen counts it for each of the three.",
+    "LitGPT without a 4-bit base (lith-08, lith-42): its query, key and value are one matrix, whose adapter drops of"
+    " its input once, and dsgen counts that for each of the three.",
     "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
     " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",

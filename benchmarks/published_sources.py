@@ -78,9 +78,7 @@ _SOURCES = (
         buffers="huggingface",
         lora_dropout=_DROPOUT,
     ),
-    Source(
-        title="ms-swift, example scripts", prefix="sws", why=_SCRIPT, buffers="huggingface", lora_dropout=_DROPOUT
-    ),
+    Source(title="ms-swift, example scripts", prefix="sws", why=_SCRIPT, buffers="huggingface", lora_dropout=_DROPOUT),
     Source(
         title="Qwen, README",
         prefix="qwen",

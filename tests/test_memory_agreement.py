@@ -29,7 +29,7 @@ UNEQUAL = {
     *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
     *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),
 }
-# Where one sequence differs from several: eager attention saves the values where they lie, here beside queries and keys.
+# Where one sequence is not as several: eager attention saves its values where they lie, here with queries and keys.
 WITH_ONE_SEQUENCE = {"phi-3-mini d1"}
 # Where a phase that has not the peak has other parts: the order in which a mixture is made, the second pass of the
 # first step at stage 3, moments of nearly the same height.

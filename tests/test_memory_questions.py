@@ -91,6 +91,7 @@ def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
         ({"seq_len": 9000}, {}, "more than the 4096 of the model"),
         ({"zero_stage": 1, "tp": 2, "chunked_loss": True}, {}, "needs the whole head"),
         ({"lora_rank": 64}, {}, "training.lora_rank (python): method full has no adapters"),
+        ({"lora_dropout": 0.05}, {}, "training.lora_dropout (python): method full has no adapters"),
     ],
 )
 def test_what_the_planner_would_not_advise_is_answered_with_a_note(

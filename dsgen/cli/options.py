@@ -31,7 +31,7 @@ _CHOICES = {
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon"),
     "attention": ("flash", "sdpa", "eager"),
 }
-_METAVARS = {"lora_targets": "NAME,...", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+_METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
 _SWITCHES = ("chunked_loss",)
 _LISTS = ("lora_targets",)
 _FIELD_HELP = {

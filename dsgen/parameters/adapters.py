@@ -55,7 +55,7 @@ def check_dropout(model: Model, targets: Iterable[str]) -> None:
             plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
             raise mistake(
                 f"lora_dropout is above 0 and lora_targets names {target!r}",
-                must=f"it must be 0 there: peft has no dropout for adapters of {model.architecture}'s experts and router",
+                must="it must be 0 there: peft has no dropout for adapters of experts and their router",
                 todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
             )
 
