@@ -377,6 +377,17 @@ def test_the_least_that_is_enough_is_found_or_nothing(start: int, edge: int, ans
     assert _least(lambda number: edge - number, 100, start) == answer
 
 
+@pytest.mark.parametrize(
+    ("wishes", "offered"),
+    [({}, True), ({"lora_targets": ["nowhere"]}, False), ({"lora_dropout": 0.05}, False)],
+)
+def test_adapters_are_offered_only_where_peft_takes_what_was_wished(wishes: dict[str, Any], offered: bool) -> None:
+    """Of a mixture it adapts experts too, for which it has no dropout."""
+    asked = question(wishes, model="mixtral-8x22b", hardware="rtx3090-24g", cluster={"gpus": 1})
+
+    assert any("method" in change.options for change in counterfactuals(asked).changes) is offered
+
+
 def test_no_change_is_offered_where_it_fits() -> None:
     assert counterfactuals(ask(job())).changes == ()
 

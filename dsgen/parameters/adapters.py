@@ -10,9 +10,9 @@ from typing import NamedTuple
 from dsgen.errors import DsgenError, mistake
 from dsgen.parameters.counts import parameters
 from dsgen.parameters.tensors import CACHED_MODELS, Parameter
-from dsgen.profiles import Model
+from dsgen.profiles import Model, Training
 
-__all__ = ["ALL_LINEAR", "Adapter", "adapters", "check_dropout", "fused_targets", "lora_parameters"]
+__all__ = ["ALL_LINEAR", "Adapter", "adaptable", "adapters", "check_dropout", "fused_targets", "lora_parameters"]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
 # Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
@@ -58,6 +58,17 @@ def check_dropout(model: Model, targets: Iterable[str]) -> None:
                 must="it must be 0 there: peft has no dropout for adapters of experts and their router",
                 todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
             )
+
+
+def adaptable(model: Model, training: Training) -> bool:
+    """Whether peft takes the adapters that somebody wishes, should he train any."""
+    try:
+        adapters(model, training.lora_rank, training.lora_targets)
+        if training.lora_dropout:
+            check_dropout(model, training.lora_targets)
+    except DsgenError:
+        return False
+    return True
 
 
 def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
