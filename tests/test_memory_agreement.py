@@ -29,8 +29,6 @@ UNEQUAL = {
     *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
     *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),
 }
-# Where one sequence is not as several: eager attention saves its values where they lie, here with queries and keys.
-WITH_ONE_SEQUENCE = {"phi-3-mini d1"}
 # Where a phase that has not the peak has other parts: the order in which a mixture is made, the second pass of the
 # first step at stage 3, moments of nearly the same height.
 APART = {
@@ -174,8 +172,9 @@ def test_adapters_with_a_dropout_are_within_a_thousandth(dropping, parts):
         if abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"]))
     }
 
-    assert (methods.count("lora"), methods.count("qlora")) >= (18, 17)
-    assert set(outside) <= WITH_ONE_SEQUENCE, outside
+    assert len(methods) >= 54
+    assert {"lora", "qlora"} == set(methods)
+    assert outside == {}
     assert statistics.median(abs(item.error) for item in dropping) < 1e-5
 
 

@@ -111,6 +111,7 @@ def test_what_the_planner_would_not_advise_is_answered_with_a_note(
         ({"micro_batch": 4, "global_batch": 30}, {}, "does not divide among 8 data-parallel replicas"),
         ({"micro_batch": 4, "accumulation": 2, "global_batch": 128}, {}, "cannot make 16 sequences"),
         ({"zero_stage": 4}, {}, "it must be 0, 1, 2 or 3"),
+        ({"method": "lora", "lora_dropout": 0.1}, {"model": "mixtral-8x7b"}, "no dropout for adapters of experts"),
     ],
 )
 def test_only_what_deepspeed_cannot_run_is_a_mistake(

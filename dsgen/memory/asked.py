@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
+from dsgen.memory.activations import eager
 from dsgen.memory.moments import Held
 from dsgen.memory.states import States, states
+from dsgen.memory.trained import head_sharded
 from dsgen.profiles import Model, Training
 from dsgen.strategies import Layout
 
-__all__ = ["Asked", "felt", "held", "plain", "through_training"]
+__all__ = ["Asked", "felt", "held", "plain", "tells", "through_training"]
 
 
 def held(job: Job, layout: Layout, buffers: Buffers) -> int:
@@ -63,6 +65,17 @@ def felt(buffers: Buffers, stage: int) -> Buffers:
         sub_group=buffers.sub_group if gathers else 0,
         swap_buffers=0,
         overlap_comm=buffers.overlap_comm and stage in (1, 2),
+    )
+
+
+def tells(job: Job, tp: int) -> bool:
+    """Whether one sequence is less than its share of several: something copies nothing of it.
+
+    That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
+    """
+    model = job.model
+    return eager(model.architecture, job.training.attention) or (
+        tp > 1 and model.tied_embeddings and head_sharded(model)
     )
 
 

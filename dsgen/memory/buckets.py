@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bisect
 import functools
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dsgen.memory.trained import AFTER, BEFORE, Trained
@@ -68,13 +70,14 @@ def arrivals(found: Trained, runs: Runs) -> Order:
     for block in sorted(members, reverse=True):
         backwards = members[block][::-1]
         row = kinds[block] if 0 <= block < len(kinds) else ()
-        if sorted(row) == sorted(found.numels[index] for index in backwards):
+        if not Counter(row) - Counter(found.numels[index] for index in backwards):
             waiting = list(backwards)
-            backwards = []
+            made = []
             for numel in row:
                 index = next(one for one in waiting if found.numels[one] == numel)
                 waiting.remove(index)
-                backwards.append(index)
+                made.append(index)
+            backwards = made + waiting  # the sinks that a fused kernel does not know of have no gradient
         order += [(index, place) for place, index in enumerate(backwards)]
     return tuple(order)
 
@@ -190,19 +193,25 @@ def widest_of(found: Trained, share: int) -> int:
     return widest
 
 
-def worst(made: list[Flush]) -> list[Flush]:
+def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -> list[Flush]:
     """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall.
 
     The last one, when backward has ended, has none beside it.
+
+    Args:
+        made: The reductions.
+        beside: Bytes of gathered parameters beside one.
     """
     kept: list[Flush] = []
+    around: list[int] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
-        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun)
+        there = beside(item)
+        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun, there)
         if AFTER > seen.setdefault(takes, item.block) > item.block:
             continue
         block, copied, current = item.block, item.copied, item.current
-        for other in kept:
+        for other, other_there in zip(kept, around, strict=True):
             if (
                 (other.place == item.place or item.place < 0)
                 and other.copied >= copied
@@ -212,10 +221,12 @@ def worst(made: list[Flush]) -> list[Flush]:
                 and other.normed >= item.normed
                 and other.larger >= item.larger
                 and other.own + other.begun >= item.own + item.begun
+                and other_there >= there
             ):
                 break
         else:
             kept.append(item)
+            around.append(there)
     return kept
 
 

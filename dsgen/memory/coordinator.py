@@ -52,8 +52,15 @@ class Walk(NamedTuple):
     leaving: dict[int, tuple[Held, ...]]
 
     @classmethod
-    def over(cls, events: Sequence[Event], persistence: int, wide: bool) -> Walk:
-        """The uses of events; `wide` is as in a step."""
+    def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
+        """The uses of events.
+
+        Args:
+            events: The modules in order of use.
+            persistence: Elements up to which a tensor is never partitioned.
+            wide: As in a step.
+            anew: Those tensors are not there yet: they are gathered like all others, and stay.
+        """
         order: list[int] = []
         numels: list[int] = []
         extents: list[int] = []
@@ -62,13 +69,14 @@ class Walk(NamedTuple):
         holds: list[bool] = []
         for step, event in enumerate(events):
             for held in event.module.tensors:
-                if held.numel > persistence:
+                persists = held.numel <= persistence
+                if anew or not persists:
                     order.append(held.place)
                     numels.append(held.numel)
                     extents.append(held.extent(wide))
                     steps.append(step)
                     read = held.read and event.way == BACKWARD
-                    holds.append(event.stays or read or (event.holds and held.frozen))
+                    holds.append(persists or event.stays or read or (event.holds and held.frozen))
             bounds.append(len(order))
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]
@@ -92,7 +100,11 @@ class Walk(NamedTuple):
                 following[order[use]] = step
             if not event.module.name:
                 around[event.block] = step
-        leaving = {step: event.leaving for step, event in enumerate(events) if event.leaving}
+        leaving = {
+            step: tuple(held for held in event.leaving if held.numel > persistence)
+            for step, event in enumerate(events)
+            if event.leaving
+        }
         return cls(order, numels, extents, bounds, steps, nears, leaving)
 
     def run(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import attrs
 
 from dsgen.jobs import Job
+from dsgen.memory.asked import tells
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import overhead
@@ -194,7 +195,7 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         found: Its parts, when the caller has them already.
     """
     micro_batch, gpu = strategy.micro_batch, room(job)
-    single = micro_batch == 1 and strategy.tp > 1  # what the caller has leaves the micro-batch open
+    single = micro_batch == 1 and tells(job, strategy.tp)  # what the caller has leaves the micro-batch open
     if found is None or single:
         found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
     moment, peak = _highest(found.moments, micro_batch)

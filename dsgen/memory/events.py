@@ -96,7 +96,12 @@ def events(step: Step) -> tuple[Event, ...]:
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
         whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
-    made += [Event(block, module, FORWARD) for block, part in found.parts[:-1] for module in part]
+    kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
+    made += [
+        Event(block, module, FORWARD, any(held in kept for held in module.tensors))
+        for block, part in found.parts[:-1]
+        for module in part
+    ]
     made += [Event(AFTER, module, FORWARD) for module in after]
     without = unasked(step)
     head = [] if chunked else [Event(AFTER, after[-1], BACKWARD)]

@@ -17,7 +17,7 @@ from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, Step, events, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
-from dsgen.memory.trained import BEFORE
+from dsgen.memory.trained import AFTER, BEFORE
 
 __all__ = ["Gathered", "gathered"]
 
@@ -76,35 +76,43 @@ class Gathered(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False) -> Gathered:
+def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False) -> Gathered:
     """What is gathered in one step.
 
     Args:
         step: The step.
         limits: The coordinator's, in elements: persistence, prefetch, most live, most until reuse.
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
+        anew: The pass is the first that knows its order of use, and follows another in the same step: the tensors
+            that are never partitioned later are gathered with the others, and count among them.
     """
     persistence, prefetch, max_live, max_reuse = limits
     steps = events(step)
-    starts, peaks, rests, gone = _walk(step, persistence).run(prefetch, max_live, max_reuse, alone)
-    kept, left, packed = _kept(steps, gone, step)
+    starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone)
+    kept, partly, left, packed = _kept(steps, gone, step)
     places: dict[Place, int] = {}
     uses: dict[int, int] = {}
     now = 0
-    rows = zip(_around(step), steps, starts, peaks, rests, kept, left, strict=True)
-    for (entered, fetched, used, behind), event, start, peak, rest, before, after in rows:
+    rows = zip(_around(step), steps, starts, peaks, rests, kept, partly, left, strict=True)
+    for (entered, fetched, used, later, behind), event, start, peak, rest, before, half, after in rows:
         if entered:
             places[entered] = now
         most, now = (start if start > peak else peak) + before, rest + after
+        if event.block == AFTER and event.way == FORWARD and not event.module.product:
+            most = places[behind] = peak + before  # the loss comes when the norm has left its flat buffer
         if used and fetched:
             places[fetched], places[used] = start + before, peak + before
             most = now
+            for other in later:
+                places[other] = peak + half
         if most > places.get(behind, -1):
             places[behind] = most
         if event.way != FORWARD:
-            for one in event.module.tensors:
-                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
-    return Gathered(places, uses, packed, {} if alone else _first_step(step, persistence), {})
+            module = event.module
+            for index, one in enumerate(module.tensors):  # of two uses of a block the later one is its backward
+                second = module.second and index >= module.second and not module.whole
+                uses[one.place] = peak + (half if second else after)
+    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, persistence), {})
 
 
 @functools.lru_cache(maxsize=256)
@@ -119,7 +127,7 @@ def _first_step(step: Step, persistence: int) -> dict[Place, int]:
         for event, part in zip(steps, parts, strict=True)
     ]
     found: dict[Place, int] = {}
-    for (_, fetched, _, _), event, part, before in zip(
+    for (_, fetched, *_), event, part, before in zip(
         _around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
     ):
         again = step.checkpointing and event.way == BACKWARD  # it is there already
@@ -129,34 +137,48 @@ def _first_step(step: Step, persistence: int) -> dict[Place, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(step: Step, persistence: int) -> Walk:
-    """The uses of a model's tensors that are partitioned."""
-    return Walk.over(events(step), persistence, step.wide)
+def _walk(step: Step, persistence: int, anew: bool) -> Walk:
+    """The uses of a model's tensors that are gathered."""
+    return Walk.over(events(step), persistence, step.wide, anew)
 
 
 @functools.lru_cache(maxsize=256)
-def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None, Place], ...]:
-    """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then."""
+def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place], ...]:
+    """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then.
+
+    Before the last, those of a second product behind the first.
+    """
     parts = dict(modules(*step[:5], step.reads).parts)
-    found: list[tuple[Place | None, Place | None, Place | None, Place]] = []
+    found: list[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place]] = []
     place = 0
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
-            place = 3 * sum(one.product for one in parts[block]) if way == BACKWARD else 0
-            entered = (block, way, place) if block != here[0] else None
+            if here == (block, AGAIN):  # forward again ends at the matrix whose module backward has just asked for
+                entered = (block, AGAIN, place + 2)
+            place = 3 * sum(one.product + (one.second > 0) for one in parts[block]) if way == BACKWARD else 0
+            if block != here[0]:
+                entered = (block, way, place)
             here = block, way
+        later: tuple[Place, ...] = ()
         if module.product and not stays:
+            along = 3 if way != BACKWARD else -3
             first = place + 1 if way != BACKWARD else place - 2
             fetched, used = (block, way, first), (block, way, first + 1)
-            place += 3 if way != BACKWARD else -3
-        found.append((entered, fetched, used, (block, way, place)))
+            place += along
+            if module.second:
+                later = tuple((block, way, other) for other in (place, first + along, first + along + 1))
+                place += along
+        found.append((entered, fetched, used, later, (block, way, place)))
     return tuple(found)
 
 
-def _kept(events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step) -> tuple[list[int], list[int], int]:
-    """What somebody keeps of released tensors: while each event runs, when its backward has been, and at last.
+def _kept(
+    events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step
+) -> tuple[list[int], list[int], list[int], int]:
+    """What somebody keeps of released tensors: while each event runs, while the second part of it does, behind it, and
+    at last. The first product of backward is the second of forward, which lets go of its own tensors.
 
     A block that runs forward again saves a second view of each trained weight; else autograd keeps the gathered place
     of those that are not multiplied by torch's linear function. bitsandbytes keeps its own from forward on.
@@ -165,18 +187,22 @@ def _kept(events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step) -
     keeping = checkpointing or any(held.keeper != NOBODY for event in events for held in event.module.tensors)
     if not keeping:
         nothing = [0] * len(events)
-        return nothing, nothing, 0
-    during, after = [], []
+        return nothing, nothing, nothing, 0
+    during, half, after = [], [], []
     held = packed = 0
     kept: dict[int, int] = {}
     saving = AGAIN if checkpointing else FORWARD
     without = unasked(step)
     for event, released in zip(events, gone, strict=True):
         during.append(held)
+        partly = held
         if kept and event.way == BACKWARD:
-            for tensor in event.module.tensors:
+            for index, tensor in enumerate(event.module.tensors):
                 if tensor.keeper != BITSANDBYTES:
-                    held -= kept.pop(tensor.place, 0)
+                    free = kept.pop(tensor.place, 0)
+                    held -= free
+                    partly -= free if index >= event.module.second else 0
+        half.append(partly)
         if not released:
             after.append(held)
             continue
@@ -193,4 +219,4 @@ def _kept(events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step) -
                 held += extent
                 packed += extent if mine else 0
         after.append(held)
-    return during, after, packed
+    return during, half, after, packed

@@ -6,7 +6,7 @@ Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
@@ -124,6 +124,7 @@ class Module(NamedTuple):
         name: Its name below the block or the model; empty for the block itself.
         tensors: Its own.
         product: It multiplies by a matrix, or by those of experts; or it is the embedding.
+        second: Experts multiply twice: which of the tensors is the first of the second product; else 0.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
@@ -133,6 +134,7 @@ class Module(NamedTuple):
     inside: int
     whole: bool = False
     product: bool = False
+    second: int = 0
 
 
 class Modules(NamedTuple):
@@ -179,7 +181,7 @@ def modules(
         sparse = stretch.blocks and any(item.kind == "expert" for item in stretch.parameters)
         whole = "mlp" if sparse and kind in LEAVES else None
         own: _Own = {} if stretch.blocks else around
-        products: set[str] = set()
+        products: dict[str, int] = {}  # module -> its `second`
         size = 0 if stretch.blocks else count
         for item in stretch.parameters:
             parts = item.name.split(".")
@@ -193,15 +195,18 @@ def modules(
             own_adapter = adapting.get(item.name, ())
             wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
             module = f"{name}.base_layer" if wrapped else name
-            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
             if item.layer and (item.matrix or item.kind == "expert"):
-                products.add(module)
+                second = item.kind == "expert" and item.name.endswith("down_proj")
+                products[module] = len(own[module]) if second else products.get(module, 0)
+            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
                 own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
                 if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
                     own.setdefault(name, []).append(own[lower][-1])
+                elif wrapped:
+                    products[lower] = 0
                 size += 1
         if reads and stretch.blocks:
             _read(own, kind)
@@ -209,15 +214,15 @@ def modules(
             count = size
             continue
         order = _existing((_SPARSE if sparse else _BLOCKS).get(_style(model), _BLOCKS["llama"]), own)
-        made = _made(["", *order], own, whole, products)
+        made = _made(["", *order], own, products, whole)
         for _ in range(stretch.repeats):
             blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
     before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
-    first = _made(before, around, products=before[:1])
-    last = _made(_existing(_AFTER, around), around, products=("lm_head",))
+    first = _made(before, around, dict.fromkeys(before[:1], 0))
+    last = _made(_existing(_AFTER, around), around, {"lm_head": 0})
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
 
@@ -247,17 +252,13 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
     return found
 
 
-def _made(
-    order: Sequence[str],
-    own: _Own,
-    whole: str | None = None,
-    products: Collection[str] = (),
-) -> tuple[Module, ...]:
+def _made(order: Sequence[str], own: _Own, products: Mapping[str, int], whole: str | None = None) -> tuple[Module, ...]:
     sizes = {name: sum(held.numel for held in found) for name, found in own.items()}
     made = []
     for name in order:
         inside = sum(size for other, size in sizes.items() if not name or f"{other}.".startswith(f"{name}."))
-        made.append(Module(name, tuple(own.get(name, ())), inside, name == whole, name in products))
+        tensors, second = tuple(own.get(name, ())), products.get(name, 0)
+        made.append(Module(name, tensors, inside, name == whole, name in products, second))
     return tuple(made)
 
 

@@ -11,7 +11,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD, Activations
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.asked import Asked, felt, plain, through_training
+from dsgen.memory.asked import Asked, felt, plain, tells, through_training
 from dsgen.memory.backward import NORM, Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import Runs, kept_from, widest_of
 from dsgen.memory.hosts import Host, host
@@ -19,7 +19,7 @@ from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Run, Together, together
-from dsgen.memory.trained import AFTER, BEFORE, head_sharded
+from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
@@ -61,13 +61,14 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         single: The micro-batch is not open: it is one sequence.
     """
     stage = layout.stage
-    single = single and layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
+    single = single and tells(job, layout.tp)
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
+    anew = passes > 1 and stage == 3
     own = layout if type(layout) is Layout else plain(layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
-    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice)
+    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice, anew)
     flat = found.size * found.tensors.elements
     if stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
         flattens = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
@@ -81,15 +82,17 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
 
 @functools.lru_cache(maxsize=8192)
 def _found(
-    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool
+    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     found = states(asked, layout, buffers)
     told = layout.stage == 3
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
-    both = together(run, buffers, found.ranks == 1, layout.offload_param == "none")
-    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, accumulates, twice).all()))
+    here = layout.offload_param == "none"
+    both = together(run, buffers, found.ranks == 1, here)
+    second = together(run, buffers, False, here, True) if anew and found.ranks > 1 else None
+    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
     return found, moments, _lines(moments)
 
 
@@ -107,6 +110,7 @@ class _Moments(NamedTuple):
     buffers: Buffers
     found: States
     both: Together
+    second: Together | None  # the second pass of the first step, where it gathers anew
     accumulates: bool
     twice: bool
 
@@ -154,7 +158,10 @@ class _Moments(NamedTuple):
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
-        for alive, live, _ in self.both.first_step:  # there are no states yet
+        early = self.both.first_step
+        if self.second:
+            early += self.second.forward + self.second.backward
+        for alive, live, _ in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
             yield moment(phase, held._replace(optimizer=0), grads + alive.fresh, bucket, 0, live, alive, inputs)
 
@@ -173,7 +180,7 @@ class _Moments(NamedTuple):
             cloned = walked and not found.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
             there = grads + first.fresh + (found.size * head if cloned else 0)
             yield moment("backward", held, there, full, 0, 0, first, inputs)
-        for alive, live, waiting in (*self.both.backward, *self.first_kept(keeping)):
+        for alive, live, waiting in (*self.both.backward, *self.second_block(), *self.first_kept(keeping)):
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:
                 handed = alive.gradients // found.size
@@ -185,7 +192,7 @@ class _Moments(NamedTuple):
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, runs):
+            for load in reductions(found, stage, buffers_, self.accumulates, runs, self.gathered):
                 yield self._loaded(load, held)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
@@ -206,10 +213,16 @@ class _Moments(NamedTuple):
             for alive, live, waiting in self.both.backward:
                 more = -(-(keeping - alive.gradients) // run.gradients) if run.gradients else 0
                 if alive.where == "block" and alive.blocks == done and 0 < more < run.repeats - 1:
-                    (fixed, each), gradients = alive.activations, alive.gradients + more * run.gradients
-                    fewer = fixed - more * run.kept[0], each - more * run.kept[1]
-                    yield alive._replace(activations=fewer, gradients=gradients, blocks=done + more), live, waiting
+                    yield alive.without(more, run.kept, run.gradients), live, waiting
             done += run.repeats
+
+    def second_block(self) -> Iterator[tuple[Activity, int, int]]:
+        """Moments of the second block of backward, which has buckets where the first has no gradient yet."""
+        run = self.both.active.blocks[-1]
+        if self.layout.stage in (1, 2) and run.repeats > 2:  # else it is the last of its run
+            for alive, live, waiting in self.both.backward:
+                if alive.where == "block" and not alive.blocks and not alive.gradients:
+                    yield alive.without(1, run.kept, run.gradients), live, waiting
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
@@ -220,9 +233,13 @@ class _Moments(NamedTuple):
         runs = _runs(self.both.active, found.size)
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
 
+    def gathered(self, block: int, tensor: int) -> int:
+        """Bytes that stage 3 has gathered in backward of a block when the gradient of a tensor has been made."""
+        return self.both.when(block, tensor if self.job.training.method == "full" else -1)
+
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.both.when(load.block, load.tensor if self.job.training.method == "full" else -1)
+        live = self.gathered(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
             grads += self.found.size * self.found.tensors.head

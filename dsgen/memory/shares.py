@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from dsgen.memory.buckets import Flush, Runs, arrivals, worst
+from dsgen.memory.buckets import Flush, Runs, arrivals
 from dsgen.memory.trained import BEFORE, Trained
 
 __all__ = ["flattened", "partition_numel", "scattered"]
@@ -45,7 +45,7 @@ def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=1024)
 def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flush, ...]:
-    """The reduce-scatters of stage 3, only those that no earlier one outdoes.
+    """The reduce-scatters of stage 3, in order.
 
     Args:
         found: The trained tensors.
@@ -73,4 +73,4 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
         widest = max(widest, -(-numel // ranks))
         count += 1
     flush(BEFORE, -1, 0, -1)
-    return tuple(worst(made))
+    return tuple(made)

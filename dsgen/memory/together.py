@@ -23,7 +23,8 @@ from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
 
-Limits = tuple[int, int, int, int, bool, bool]  # the coordinator's, in elements; one rank; which reads what it has
+# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists.
+Limits = tuple[int, int, int, int, bool, bool, bool]
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -73,7 +74,7 @@ class Run(NamedTuple):
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
-        single: The micro-batch is one sequence, and AutoTP has sharded a tied head: its loss then copies nothing.
+        single: The micro-batch is one sequence, and something copies less of it than of several.
     """
 
     model: Model
@@ -107,7 +108,7 @@ class Run(NamedTuple):
         return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
 
 
-def together(run: Run, buffers: Buffers, alone: bool, here: bool) -> Together:
+def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
     """What lives while a pass runs.
 
     Args:
@@ -115,10 +116,13 @@ def together(run: Run, buffers: Buffers, alone: bool, here: bool) -> Together:
         buffers: Those that the stage has.
         alone: A single rank has all states.
         here: Parameters wait on the GPU.
+        anew: The second pass of the first step: the first one, which records the order of use, has released even
+            what is never partitioned later.
     """
     limits = None
     if run.told:
-        limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse, alone, alone and here)
+        coordinated = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
+        limits = (*coordinated, alone, alone and here, anew)
     sizes = _lasts(run)
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
@@ -167,19 +171,23 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
 @functools.lru_cache(maxsize=4096)
 def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
-    persistence, prefetch, max_live, max_reuse, alone, read = limits
+    persistence, prefetch, max_live, max_reuse, alone, read, anew = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
     step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
-    found = gathered(step, coordinated, alone)
-    numbers = count(model, *run.trains, persistence)
-    persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
+    found = gathered(step, coordinated, alone, anew)
+    persistent = 0  # gathered anew, it is among what is gathered
+    if not anew:
+        numbers = count(model, *run.trains, persistence)
+        persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
     head = run.size * trained(model, *run.trains).head if chunked else 0
-    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False, head)]
-    first = [*_highest(_of_first_step(there, active.forward, model.layers, False))]
+    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False)]
+    # The first time, even a single rank gathers the head for a chunked loss.
+    first = [(alive, head, 0) for alive, live, _ in forward if head and alive.where == "loss" and not live]
+    first += _highest(_of_first_step(there, active.forward, model.layers, False))
     first += _highest(_of_first_step(there, active.backward, model.layers, True))
-    behind = tuple(_among(there, active.backward, model.layers, True, head))
+    behind = tuple(_among(there, active.backward, model.layers, True))
     return there._replace(first_step=tuple(first)), _highest(forward), behind
 
 
@@ -202,9 +210,7 @@ def _waiting(alive: Activity, bucket: int) -> int:
     return alive.last if alive.last > bucket else 0
 
 
-def _among(
-    both: Together, moments: Sequence[Activity], layers: int, back: bool, head: int
-) -> Iterator[tuple[Activity, int]]:
+def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> Iterator[tuple[Activity, int]]:
     """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
     between these where more is gathered than in every later block."""
     gathered = both.gathered
@@ -216,19 +222,14 @@ def _among(
         block = layers - 1 - alive.blocks if back else alive.blocks
         if alive.where != "block":
             around = BEFORE if alive.where == "embedding" else AFTER
-            live = both.bytes(gathered.at(around, alive.way, alive.place))
-            if alive.where == "loss" and not back and not live:
-                live = head  # the first time, even a single rank gathers it for a chunked loss
-            yield alive, live
+            yield alive, both.bytes(gathered.at(around, alive.way, alive.place))
             continue
         yield alive, both.bytes(gathered.at(block, alive.way, alive.place))
         run = ends.get(block + 1)
         if run is None:
             continue
         for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
-            fixed, each = alive.activations
-            fewer = fixed - behind * run.kept[0], each - behind * run.kept[1]
-            yield alive._replace(activations=fewer), both.bytes(more)
+            yield alive.without(behind, run.kept), both.bytes(more)
 
 
 def _highest(moments: Sequence[Alive]) -> tuple[Alive, ...]:

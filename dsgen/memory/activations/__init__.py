@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from dsgen.memory.activations.models import eager
 from dsgen.memory.activations.moments import AGAIN, BACKWARD, FORWARD, Moment, Size
 from dsgen.memory.activations.whole import Activations, BlockRun, activations
 
-__all__ = ["AGAIN", "BACKWARD", "FORWARD", "Activations", "BlockRun", "Moment", "Size", "activations"]
+__all__ = ["AGAIN", "BACKWARD", "FORWARD", "Activations", "BlockRun", "Moment", "Size", "activations", "eager"]

@@ -7,7 +7,7 @@ from typing import Any
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.products import bmm, flash
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import GRADIENTS, Tape, Tensor
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi"]
 
@@ -49,9 +49,10 @@ def attend(
     if not on.eager:
         out = flash(tape, query, key, value, on.heads, kv_heads)
         return (op.clone(tape, out) if heads_first else out), None
-    keys, values = _repeat(tape, on, key, kv_heads), _repeat(tape, on, value, kv_heads)
-    first = query if heads_first else op.clone(tape, query)
-    second = keys if heads_first or kv_heads != on.heads else op.clone(tape, keys)
+    keys = _repeat(tape, on, key, kv_heads)
+    values = value if style == FALCON else _repeat(tape, on, value, kv_heads)  # its product itself repeats them
+    first = query if heads_first else _joined(tape, on, query)
+    second = keys if heads_first or kv_heads != on.heads else _joined(tape, on, keys)
     weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
     del first, second
     weights = op.in_place(tape, weights) if style == FALCON else op.scaled(tape, weights)
@@ -65,7 +66,7 @@ def attend(
     else:
         weights = op.add(tape, weights, mask)
         if sinks:
-            weights = _with_sinks(tape, weights)
+            weights = _with_sinks(tape, on, weights)
         elif style == GPT2:
             weights = op.softmax(tape, weights)
             weights = op.cast(tape, weights, value.item)
@@ -73,7 +74,12 @@ def attend(
             weights = _wide_softmax(tape, weights, value.item)
     if drop:
         weights = op.dropout(tape, weights, drop)
-    return _gathered(tape, on, weights, values, kv_heads), weights
+    return _gathered(tape, on, weights, values, kv_heads, style == FALCON), weights
+
+
+def _joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+    """`reshape` to one matrix for each sequence and head: a copy, but of a single sequence, which is so already."""
+    return tensor if on.single else op.clone(tape, tensor)
 
 
 def _masked_softmax(tape: Tape, weights: Tensor, mask: Tensor) -> Tensor:
@@ -89,18 +95,25 @@ def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
     return op.cast(tape, probabilities, item)
 
 
-def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads: int) -> Tensor:
-    """Weights times values, and the heads of a token brought together in a copy."""
-    given = op.clone(tape, values) if kv_heads == on.heads else values
+def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads: int, repeats: bool = False) -> Tensor:
+    """Weights times values, which it `repeats` for every query head; and the heads of a token together in a copy."""
+    if kv_heads == on.heads:
+        given = _joined(tape, on, values)
+    else:
+        given = _repeat(tape, on, values, kv_heads) if repeats else values
     out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
     del given
     return op.clone(tape, out)
 
 
-def _with_sinks(tape: Tape, weights: Tensor) -> Tensor:
+def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
     """GptOss' softmax: the sinks' column is joined, the largest score taken off, and the column dropped again."""
-    rows, width = weights.rows, weights.width
-    joined = op.cat(tape, weights, Tensor(rows, 1, weights.item, None))
+    rows, width, sinks = weights.rows, weights.width, on.weight(on.heads)
+    size = sinks.width, sinks.item, GRADIENTS
+    column = Tensor(rows, 1, sinks.item, None)  # a view of them for every row
+    column = tape.node(column, (sinks.edge,), None, lambda *_: [tape.born((1, 0), *size)])
+    joined = op.cat(tape, weights, column)
+    del column
     largest, ids = op.picked(tape, joined, rows, 1, weights.item)
     del ids
     joined = op.sub(tape, joined, largest)
@@ -111,7 +124,7 @@ def _with_sinks(tape: Tape, weights: Tensor) -> Tensor:
 
 def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """BloomAttention: positions are a bias of the scores (`alibi.baddbmm(query, key)`); never fused."""
-    query, key, value = op.clone(tape, query), op.clone(tape, key), op.clone(tape, value)
+    query, key, value = _joined(tape, on, query), _joined(tape, on, key), _joined(tape, on, value)
     rows = (0, on.seq_len * on.heads)
     saved = tape.keep(query, key)
     scores = tape.born(rows, on.seq_len, query.item)
@@ -139,9 +152,14 @@ def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Ten
 
 
 def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int) -> Tensor:
-    """`repeat_kv`: keys and values for every query head, a copy where there are fewer."""
+    """`repeat_kv`: keys and values for every query head, a copy where there are fewer.
+
+    The only head of a single sequence is repeated without one: all its rows are the same.
+    """
     if kv_heads == on.heads:
         return tensor
     rows, width, item = tensor.rows, tensor.width, tensor.item
-    made = tape.born(rows, width // kv_heads * on.heads, item)
+    whole = width // kv_heads * on.heads
+    same = on.single and kv_heads == 1
+    made = Tensor(rows, whole, item, tensor.storage) if same else tape.born(rows, whole, item)
     return tape.node(made, (tensor.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]

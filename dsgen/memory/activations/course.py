@@ -30,25 +30,16 @@ def forward(
 
 
 def backward(
-    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int, again: bool
+    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
 ) -> tuple[Moment, ...]:
-    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
-
-    Where the very first gradient is made by a block that ran `again` before, the second block runs again beside what
-    that gradient brought: the buckets of stages 1 and 2.
-    """
+    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
     moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
     for _, count, stretch in reversed(runs):
-        outer = {0, count - 1}
-        for index in sorted(outer if made or not again else {*outer, min(1, count - 1)}):
+        for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            moments += [
-                _placed(moment, "block", base, before, done + index)
-                for moment in stretch.backward
-                if index in outer or not moment.gradients
-            ]
+            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
         below = plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count

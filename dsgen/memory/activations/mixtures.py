@@ -110,6 +110,8 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     states = grouped(tape, chosen, kernel, 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
+    tape.used()
+    tape.fetch()
     kernel = _kernel(tape, on, into, width, "down_proj", many)
     states = grouped(tape, states, kernel, into)
     states = _plus(tape, states, bias)

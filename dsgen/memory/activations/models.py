@@ -10,7 +10,7 @@ from dsgen.memory.activations import llama
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
-__all__ = ["NOT_FUSED", "FamilyOfForwards", "family"]
+__all__ = ["NOT_FUSED", "FamilyOfForwards", "eager", "family"]
 
 
 # Attention -> model types whose class has it not, and runs the eager one (_supports_flash_attn, _supports_sdpa).
@@ -18,6 +18,11 @@ NOT_FUSED = {
     "flash": frozenset({"bloom"}),
     "sdpa": frozenset({"bloom", "gemma2", "gpt_oss", "gptj"}),
 }
+
+
+def eager(architecture: str, attention: str) -> bool:
+    """Whether attention makes the matrix of scores: it is asked to, or its class has nothing else."""
+    return attention == "eager" or architecture in NOT_FUSED.get(attention, ())
 
 
 class FamilyOfForwards(NamedTuple):

@@ -48,6 +48,11 @@ class Moment(NamedTuple):
         fixed = self.activations[0] + self.logits[0] + self.temporaries[0] + self.fresh
         return fixed + micro_batch * (self.activations[1] + self.logits[1] + self.temporaries[1])
 
+    def without(self, blocks: int, kept: Size, gradients: int = 0) -> Moment:
+        """The same moment where fewer blocks keep activations, and each of them has handed over its gradients."""
+        (fixed, each), handed = self.activations, self.gradients + blocks * gradients
+        return self._replace(activations=(fixed - blocks * kept[0], each - blocks * kept[1]), gradients=handed)
+
 
 def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
     """The moments that can be the highest of their stretch and block, with logits or gradients and without.

@@ -42,8 +42,9 @@ def linear(
     The input is saved for the weight's gradient only, but by the linear layer of zero.Init always
     (deepspeed/runtime/zero/linear.py, LinearFunctionForZeroStage3).
     """
+    made = tape.born(tensor.rows, out, tensor.item) if tape.told else None  # zero.Init's saves when it is done
     saved = tape.keep(tensor if kernel.edge or (zero3 and tensor.edge) else None, kernel if tensor.edge else None)
-    made = tape.born(tensor.rows, out, tensor.item)
+    made = made or tape.born(tensor.rows, out, tensor.item)
     width, item, leaf, into = tensor.width, tensor.item, kernel.edge, tensor.edge
     size = kernel.width, kernel.item
 

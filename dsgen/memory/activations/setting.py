@@ -152,7 +152,9 @@ class Setting(NamedTuple):
         dropped = op.dropout(tape, states, self.drops)
         low = linear(tape, dropped, op.weight(hidden.width * self.rank, item, True), self.rank)
         del dropped
+        tape.fetch()
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
+        tape.used()
         del low
         product = op.scaled(tape, high)
         del high

@@ -225,7 +225,7 @@ class Tape:
                     before = buffer[index]
                     buffer[index] = got if before is None else self.born(got.rows, got.width, got.item)
                     before = None
-                got = None
+                got = buffer = None  # no name may hold on to what the next node uses up
                 waiting[target] -= 1
                 if not waiting[target]:
                     heapq.heappush(ready, (-target.order, target))

@@ -105,7 +105,7 @@ def activations(
         zero3: The model was made under zero.Init (stage 3): its linear layers keep their input whether their weight is
             trained or not, and adapters are in fp32.
         told: Moments of blocks tell the way and the matrix at which they are.
-        single: The micro-batch is one sequence: what is sliced from it needs no copy.
+        single: The micro-batch is one sequence: what is sliced or joined from it needs no copy.
         drops: Adapters drop elements of their input.
 
     Raises:
@@ -135,7 +135,7 @@ def _activations(
     """As `activations`, whose arguments may be left out."""
     if drops and method != "full":
         check_dropout(model, lora_targets)
-    eager = attention == "eager" or model.architecture in models.NOT_FUSED.get(attention, ())
+    eager = models.eager(model.architecture, attention)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
         model,
@@ -211,7 +211,7 @@ def _activations(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
         forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
-        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, checkpointing and not told),
+        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting),
         first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
     )
 
