@@ -25,12 +25,13 @@ LATER_SHOWN = 0.005  # errors from which on a scenario of the later draw is show
 SHOWN_BYTES = 10 * 2**20  # smaller parts are not shown
 
 
-def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, str]) -> str:
+def page(found: list[Compared], drawn: list[Compared], dropping: list[Compared], versions: Mapping[str, str]) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
 
     Args:
         found: The scenarios with which the instant model was made.
         drawn: Those that were drawn later.
+        dropping: Those whose adapters drop elements of their input.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -45,7 +46,7 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
         "attention kernels, lengths, the usual buffers, one or two passes a step, checkpointing, adapters of every",
         "matrix and tensor parallelism below stage 3. NVMe, more passes, other thresholds and optimizers, and models",
         "of a few million parameters are not among them. The simulated numbers are committed",
-        f"(benchmarks/memory_agreement.json and memory_agreement_later.json; {used});",
+        f"(benchmarks/memory_agreement.json, memory_agreement_later.json and memory_agreement_dropout.json; {used});",
         "a test compares them on every run, and `nox -s memory-agreement` makes them again.",
         "",
         summary(found) + ".",
@@ -71,11 +72,18 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
         "",
         summary(drawn) + ".",
         "",
-        "| scenario | what | simulated GiB | ours GiB | error |",
-        "|---|---|---|---|---|",
-        *(_row(item) for item in reversed(drawn) if item.ours and abs(item.error) > LATER_SHOWN),
+        *_table([item for item in reversed(drawn) if item.ours and abs(item.error) > LATER_SHOWN]),
         "",
         f"The others are within {LATER_SHOWN:.1%}.",
+        "",
+        "## Adapters with a dropout",
+        "",
+        "Three scenarios of every architecture, with LoRA or QLoRA and a `lora_dropout` of 0.05: each adapter keeps a",
+        "copy of its input without what it drops, and a mask of one byte an element.",
+        "",
+        summary(dropping) + ".",
+        "",
+        *_table(sorted(dropping, key=lambda item: item.case.name)),
         "",
         f"## The worst {WORST}",
         "",
@@ -84,13 +92,7 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
     ]
     for item in reversed(counted[-WORST:]):
         lines += [f"### {item.case.name}: {item.error:+.2%}", "", _described(item.case), "", *_parts(item), ""]
-    lines += [
-        "## Every scenario",
-        "",
-        "| scenario | what | simulated GiB | ours GiB | error |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [_row(item) for item in sorted(counted, key=lambda item: item.case.name)]
+    lines += ["## Every scenario", "", *_table(sorted(counted, key=lambda item: item.case.name))]
     if failed:
         lines += [
             "",
@@ -103,6 +105,11 @@ def page(found: list[Compared], drawn: list[Compared], versions: Mapping[str, st
             why = item.simulated["error"].replace("|", "\\|").splitlines()[0][:160]
             lines.append(f"| {item.case.name} | {_described(item.case)} | {why} |")
     return "\n".join(lines) + "\n"
+
+
+def _table(found: Sequence[Compared]) -> list[str]:
+    head = ["| scenario | what | simulated GiB | ours GiB | error |", "|---|---|---|---|---|"]
+    return [*head, *(_row(item) for item in found)]
 
 
 def _row(item: Compared) -> str:

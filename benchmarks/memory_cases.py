@@ -19,16 +19,19 @@ from dsgen.hf_config import to_hf_config
 from dsgen.jobs import Job
 from dsgen.layers import Origin
 from dsgen.memory_questions import ask_config, given
-from dsgen.parameters import parameter_count
+from dsgen.parameters import ALL_LINEAR, fused_targets, parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import Strategy
 
-__all__ = ["Case", "cases", "later"]
+__all__ = ["Case", "cases", "dropping", "later"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEED, LATER_ROUNDS = 31337, 2
+DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
+DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
+DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
 NETWORK = "ib-hdr-200g"
@@ -46,7 +49,8 @@ class Case:
         depth: Blocks; None for all.
         gpus: Ranks.
         config: The DeepSpeed config.
-        options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them.
+        options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
+            lora_targets and lora_dropout where they are not as usual.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Case:
             attention=options["attention"],
             method=options["method"],
             lora_rank=options["lora_rank"],
+            lora_targets=tuple(options.get("lora_targets", (ALL_LINEAR,))),
+            lora_dropout=options.get("lora_dropout", 0.0),
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )
@@ -122,6 +128,28 @@ def later() -> Iterator[Case]:
             yield _case(f"{name} f{number + 1}", name, depth, draw, model)
 
 
+def dropping() -> Iterator[Case]:
+    """Adapters that drop elements of their input: over every architecture, on attention alone where there are experts.
+
+    peft refuses a dropout for adapters of experts.
+    """
+    seen = set()
+    for name, model in _models():
+        if model.architecture in seen:
+            continue
+        seen.add(model.architecture)
+        for number in range(DROPPING_ROUNDS):
+            draw = random.Random(f"{DROPPING_SEED} {name} {number}")
+            case = _case(
+                f"{name} d{number + 1}", name, min(model.layers, DROPPING_DEPTH), draw, model, ("lora", "qlora")
+            )
+            options = {**case.options, "lora_dropout": DROPOUT}
+            options["checkpointing"] &= number < DROPPING_ROUNDS - 1  # else little of what is dropped is at the peak
+            if fused_targets(model):
+                options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
+            yield attrs.evolve(case, options=options)
+
+
 def _models() -> Iterator[tuple[str, Model]]:
     for name in catalog.names("model"):
         yield name, assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
@@ -136,10 +164,17 @@ def _network() -> Network:
     ).network
 
 
-def _case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
+def _case(
+    name: str,
+    model: str,
+    depth: int | None,
+    draw: random.Random,
+    facts: Any,
+    methods: tuple[str, ...] = ("full",) * 6 + ("lora", "qlora"),
+) -> Case:
     stage = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 3))
     gpus = draw.choice((1, 2, 4, 8, 8, 16, 64, 256))
-    method = draw.choice(("full",) * 6 + ("lora", "qlora"))
+    method = draw.choice(methods)
     offload = draw.choice(("none", "none", "cpu")) if stage else "none"
     tp = draw.choice((2, 4)) if _splits(facts, stage, method, gpus) and draw.random() < 0.4 else 1
     zero: dict[str, Any] = {"stage": stage}

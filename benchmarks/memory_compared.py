@@ -14,6 +14,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from dsgen.memory import MemoryEstimate, estimate
 
 __all__ = [
+    "DROPPING",
     "LATER",
     "RECORD",
     "Compared",
@@ -28,6 +29,7 @@ __all__ = [
 
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
+DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
 # Shares of a part and of the peak up to which a part is called equal, or close.
 EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
 CLOSE_PART, CLOSE_PEAK = 1e-2, 1e-3

@@ -29,7 +29,8 @@ _HOW = (
     "LLM Foundry's loss is flash-attn's fused cross-entropy, which keeps one copy of the logits; the chunked loss,"
     " which keeps none, is the nearest word.",
     "A 4-bit base is one with double quantization: the plain NF4 of most records takes 0.37 bits a weight more.",
-    "LoRA on a fused matrix is LoRA on each of its parts.",
+    "LoRA on a fused matrix is LoRA on each of its parts, each with a dropout of its own.",
+    "Adapters of LitGPT, ms-swift and Qwen have the dropout that their programs have by default, 0.05.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
 )
 
@@ -42,8 +43,8 @@ _CAUSES = (
     "LitGPT with a 4-bit base: it ran bitsandbytes 0.41 and 0.42, which kept the input of every 4-bit layer for"
     " backward until 0.44 (its pull request 1270). TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with"
     " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
-    "Adapters of LitGPT and Qwen have a dropout of 0.05, which keeps a copy of what each of them reads; dsgen counts"
-    " none, as peft's default has none (lith-42).",
+    "LitGPT without a 4-bit base (lith-08, lith-42): its query, key and value are one matrix, whose adapter drops of"
+    " its input once, and dsgen counts that for each of the three.",
     "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
     " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",

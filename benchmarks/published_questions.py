@@ -77,6 +77,7 @@ def job_of(record: Record) -> Job:
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
+        said["lora_dropout"] = source_of(record).lora_dropout
     training = attrs.evolve(
         base.training,
         seq_len=record["model"]["seq_len"],

@@ -36,6 +36,7 @@ class Source:
         buffers: `huggingface`, `fsdp` or `default`: what is communicated through (published_questions.py).
         length: Why the sequences were not as long as the record says; empty where they were.
         fused_loss: Its program's loss keeps fewer copies of the logits than torch's.
+        lora_dropout: The dropout of its adapters, as its program has it by default.
     """
 
     title: str
@@ -46,8 +47,12 @@ class Source:
     buffers: str = "default"
     length: str = ""
     fused_loss: bool = False
+    lora_dropout: float = 0.0
 
 
+# `lora_dropout` of LitGPT (litgpt/finetune/lora.py; its config hub writes it out, 0.1 for Gemma, which takes the same),
+# of Qwen (finetune.py, LoraArguments) and of ms-swift (tuner_args.py; `lora_dropout_p` before), whose scripts say none.
+_DROPOUT = 0.05
 _LITGPT = "litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended"
 _SCRIPT = "header comment of the script, rounded to GiB, method not stated"
 _SOURCES = (
@@ -56,12 +61,14 @@ _SOURCES = (
         prefix="litr",
         reading=Reading.ALLOCATED,
         why=_LITGPT,
+        lora_dropout=_DROPOUT,
     ),
     Source(
         title="LitGPT, config hub",
         prefix="lith",
         reading=Reading.ALLOCATED,
         why=_LITGPT,
+        lora_dropout=_DROPOUT,
     ),
     Source(
         title="ms-swift, benchmark",
@@ -69,13 +76,15 @@ _SOURCES = (
         reading=Reading.RESERVED,
         why="swift's trainer: `get_max_cuda_memory` is `max_memory_reserved / 1024**3`, the highest of the run",
         buffers="huggingface",
+        lora_dropout=_DROPOUT,
     ),
-    Source(title="ms-swift, example scripts", prefix="sws", why=_SCRIPT, buffers="huggingface"),
+    Source(title="ms-swift, example scripts", prefix="sws", why=_SCRIPT, buffers="huggingface", lora_dropout=_DROPOUT),
     Source(
         title="Qwen, README",
         prefix="qwen",
         why='printed as "G" without a method; 81.0 on a card of 80 GiB shows that it is not GiB',
         buffers="huggingface",
+        lora_dropout=_DROPOUT,
     ),
     Source(
         title="PEFT, MetaMathQA comparison",

@@ -213,6 +213,9 @@ class Training:
     lora_targets: tuple[str, ...] = fact(
         "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)
     )
+    lora_dropout: float = fact(
+        "Probability with which an adapter drops an element of its input.", default=0.0, minimum=0, below=1
+    )
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
     save_16bit: bool = fact(
         "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True

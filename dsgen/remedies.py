@@ -10,6 +10,7 @@ import attrs
 from dsgen.candidates import Search, search
 from dsgen.errors import DsgenError, mistake
 from dsgen.jobs import Job
+from dsgen.parameters import adaptable
 from dsgen.profiles import Network
 from dsgen.strategies import Rejection
 from dsgen.units import gib
@@ -102,9 +103,9 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
     for method in ("lora", "qlora"):
-        if job.training.method == "full" and _fits(
-            attrs.evolve(job, training=attrs.evolve(job.training, method=method))
-        ):
+        training = attrs.evolve(job.training, method=method)
+        offered = job.training.method == "full" and adaptable(job.model, training)
+        if offered and _fits(attrs.evolve(job, training=training)):
             yield f"--training {method}"
             break
 

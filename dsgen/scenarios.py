@@ -33,6 +33,7 @@ FIELDS = {
     "method": "training.method",
     "lora_rank": "training.lora_rank",
     "lora_targets": "training.lora_targets",
+    "lora_dropout": "training.lora_dropout",
     "optimizer": "training.optimizer",
     "attention": "training.attention",
     "chunked_loss": "training.chunked_loss",

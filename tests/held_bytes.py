@@ -118,6 +118,7 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     simulate_patches._pinning(functools.partial(_pin, recorder), recorder.is_pinned)
     simulate_patches._streams_are_done()
     simulate_patches._operators_stand_in()
+    torch.nn.functional.dropout = _dropout
     if silent:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -142,6 +143,12 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     told = simulate_result.describe(ledger, request["gpu_memory_bytes"])
     torch.distributed.barrier()
     return {"phases": told["phases"], "peak": told["peak"], "held": held, "found": sum(found.values())}
+
+
+def _dropout(tensor: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """The operator that CUDA takes, which the CPU has too: its mask is one byte an element."""
+    assert not inplace
+    return torch.native_dropout(tensor, p, True)[0] if training and p else tensor
 
 
 def _quiet(recorder: Recorder) -> None:

@@ -63,7 +63,7 @@ def test_a_call_leaves_nothing_behind():
     try:
         for name in benchmark()["MODELS"]:
             whole._activations.__wrapped__(
-                model(name), "bf16", "eager", 64, 1, "full", True, False, 16, ("all-linear",), False, True, False
+                model(name), "bf16", "eager", 64, 1, "full", True, False, 16, ("all-linear",), False, True, False, False
             )
         assert gc.collect() == 0
     finally:
@@ -89,3 +89,28 @@ def test_weight_gradients_of_all_blocks_are_those_of_all_weights():
     found = activations(shape, precision="bf16", attention="flash", seq_len=64)
 
     assert max(moment.gradients + moment.fresh for moment in found.backward) == 2 * parameter_count(shape)
+
+
+@pytest.mark.parametrize(("zero3", "item"), [(False, 2), (True, 4)])
+def test_a_dropout_keeps_what_each_adapter_reads_once_more_and_a_mask(zero3, item):
+    """In the adapters' type; without one, those of a norm's readers keep one output, in fp32 each its own copy."""
+    shape = model("llama")
+
+    def kept(drops):
+        adapted = activations(
+            shape, precision="bf16", attention="flash", seq_len=64, method="lora", zero3=zero3, drops=drops
+        )
+        return adapted.blocks[-1].kept[1]
+
+    read = 6 * shape.hidden_size + shape.ffn_size
+    once = read if zero3 else 2 * shape.hidden_size + shape.ffn_size
+    assert kept(True) - kept(False) == 64 * (item * (read - once) + read)
+
+
+def test_without_adapters_nothing_is_dropped():
+    shape = model("llama")
+    plain, dropping = (
+        activations(shape, precision="bf16", attention="flash", seq_len=64, drops=drops) for drops in (False, True)
+    )
+
+    assert plain == dropping

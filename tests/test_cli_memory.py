@@ -219,6 +219,17 @@ def test_a_scenario_file_is_a_question_too(run: Run, tmp_path: Path) -> None:
     assert said["lora rank"] == {"value": 8, "by": "--lora-rank"}
 
 
+def test_a_dropout_of_adapters_counts_and_is_said(run: Run) -> None:
+    asked = [*MAIN, "--zero-stage", "2", "--micro-batch", "1", "--method", "lora", "--checkpointing", "none"]
+    shares = [[], ["--lora-dropout", "0"], ["--lora-dropout", "0.05"], ["--lora-dropout", "0.5"]]
+    found = [json.loads(run(*asked, *share, "--format", "json")[1]) for share in shares]
+    peaks = [one["gpu"]["peak_bytes"] for one in found]
+
+    assert "lora targets all-linear, lora dropout 0" in " ".join(run(*asked)[1].split())
+    assert found[2]["question"]["said"]["lora dropout"] == {"value": 0.05, "by": "--lora-dropout"}
+    assert peaks[0] == peaks[1] < peaks[2] == peaks[3]  # what is kept does not depend on how much is dropped
+
+
 def test_a_card_without_a_profile_needs_only_its_memory(run: Run) -> None:
     code, out, _ = run("memory", "--gpu-memory", "24GiB", "--host-memory", "64GiB", "--model", "125m", "--gpus", "1")
 
@@ -262,6 +273,10 @@ BAD: list[tuple[list[str], str]] = [
     (["--method", "lora", "--lora-targets", "query"], "it must name a matrix of llama"),
     (["--method", "lora", "--lora-targets", ","], "it must be a list of names"),
     (["--method", "lora", "--lora-rank", "0"], "it must be a whole number of at least 1"),
+    (["--method", "lora", "--lora-dropout", "1"], "training.lora_dropout is 1; it must be below 1"),
+    (["--method", "lora", "--lora-dropout", "-0.1"], "training.lora_dropout is -0.1; it must be at least 0"),
+    (["--model", "mixtral-8x7b", "--method", "lora", "--lora-dropout", "0.1"], "of: q_proj, k_proj, v_proj, o_proj"),
+    (["--method", "lora", "--lora-dropout", "some"], "training.lora_dropout is some; it must be a finite number"),
     (["--micro-batch", "1.5"], "it must be a whole number"),
     (["--seq-len", "-1"], "it must be a whole number of at least 1"),
     (["--config", "not-there.json"], "not-there.json: there is no such file"),

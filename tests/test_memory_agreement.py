@@ -7,7 +7,10 @@ import statistics
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
+
+from dsgen.memory import estimate
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 EXACT = (
@@ -61,23 +64,33 @@ def drawn_later(benchmark):
 
 
 @pytest.fixture(scope="module")
+def dropping(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.DROPPING))
+
+
+@pytest.fixture(scope="module")
+def groups(benchmark):
+    """The records and what was drawn for each."""
+    drawn = benchmark.cases, benchmark.later, benchmark.dropping
+    return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
+
+
+@pytest.fixture(scope="module")
 def parts(benchmark):
     """Differences of a scenario's parts in a phase."""
     return importlib.import_module("memory_compared").differences
 
 
-def test_every_drawn_scenario_is_recorded_with_its_versions(benchmark):
-    for path, drawn in ((benchmark.RECORD, benchmark.cases()), (benchmark.LATER, benchmark.later())):
-        record = benchmark.read(path)
-
+def test_every_drawn_scenario_is_recorded_with_its_versions(benchmark, groups):
+    for record, drawn in groups:
         assert [row["name"] for row in record["cases"]] == [case.name for case in drawn]
         assert set(record["versions"]) >= {"deepspeed", "torch", "transformers"}
     assert len(benchmark.read()["cases"]) >= 300
 
 
-def test_what_was_drawn_is_what_was_simulated(benchmark):
-    for path, drawn in ((benchmark.RECORD, benchmark.cases()), (benchmark.LATER, benchmark.later())):
-        rows = {row["name"]: row for row in benchmark.read(path)["cases"]}
+def test_what_was_drawn_is_what_was_simulated(groups):
+    for record, drawn in groups:
+        rows = {row["name"]: row for row in record["cases"]}
         for case in drawn:
             row = rows[case.name]
             assert (row["config"], row["options"], row["gpus"]) == (case.config, case.options, case.gpus)
@@ -150,18 +163,44 @@ def test_scenarios_that_were_drawn_later_are_within_two_hundredths(drawn_later):
     assert statistics.median(abs(item.error) for item in counted) < 1e-4
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later):
+def test_adapters_with_a_dropout_are_within_a_thousandth(dropping, parts):
+    """Of the peak, and of every part of it that is not within a hundredth."""
+    methods = [item.case.options["method"] for item in dropping if item.ours and item.case.options["lora_dropout"]]
+    outside = {
+        item.case.name: f"{item.error:+.2%}"
+        for item in dropping
+        if abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"]))
+    }
+
+    assert len(methods) >= 54
+    assert {"lora", "qlora"} == set(methods)
+    assert outside == {}
+    assert statistics.median(abs(item.error) for item in dropping) < 1e-5
+
+
+def test_a_dropout_is_what_the_simulated_peaks_are_made_of(dropping):
+    """Without it most of them would be missed."""
+    missed = 0
+    for item in dropping:
+        job, strategy = item.case.strategy()
+        without = attrs.evolve(job, training=attrs.evolve(job.training, lora_dropout=0.0))
+        missed += abs(estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed >= 20
+
+
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later)
+        for item in (*compared, *drawn_later, *dropping)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, drawn_later):
+def test_the_page_shows_every_scenario(benchmark, compared, drawn_later, dropping):
     text = benchmark.PAGE.read_text(encoding="utf-8")
 
-    assert text == benchmark.page(compared, drawn_later, benchmark.read()["versions"])
-    assert all(item.case.name in text for item in compared)
+    assert text == benchmark.page(compared, drawn_later, dropping, benchmark.read()["versions"])
+    assert all(item.case.name in text for item in (*compared, *dropping))

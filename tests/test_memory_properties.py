@@ -46,6 +46,7 @@ WISHES = {
     "chunked_loss": draw.booleans(),
     "seq_len": draw.integers(1, 40_000),
     "lora_rank": draw.sampled_from([1, 8, 64]),
+    "lora_dropout": draw.sampled_from([0.0, 0.05]),
 }
 GPUS = draw.sampled_from([1, 2, 8, 64, 512])
 

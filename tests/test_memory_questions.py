@@ -91,6 +91,7 @@ def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
         ({"seq_len": 9000}, {}, "more than the 4096 of the model"),
         ({"zero_stage": 1, "tp": 2, "chunked_loss": True}, {}, "needs the whole head"),
         ({"lora_rank": 64}, {}, "training.lora_rank (python): method full has no adapters"),
+        ({"lora_dropout": 0.05}, {}, "training.lora_dropout (python): method full has no adapters"),
     ],
 )
 def test_what_the_planner_would_not_advise_is_answered_with_a_note(
@@ -110,6 +111,7 @@ def test_what_the_planner_would_not_advise_is_answered_with_a_note(
         ({"micro_batch": 4, "global_batch": 30}, {}, "does not divide among 8 data-parallel replicas"),
         ({"micro_batch": 4, "accumulation": 2, "global_batch": 128}, {}, "cannot make 16 sequences"),
         ({"zero_stage": 4}, {}, "it must be 0, 1, 2 or 3"),
+        ({"method": "lora", "lora_dropout": 0.1}, {"model": "mixtral-8x7b"}, "no dropout for adapters of experts"),
     ],
 )
 def test_only_what_deepspeed_cannot_run_is_a_mistake(
@@ -374,6 +376,17 @@ def test_an_edge_is_found_from_anywhere_on_any_rising_line(start: int, edge: int
 @pytest.mark.parametrize(("edge", "answer"), [(1, 1), (2, 2), (77, 77), (100, 100), (101, 0)])
 def test_the_least_that_is_enough_is_found_or_nothing(start: int, edge: int, answer: int) -> None:
     assert _least(lambda number: edge - number, 100, start) == answer
+
+
+@pytest.mark.parametrize(
+    ("wishes", "offered"),
+    [({}, True), ({"lora_targets": ["nowhere"]}, False), ({"lora_dropout": 0.05}, False)],
+)
+def test_adapters_are_offered_only_where_peft_takes_what_was_wished(wishes: dict[str, Any], offered: bool) -> None:
+    """Of a mixture it adapts experts too, for which it has no dropout."""
+    asked = question(wishes, model="mixtral-8x22b", hardware="rtx3090-24g", cluster={"gpus": 1})
+
+    assert any("method" in change.options for change in counterfactuals(asked).changes) is offered
 
 
 def test_no_change_is_offered_where_it_fits() -> None:

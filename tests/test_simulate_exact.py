@@ -3,7 +3,7 @@
 The real ranks run on the CPU, where the simulated ones have a GPU and a host: what is compared is the sum of both.
 Differences that remain are in DIFFERENCES and LAYER_NORMS, with their reasons; three are kept away by what is run:
 - their accelerator answers as CUDA's does (streams, page-locked memory, stand-ins for compiled operators);
-- GPT-2 has no dropout: the CPU's masks have the activations' type, CUDA's are of one byte an element;
+- dropout is CUDA's operator, whose mask is one byte an element, where the CPU has one of its own; GPT-2 has none;
 - attention is `eager`, whose operators are the same on every device.
 """
 
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dsgen.engine.simulate_request import DEFAULTS
 
 pytestmark = pytest.mark.proof
 
@@ -57,7 +59,7 @@ FP32 = {"bf16": {"enabled": False}}
 
 def request(model: dict[str, Any], zero: dict[str, Any], accumulation: int = 1, **more: Any) -> dict[str, Any]:
     """A request without its world; what is not one of a request's own keys goes into the config."""
-    own = {key: more.pop(key) for key in ("checkpointing", "dtype") if key in more}
+    own = {key: more.pop(key) for key in list(more) if key in DEFAULTS}
     config = {
         "train_micro_batch_size_per_gpu": 2,
         "gradient_accumulation_steps": accumulation,
@@ -101,6 +103,11 @@ MORE = {
         LLAMA, {**STAGE_3, "sub_group_size": 20_000, "offload_optimizer": {**CPU, "ratio": 0.4}}
     ),
     "stage 3, secondary partitions": request(LLAMA, {**STAGE_3, "zero_hpz_partition_size": 2}),
+    "stage 0, adapters that drop": request(LLAMA, {"stage": 0}, method="lora", lora_rank=4, lora_dropout=0.1),
+    "stage 2, adapters that drop, checkpointed": request(
+        LLAMA, {"stage": 2, **BUCKETS}, method="lora", lora_rank=4, lora_dropout=0.1, checkpointing=True
+    ),
+    "stage 3, adapters that drop": request(LLAMA, STAGE_3, method="lora", lora_rank=4, lora_dropout=0.1),
     "stage 1, torch's Adam": request(
         LLAMA, {"stage": 1, **BUCKETS}, optimizer={"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     ),
@@ -146,6 +153,7 @@ CASES = [
 ]
 NAMES = [one["name"] for one in CASES]
 SILENT = [case(f"silent, {name}", MAIN[name], world, [0], silent=True) for name in list(MAIN)[:4] for world in (1, 4)]
+SILENT += [case(f"silent, {name}", MORE[name], 2, [0], silent=True) for name in MORE if "that drop" in name]
 WHOLE = [case(f"whole, {name}", MAIN[name], 4, [0], whole=True) for name in MAIN if "stage 3" in name]
 
 

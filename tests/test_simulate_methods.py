@@ -86,6 +86,21 @@ def test_named_targets_alone_are_adapted():
     assert found["engine"]["trained"] == LAYERS * 4 * (2 * HIDDEN + HIDDEN + FFN)
 
 
+def test_a_dropout_keeps_what_each_adapter_reads_once_more_and_a_mask():
+    """Without one the adapters keep the two norms' outputs and the feed-forward product; attention keeps its own.
+
+    Nothing is trained before the first block, so its queries, keys and values get no gradient: they need no mask.
+    """
+    without, dropping = (simulate(0, method="lora", lora_rank=8, lora_dropout=share) for share in (0.0, 0.05))
+
+    ends = [phase(found, "forward")["gpu"]["end_parts"]["activations"] for found in (without, dropping)]
+    read = LAYERS * (6 * HIDDEN + FFN)
+    masks = read - 3 * HIDDEN
+    once = LAYERS * (2 * HIDDEN + FFN)
+    assert ends[1] - ends[0] == TOKENS * (2 * read + masks - 2 * once)
+    assert dropping["engine"]["trained"] == without["engine"]["trained"]
+
+
 @pytest.mark.parametrize("stage", [0, 3])
 def test_a_4_bit_base_has_half_a_byte_an_element_and_its_scales(stage):
     """One byte of scale for 64 elements, 4 bytes for 256 scales, and 1092 bytes of tables a matrix."""
@@ -359,6 +374,11 @@ def test_optimizers_of_torch_update_all_tensors_at_once():
         ({"model_type": "bert", "num_hidden_layers": 1}, {}, "is an encoder"),
         ({**LLAMA, "hidden_size": 66}, {}, "66"),
         (LLAMA, {"method": "lora", "lora_targets": ["nowhere"]}, "nowhere"),
+        (
+            {**LLAMA, "model_type": "mixtral"},
+            {"method": "lora", "lora_dropout": 0.1},
+            "does not work with lora_dropout",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_told(model, more, words):

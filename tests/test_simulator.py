@@ -55,12 +55,14 @@ def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
 
 def test_options_win_over_the_plan() -> None:
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
-    options = Options(attention="math", checkpointing="deepspeed", method="lora", lora_rank=8, dtype="fp32", seq_len=64)
+    adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05}
+    options = Options(attention="math", checkpointing="deepspeed", dtype="fp32", seq_len=64, **adapters)
 
     engine = from_rendered(dsgen.render(layers), options).to_engine()
 
     assert (engine["attention"], engine["checkpointing"]) == ("math", "deepspeed")
     assert (engine["method"], engine["lora_rank"], engine["lora_targets"]) == ("lora", 8, ["all-linear"])
+    assert engine["lora_dropout"] == 0.05
     assert (engine["dtype"], engine["seq_len"]) == ("float32", 64)
 
 
@@ -319,6 +321,12 @@ DS = "deepspeed/runtime"
         (
             refusal("NoMatchingPeftModuleError", "Target modules {'x'} not found. Please", "peft/x.py:1 in f", "load"),
             "^peft refuses it in load: no module of the model has .*: Target modules {'x'} not found.*\n  Name modules",
+        ),
+        (
+            refusal(
+                "ValueError", "lora.ParamWrapper does not work with lora_dropout != 0.", "peft/x.py:1 in f", "load"
+            ),
+            "lora_dropout must be 0 where adapters are for experts or their router.*\n  Name other modules",
         ),
         (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
     ],

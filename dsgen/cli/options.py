@@ -31,7 +31,7 @@ _CHOICES = {
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon"),
     "attention": ("flash", "sdpa", "eager"),
 }
-_METAVARS = {"lora_targets": "NAME,...", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+_METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
 _SWITCHES = ("chunked_loss",)
 _LISTS = ("lora_targets",)
 _FIELD_HELP = {
@@ -50,6 +50,7 @@ _FIELD_HELP = {
     "method": "What is trained (default: full).",
     "lora_rank": "Rank of the adapters (default: 16).",
     "lora_targets": "Matrices that get adapters, with commas (default: all-linear).",
+    "lora_dropout": "Share of its input that an adapter drops, such as 0.05 (default: 0).",
     "optimizer": "Optimizer (default: AdamW).",
     "attention": "Attention kernel (default: flash).",
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",

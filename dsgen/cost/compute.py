@@ -75,6 +75,7 @@ def _facts(model: Model, training: Training, precision: str, tp: int, tokens: in
         chunked_loss=training.chunked_loss,
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
+        drops=training.lora_dropout > 0,
     )
     logits = max(moment.logits[1] for moment in found.backward)
     kept = sum(run.repeats * run.kept[1] for run in found.blocks) + logits

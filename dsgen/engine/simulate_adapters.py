@@ -23,12 +23,12 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
 
     Args:
         model: The Hugging Face model; with `qlora` one that `simulate_quantized.quantize` has changed.
-        request: method, lora_rank, lora_targets, checkpointing, dtype.
+        request: method, lora_rank, lora_targets, lora_dropout, checkpointing, dtype.
         stage: ZeRO stage.
 
     Raises:
         ModuleNotFoundError: peft is not installed.
-        ValueError: A target is no module of the model, in peft's words.
+        ValueError: A target is no module of the model, or experts have a dropout, in peft's words.
     """
     if request["method"] == "qlora":
         simulate_quantized.stand_in()
@@ -48,7 +48,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
         peft.LoraConfig(
             r=request["lora_rank"],
             target_modules=ALL_LINEAR if ALL_LINEAR in targets else list(targets),
-            lora_dropout=0.0,
+            lora_dropout=request["lora_dropout"],
             task_type="CAUSAL_LM",
         ),
     )

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "method": "full",
     "lora_rank": 16,
     "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
+    "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "force": False,  # run with versions that were not tested
 }
@@ -57,14 +58,16 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _switches(asked: dict[str, Any]) -> None:
-    """Keys that are on, off, or a list of names."""
+    """Keys that are no counts: on, off, a list of names, a probability."""
     if not isinstance(asked["chunked_loss"], bool):
         raise ValueError(f"chunked_loss is {asked['chunked_loss']!r}; it must be true or false")
-    checkpointing, targets = asked["checkpointing"], asked["lora_targets"]
+    checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]
     if not isinstance(checkpointing, bool) and checkpointing != "deepspeed":
         raise ValueError(f"checkpointing is {checkpointing!r}; it must be true, false or 'deepspeed'")
     if not isinstance(targets, list) or not targets or not all(isinstance(one, str) and one for one in targets):
         raise ValueError(f"lora_targets is {targets!r}; it must be a list of names of modules, or ['all-linear']")
+    if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        raise ValueError(f"lora_dropout is {dropout!r}; it must be a number of at least 0 and below 1")
     if asked["method"] == "qlora" and asked["dtype"] == "float32":
         raise ValueError("method is 'qlora' with dtype 'float32'; it must be a 16-bit type, in which weights are used")
 

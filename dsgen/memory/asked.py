@@ -32,7 +32,7 @@ def through_training(layout: Layout, found: States) -> Held:
     """What is on the GPU from the first forward pass on."""
     gpu = found.on_gpu
     return Held(
-        found.tables + (0 if layout.offload_param != "none" else found.weights),
+        found.tables + found.scales + (0 if layout.offload_param != "none" else found.weights),
         found.master if gpu else 0,
         found.moments if gpu else 0,
         0 if gpu or layout.stage == 3 else found.size * found.tensors.largest,

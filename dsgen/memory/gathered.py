@@ -33,8 +33,8 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        first_step: What is there in the first step when a module is gathered whole: its order of use is not known
-            yet, so all its tensors come together, and are copied out of one flat buffer.
+        first_step: What is there in the first step when a module with several tensors is gathered: its order of use
+            is not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
     """
 
@@ -109,19 +109,19 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
             places[behind] = most
         if event.way != FORWARD:
             module = event.module
-            for index, one in enumerate(
-                module.tensors
-            ):  # of two uses of a checkpointed block the later one is backward
+            for index, one in enumerate(module.tensors):  # of two uses of a block the later one is its backward
                 second = module.second and index >= module.second and not module.whole
                 uses[one.place] = peak + (half if second else after)
-    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, steps, persistence), {})
+    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, persistence), {})
 
 
-def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
-    """What is there when each whole module has been gathered in the first step, which releases all after its use."""
-    if not any(event.module.whole for event in steps):
-        return {}
+@functools.lru_cache(maxsize=256)
+def _first_step(step: Step, persistence: int) -> dict[Place, int]:
+    """What is there when a module of several tensors has been gathered in the first step, which releases all after."""
+    steps = events(step)
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
+    if not any(event.module.product and len(part) > 1 for event, part in zip(steps, parts, strict=True)):
+        return {}
     gone = [
         frozenset(() if event.stays else [held.place for held in part])
         for event, part in zip(steps, parts, strict=True)
@@ -131,7 +131,7 @@ def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Pl
         _around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
     ):
         again = step.checkpointing and event.way == BACKWARD  # it is there already
-        if event.module.whole and fetched and len(part) > 1 and not again:
+        if fetched and len(part) > 1 and not again:
             found[fetched] = 2 * sum(held.extent(step.wide) for held in part) + before
     return found
 

@@ -125,8 +125,8 @@ class _Moments(NamedTuple):
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
         found, stage, size = self.found, self.layout.stage, self.found.size
         if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
-            yield moment("load", Held(found.loaded + found.lifting, 0, 0, 0))
-            yield moment("init", Held(found.loaded + found.casting, 0, 0, 0))
+            yield moment("load", Held(found.tables + found.loaded + found.lifting, 0, 0, 0))
+            yield moment("init", Held(found.tables + found.loaded + found.casting, 0, 0, 0))
         if stage == 3:
             if not found.loaded:
                 yield moment("load", Held(found.tables + found.making, 0, 0, 0))

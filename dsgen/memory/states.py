@@ -42,6 +42,7 @@ class States(NamedTuple):
         lifting, casting: Bytes that are there beyond `loaded` at most while tensor by tensor becomes fp32, and 16-bit.
         making: Bytes of the module in the making, and of what is cut before and with it, where stage 3 makes a model.
         tables: Bytes of what is no parameter and stays on the GPU at every stage.
+        scales: Bytes of the scales of 4-bit weights where stage 3 leaves them whole on the GPU; else they are weights.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
         master: Bytes of fp32 master weights.
         moments: Bytes of optimizer states.
@@ -62,6 +63,7 @@ class States(NamedTuple):
     casting: int
     making: int
     tables: int
+    scales: int
     weights: int
     master: int
     moments: int
@@ -92,7 +94,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     if stage == 3:
         own = partition_numel(tensors, ranks)
         # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
-        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks) + scales
+        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
@@ -121,6 +123,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
         tables=_tables(model),
+        scales=scales if stage == 3 else 0,
         weights=weights,
         master=master,
         moments=moments,

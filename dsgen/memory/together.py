@@ -146,6 +146,7 @@ def _active(run: Run) -> Activations:
         zero3=run.told and training.method != "full",  # trained weights keep their input anyway
         told=run.told,
         single=run.single,
+        drops=training.lora_dropout > 0,
     )
 
 

@@ -17,6 +17,7 @@ from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory_questions.alternatives import places
 from dsgen.memory_questions.questions import Question, strategy_of
+from dsgen.parameters import adaptable
 from dsgen.strategies import Strategy, describe
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
@@ -181,7 +182,9 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
         ("chunked_loss", attrs.evolve(job.training, chunked_loss=True)),
         *(("method", attrs.evolve(job.training, method=method)) for method in ("lora", "qlora")),
     ):
-        if training == job.training or (name == "method" and job.training.method != "full"):
+        if training == job.training:
+            continue
+        if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
             continue
         memory = estimate(attrs.evolve(job, training=training), asked)
         if memory.verdict is Verdict.FITS:

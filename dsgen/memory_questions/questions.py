@@ -28,6 +28,7 @@ _WISHES = {
     "chunked loss": "chunked_loss",
     "lora rank": "lora_rank",
     "lora targets": "lora_targets",
+    "lora dropout": "lora_dropout",
 }
 
 

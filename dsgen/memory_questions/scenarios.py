@@ -19,6 +19,7 @@ from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
+from dsgen.parameters import check_dropout
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
@@ -153,11 +154,14 @@ def at_stage(layout: Layout) -> Layout:
 
 
 def refuse(job: Job, chosen: Layout) -> None:
-    """Refuse what DeepSpeed cannot run at all.
+    """Refuse what DeepSpeed or peft cannot run at all.
 
     Raises:
-        DsgenError: A degree that divides neither GPUs nor heads, or that the release does not take.
+        DsgenError: A degree that divides neither GPUs nor heads, or that the release does not take; a dropout for
+            adapters of experts.
     """
+    if job.training.method != "full" and job.training.lora_dropout:
+        check_dropout(job.model, job.training.lora_targets)
     tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))
     heads, keys = job.model.attention_heads, job.model.kv_heads
     why = None
@@ -181,7 +185,7 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         for pin in job.pins:
             if pin.field == field and getattr(chosen, field) not in pin.allowed:
                 yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
-    for wish in ("lora_rank", "lora_targets"):
+    for wish in ("lora_rank", "lora_targets", "lora_dropout"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     sixteen = chosen.precision != "fp32"

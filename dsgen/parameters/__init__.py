@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dsgen.parameters.adapters import ALL_LINEAR, Adapter, adapters, fused_targets, lora_parameters
+from dsgen.parameters.adapters import (
+    ALL_LINEAR,
+    Adapter,
+    adaptable,
+    adapters,
+    check_dropout,
+    fused_targets,
+    lora_parameters,
+)
 from dsgen.parameters.counts import (
     active_parameter_count,
     model_types,
@@ -18,7 +26,9 @@ __all__ = [
     "Parameter",
     "Stretch",
     "active_parameter_count",
+    "adaptable",
     "adapters",
+    "check_dropout",
     "fused_targets",
     "lora_parameters",
     "model_types",

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from dsgen.errors import DsgenError, mistake
 from dsgen.parameters.counts import parameters
 from dsgen.parameters.tensors import CACHED_MODELS, Parameter
-from dsgen.profiles import Model
+from dsgen.profiles import Model, Training
 
-__all__ = ["ALL_LINEAR", "Adapter", "adapters", "fused_targets", "lora_parameters"]
+__all__ = ["ALL_LINEAR", "Adapter", "adaptable", "adapters", "check_dropout", "fused_targets", "lora_parameters"]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
 # Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
@@ -41,6 +41,34 @@ class Adapter(NamedTuple):
 def fused_targets(model: Model) -> Mapping[str, str]:
     """Names that peft takes for a part of the experts or for the router -> the tensor, without the block's name."""
     return _FUSED.get(model.architecture, _NONE)
+
+
+def check_dropout(model: Model, targets: Iterable[str]) -> None:
+    """Refuse a dropout where peft does: it knows none for adapters of experts and routers (lora.ParamWrapper).
+
+    Raises:
+        DsgenError: A target is for one of them.
+    """
+    fused = fused_targets(model)
+    for target in targets:
+        if fused and (target == ALL_LINEAR or any(_named(old, target) for old in fused)):
+            plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+            raise mistake(
+                f"lora_dropout is above 0 and lora_targets names {target!r}",
+                must="it must be 0 there: peft has no dropout for adapters of experts and their router",
+                todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
+            )
+
+
+def adaptable(model: Model, training: Training) -> bool:
+    """Whether peft takes the adapters that somebody wishes, should he train any."""
+    try:
+        adapters(model, training.lora_rank, training.lora_targets)
+        if training.lora_dropout:
+            check_dropout(model, training.lora_targets)
+    except DsgenError:
+        return False
+    return True
 
 
 def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:

@@ -79,6 +79,8 @@ def _by(question: Question, word: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 

@@ -42,6 +42,11 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             f"no module of the model has one of the names that the adapters are for: {message.partition('. ')[0]}",
             "Name modules of this model with --lora-targets, or all-linear for every linear layer.",
         )
+    if message.endswith("does not work with lora_dropout != 0."):
+        return (
+            "lora_dropout must be 0 where adapters are for experts or their router: peft knows none there",
+            "Name other modules with --lora-targets, or leave --lora-dropout out.",
+        )
     if message.startswith("AutoTP not supported for model"):
         return (
             "AutoTP does not know how to split this model",

@@ -40,6 +40,7 @@ class Setting(NamedTuple):
         chunked: The loss never holds all logits.
         asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
         single: The micro-batch is one sequence.
+        drops: Adapters drop elements of their input.
     """
 
     model: Model
@@ -54,6 +55,7 @@ class Setting(NamedTuple):
     chunked: bool = False
     asks: bool = False
     single: bool = False
+    drops: bool = False
 
     @property
     def quantized(self) -> bool:
@@ -144,10 +146,12 @@ class Setting(NamedTuple):
         return self._adapted(tape, hidden, made)
 
     def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
-        """peft: `result + lora_B(lora_A(x)) * scaling`."""
+        """peft: `result + lora_B(lora_A(dropout(x))) * scaling`, each adapter with a dropout of its own."""
         item = self.adapter_item
         states = op.cast(tape, hidden, item)
-        low = linear(tape, states, op.weight(hidden.width * self.rank, item, True), self.rank)
+        dropped = op.dropout(tape, states, self.drops)
+        low = linear(tape, dropped, op.weight(hidden.width * self.rank, item, True), self.rank)
+        del dropped
         tape.fetch()
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
         tape.used()

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dsgen.memory.activations import models
-from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
+from dsgen.memory.activations import course, models
+from dsgen.memory.activations.course import NOTHING, plus
+from dsgen.memory.activations.moments import Moment, Size
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
-from dsgen.parameters import parameters
+from dsgen.parameters import check_dropout, parameters
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -20,7 +21,6 @@ __all__ = ["Activations", "BlockRun", "activations"]
 FP32 = 4  # bytes
 INDEX = 8  # bytes of an int64 token id or label
 _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
-_NOTHING: Size = (0, 0)
 
 
 class BlockRun(NamedTuple):
@@ -87,6 +87,7 @@ def activations(
     zero3: bool = False,
     told: bool = False,
     single: bool = False,
+    drops: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -105,8 +106,12 @@ def activations(
             trained or not, and adapters are in fp32.
         told: Moments of blocks tell the way and the matrix at which they are.
         single: The micro-batch is one sequence: what is sliced or joined from it needs no copy.
+        drops: Adapters drop elements of their input.
+
+    Raises:
+        DsgenError: Adapters of experts are to drop elements, which peft refuses.
     """
-    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single)
+    settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     return _activations(model, precision, attention, seq_len, *settings)
 
 
@@ -125,8 +130,11 @@ def _activations(
     zero3: bool,
     told: bool,
     single: bool,
+    drops: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
+    if drops and method != "full":
+        check_dropout(model, lora_targets)
     eager = models.eager(model.architecture, attention)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
@@ -142,6 +150,7 @@ def _activations(
         chunked=chunked_loss,
         asks=checkpointing and method != "full",
         single=single,
+        drops=drops,
     )
     first = Tape()
     family = models.family(model.architecture)
@@ -153,7 +162,7 @@ def _activations(
     size = (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item)
     refers_to_input = hidden in referred
     before = first.recorded()
-    during = _plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
+    during = plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
     # Checkpointing asks for a gradient of the embedding's output: where nothing before does, the graph refers to it.
     asked = referred[0] if checkpointing and method != "full" and referred[0].storage is not hidden.storage else None
     del hidden, referred
@@ -162,7 +171,7 @@ def _activations(
     rest = first.alive()
     del saved, graph, asked
     if checkpointing and on.eager and family.carries_weights:
-        during = _plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
+        during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
     counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
     runs = [
@@ -173,11 +182,11 @@ def _activations(
     if not starts:
         runs = _first_apart(runs, counts, on, shape, told)
     last = _head(on, shape.rows, shape.width, shape.item, told)
-    blocks = _NOTHING
+    blocks = NOTHING
     for _, count, stretch in runs:
-        blocks = _plus(blocks, stretch.kept, count)
+        blocks = plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
-    extra = size if refers_to_input and not runs[0][2].keeps_input else _NOTHING
+    extra = size if refers_to_input and not runs[0][2].keeps_input else NOTHING
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
     if model.tied_embeddings and head_sharded(model):
         leaf //= tp
@@ -185,25 +194,25 @@ def _activations(
     positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item if leaf else 0
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
-    ends = [Moment(_NOTHING, _NOTHING, size, positions, leaf)]
+    ends = [Moment(NOTHING, NOTHING, size, positions, leaf)]
     if waiting:
-        ends.append(Moment(_NOTHING, _NOTHING, _NOTHING, positions, 2 * leaf))
+        ends.append(Moment(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
         asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item)
         if method != "full" and checkpointing
-        else _NOTHING,
-        kept=_plus(_plus(rest, last.kept), blocks),
+        else NOTHING,
+        kept=plus(plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         kept_gradients=last.kept_gradients,
-        outside=_plus(rest, last.kept),
+        outside=plus(rest, last.kept),
         tables=rest,
         blocks=tuple(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
-        forward=_forward(before, runs, last, during, _plus(during, rest, -1), extra),
-        backward=_backward(last, runs, _plus(rest, blocks), ends, waiting),
-        first=_first(last, runs[-1][2], _plus(rest, blocks), waiting),
+        forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
+        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting),
+        first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
     )
 
 
@@ -229,70 +238,3 @@ def _first_apart(
 def _ready(part: Callable[[Tape, Setting, Any], Tensor], on: Setting) -> Callable[[Tape, Any], Tensor]:
     """A part of a model's forward, ready to run."""
     return lambda tape, hidden: part(tape, on, hidden)
-
-
-def _forward(
-    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, read: Size, referred: Size
-) -> tuple[Moment, ...]:
-    """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss."""
-    moments = [moment._replace(where="embedding") for moment in before]
-    below, done = rest, 0
-    for _, count, stretch in runs:
-        for index in sorted({0, count - 1}):
-            base = _plus(below, stretch.kept, index)
-            base = _plus(base, referred) if done + index else base
-            moments += [_placed(moment, "block", base, 0, done + index) for moment in stretch.forward]
-        below = _plus(below, stretch.kept, count)
-        done += count
-    for moment in last.forward:  # the model's own forward has ended when the head runs
-        base = _plus(below, referred) if moment.logits == _NOTHING else _plus(below, read, -1)
-        moments.append(_placed(moment, "loss", base, 0, done))
-    return front(moments)
-
-
-def _backward(
-    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
-) -> tuple[Moment, ...]:
-    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
-    moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
-    made, done = last.gradients, 0
-    for _, count, stretch in reversed(runs):
-        for index in sorted({0, count - 1}):
-            base = _plus(below, stretch.kept, -index - 1)
-            before = made + index * stretch.gradients
-            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
-        below = _plus(below, stretch.kept, -count)
-        made += count * stretch.gradients
-        done += count
-    moments += [_placed(moment._replace(way=BACKWARD), "embedding", _NOTHING, made, done) for moment in ends]
-    return front([_waiting(moment, waiting) for moment in moments])
-
-
-def _first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:
-    """The moment of the first gradient: in the head if anything is trained there that does not wait, or a block."""
-    after = last.arrivals[1:] if waiting else last.arrivals
-    if after:
-        return _waiting(_placed(after[0], "loss", below, 0, 0), waiting)
-    return _waiting(_placed(block.arrivals[0], "block", _plus(below, block.kept, -1), last.gradients, 0), waiting)
-
-
-def _waiting(moment: Moment, waiting: int) -> Moment:
-    """A moment when the first bytes of gradients handed over wait for others first."""
-    if not waiting or moment.gradients < waiting:
-        return moment
-    last = 0 if moment.last == waiting else moment.last
-    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting, last=last)
-
-
-def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:
-    """A moment of a stretch as one of the whole run."""
-    return moment._replace(
-        activations=_plus(moment.activations, below),
-        gradients=moment.gradients + gradients,
-        where=where,
-        blocks=blocks,
-    )
-
-
-def _plus(one: Size, other: Size, times: int = 1) -> Size:
-    return one[0] + times * other[0], one[1] + times * other[1]

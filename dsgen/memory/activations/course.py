@@ -1,0 +1,78 @@
+"""The moments of a model's stretches in the course of a whole run: each beside what the others hold by then."""
+
+from __future__ import annotations
+
+from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
+from dsgen.memory.activations.stretch import Stretch
+
+__all__ = ["NOTHING", "backward", "first", "forward", "plus"]
+
+NOTHING: Size = (0, 0)
+
+
+def forward(
+    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, read: Size, referred: Size
+) -> tuple[Moment, ...]:
+    """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss."""
+    moments = [moment._replace(where="embedding") for moment in before]
+    below, done = rest, 0
+    for _, count, stretch in runs:
+        for index in sorted({0, count - 1}):
+            base = plus(below, stretch.kept, index)
+            base = plus(base, referred) if done + index else base
+            moments += [_placed(moment, "block", base, 0, done + index) for moment in stretch.forward]
+        below = plus(below, stretch.kept, count)
+        done += count
+    for moment in last.forward:  # the model's own forward has ended when the head runs
+        base = plus(below, referred) if moment.logits == NOTHING else plus(below, read, -1)
+        moments.append(_placed(moment, "loss", base, 0, done))
+    return front(moments)
+
+
+def backward(
+    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
+) -> tuple[Moment, ...]:
+    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
+    moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
+    made, done = last.gradients, 0
+    for _, count, stretch in reversed(runs):
+        for index in sorted({0, count - 1}):
+            base = plus(below, stretch.kept, -index - 1)
+            before = made + index * stretch.gradients
+            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+        below = plus(below, stretch.kept, -count)
+        made += count * stretch.gradients
+        done += count
+    moments += [_placed(moment._replace(way=BACKWARD), "embedding", NOTHING, made, done) for moment in ends]
+    return front([_waiting(moment, waiting) for moment in moments])
+
+
+def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:
+    """The moment of the first gradient: in the head if anything is trained there that does not wait, or a block."""
+    after = last.arrivals[1:] if waiting else last.arrivals
+    if after:
+        return _waiting(_placed(after[0], "loss", below, 0, 0), waiting)
+    return _waiting(_placed(block.arrivals[0], "block", plus(below, block.kept, -1), last.gradients, 0), waiting)
+
+
+def _waiting(moment: Moment, waiting: int) -> Moment:
+    """A moment when the first bytes of gradients handed over wait for others first."""
+    if not waiting or moment.gradients < waiting:
+        return moment
+    last = 0 if moment.last == waiting else moment.last
+    return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting, last=last)
+
+
+def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:
+    """A moment of a stretch as one of the whole run."""
+    return moment._replace(
+        activations=plus(moment.activations, below),
+        gradients=moment.gradients + gradients,
+        where=where,
+        blocks=blocks,
+    )
+
+
+def plus(one: Size, other: Size, times: int = 1) -> Size:
+    """One size and a number of times another."""
+    return one[0] + times * other[0], one[1] + times * other[1]
