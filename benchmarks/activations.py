@@ -37,6 +37,7 @@ _LLAMA = {
 _GPT = {"vocab_size": 50257, "n_positions": 8192, "n_embd": 1024, "n_layer": 3, "n_head": 16}
 _GEMMA = {**_LLAMA, "head_dim": 128, "vocab_size": 64000, "tie_word_embeddings": True}
 _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
+_SHARED = {"shared_expert_intermediate_size": 1024}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
     "deepseek_v3": {
@@ -124,6 +125,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "phi3": {**_LLAMA, "pad_token_id": None},
     "qwen2": _LLAMA,
+    "qwen2_moe": {**_LLAMA, "num_hidden_layers": 4, "mlp_only_layers": [0, 1], **_MOE, **_SHARED},
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
 }
@@ -148,7 +150,7 @@ _RUNS = (
 )
 # What the simulation cannot run: torch's grouped_mm knows bf16 alone on a device of its own, and torch's engine ends
 # with a crash in Falcon's `+=` under checkpointing.
-_ONLY_16_BIT = ("deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe")
+_ONLY_16_BIT = ("deepseek_v3", "gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
 _ENDS = ("falcon", "falcon-new")
 
 # The same, for some models only.

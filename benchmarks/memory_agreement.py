@@ -35,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.update:
         for path, drawn in ((RECORD, cases()), (LATER, later())):
-            _simulate(path, list(drawn), set(options.only))
+            simulate(path, list(drawn), set(options.only))
         PAGE.write_text(page(compare(read()), compare(read(LATER)), read()["versions"]), encoding="utf-8")
     for path in (RECORD, LATER):
         for item in compare(read(path)):
@@ -43,14 +43,14 @@ def main() -> None:
         print(summary(compare(read(path))))
 
 
-def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
+def simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     """Simulate each scenario in a fork of this process, which has imported what takes long; record it at once."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu")
     import torch
     import transformers.modeling_utils  # noqa: F401
 
-    from dsgen.engine import simulate
+    from dsgen.engine import simulate as engine
 
     torch.set_num_threads(1)
     record = read(path)
@@ -59,7 +59,7 @@ def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     for case in drawn:
         row = known.get(case.name)
         if row is None or facts(row) != attrs.asdict(case) or {case.name, case.model} & again:
-            answer = _in_a_fork(simulate.answer, case.request())
+            answer = _in_a_fork(engine.answer, case.request())
             record["versions"] = answer.get("versions") or record["versions"]
             row = {**attrs.asdict(case), "simulated": _compact(answer)}
             print(f"{case.name}: {row['simulated'].get('error', gib(row['simulated'].get('peak', 0)))}", flush=True)

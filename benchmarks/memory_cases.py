@@ -24,7 +24,7 @@ from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import Strategy
 
-__all__ = ["Case", "cases", "later"]
+__all__ = ["Case", "cases", "draw_case", "later"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
@@ -110,7 +110,7 @@ def cases() -> Iterator[Case]:
             draw = random.Random(f"{SEED} {name} {number}")
             full = number == 0 and parameter_count(model) <= LARGEST_FULL
             depth = None if full or model.layers <= DEPTH else DEPTH
-            yield _case(f"{name} {number + 1}", name, depth, draw, model)
+            yield draw_case(f"{name} {number + 1}", name, depth, draw, model)
 
 
 def later() -> Iterator[Case]:
@@ -119,7 +119,7 @@ def later() -> Iterator[Case]:
         for number in range(LATER_ROUNDS):
             draw = random.Random(f"{LATER_SEED} {name} {number}")
             depth = None if model.layers <= DEPTH else DEPTH
-            yield _case(f"{name} f{number + 1}", name, depth, draw, model)
+            yield draw_case(f"{name} f{number + 1}", name, depth, draw, model)
 
 
 def _models() -> Iterator[tuple[str, Model]]:
@@ -136,7 +136,8 @@ def _network() -> Network:
     ).network
 
 
-def _case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
+def draw_case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
+    """One scenario of a model with these facts."""
     stage = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 3))
     gpus = draw.choice((1, 2, 4, 8, 8, 16, 64, 256))
     method = draw.choice(("full",) * 6 + ("lora", "qlora"))

@@ -85,11 +85,11 @@ def read(path: Path = RECORD) -> dict[str, Any]:
     return found
 
 
-def compare(record: Mapping[str, Any]) -> list[Compared]:
-    """Every recorded scenario beside the instant model's answer, the most exact first."""
+def compare(record: Mapping[str, Any], kind: type[Case] = Case) -> list[Compared]:
+    """Every recorded scenario, of some kind, beside the instant model's answer, the most exact first."""
     found = []
     for row in record["cases"]:
-        case = Case(**facts(row))
+        case = kind(**facts(row))
         simulated = row["simulated"]
         ours = None if "error" in simulated else estimate(*case.strategy())
         found.append(Compared(case=case, simulated=simulated, ours=ours))

@@ -14,6 +14,7 @@ __all__ = ["model_from_hf", "to_hf_config"]
 
 _ESSENTIAL = ("layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 _QWEN = ("qwen2", "qwen3", "qwen3_moe")  # their sliding_window is in force only with use_sliding_window
+_SHARED = "shared_expert_intermediate_size"
 _NOPE = 128  # DeepseekV3Config's default of qk_nope_head_dim
 _OPTIONAL = {field.name: field.default for field in attrs.fields(Model) if field.default is not attrs.NOTHING}
 
@@ -198,8 +199,10 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
         facts["sliding_window"] = 0
     if model_type in ("mixtral", "gpt_oss"):
         facts["expert_ffn_size"] = sizes["ffn_size"]
-    elif model_type == "qwen3_moe":
+    elif model_type in ("qwen2_moe", "qwen3_moe"):
         facts["dense_layers"] = _leading(reader, sizes["layers"])
+        if model_type == "qwen2_moe" and not facts["shared_ffn_size"]:
+            raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
     elif model_type == "deepseek_v3":
         nope = reader.integer("qk_nope_head_dim", 1) if reader.part.get("qk_nope_head_dim") is not None else _NOPE
         facts["head_size"] = nope + sizes["qk_rope_head_size"]
@@ -237,7 +240,7 @@ def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[st
     """The inverse of `_read_variant`."""
     if model_type in _QWEN:
         config["use_sliding_window"] = config["sliding_window"] is not None
-    if model_type == "qwen3_moe":
+    if model_type in ("qwen2_moe", "qwen3_moe"):
         dense = facts["dense_layers"]
         config["mlp_only_layers"] = list(range(dense)) if isinstance(dense, int) else []
     elif model_type == "deepseek_v3":

@@ -59,6 +59,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "experts_per_token": ("num_experts_per_tok",),
     "expert_ffn_size": ("moe_intermediate_size",),
     "shared_experts": ("n_shared_experts",),
+    "shared_ffn_size": ("shared_expert_intermediate_size",),
     "dense_layers": ("first_k_dense_replace",),
     "q_lora_rank": ("q_lora_rank",),
     "kv_lora_rank": ("kv_lora_rank",),
@@ -81,9 +82,10 @@ def _keys(
     *,
     tied: bool,
     names: Mapping[str, tuple[str, ...]] | None = None,
+    mixture: Mapping[str, int] | None = None,
     **rest: int | bool | str,
 ) -> tuple[Key, ...]:
-    """Keys with the class's defaults; `names` replaces some of the usual names."""
+    """Keys with the class's defaults; `names` replaces some of the usual names, `mixture` is what `_experts` gives."""
     defaults: dict[str, int | bool | str] = {
         "layers": layers,
         "hidden_size": hidden_size,
@@ -95,9 +97,21 @@ def _keys(
         "max_positions": max_positions,
         "tied_embeddings": tied,
         **rest,
+        **(mixture or {}),
     }
     named = {**_NAMES, **(names or {})}
     return tuple(Key(fact, named[fact], default, _NULLS.get(fact)) for fact, default in defaults.items())
+
+
+def _experts(experts: int, each: int, width: int | None = None, **rest: int) -> dict[str, int]:
+    """Facts of a mixture: how many experts, how many `each` token is routed to, an expert's `width` if it is a key."""
+    own = {} if width is None else {"expert_ffn_size": width}
+    return {"experts": experts, "experts_per_token": each, **own, **rest}
+
+
+def _low_ranks(query: int, key_value: int, rope: int, value: int) -> dict[str, int]:
+    """Facts of MLA."""
+    return {"q_lora_rank": query, "kv_lora_rank": key_value, "qk_rope_head_size": rope, "v_head_size": value}
 
 
 _GPT2_NAMES: dict[str, tuple[str, ...]] = {
@@ -138,26 +152,11 @@ FAMILIES: dict[str, Family] = {
     ),
     "deepseek_v3": Family(
         _keys(
-            61,
-            7168,
-            128,
-            128,
-            192,
-            18432,
-            129280,
-            4096,
+            *(61, 7168, 128, 128, 192, 18432, 129280, 4096),
             tied=False,
             names=_ROUTED_EXPERTS,
             attention_bias=False,
-            experts=256,
-            experts_per_token=8,
-            expert_ffn_size=2048,
-            shared_experts=1,
-            dense_layers=3,
-            q_lora_rank=1536,
-            kv_lora_rank=512,
-            qk_rope_head_size=64,
-            v_head_size=128,
+            mixture=_experts(256, 8, 2048, shared_experts=1, dense_layers=3, **_low_ranks(1536, 512, 64, 128)),
         )
     ),
     "falcon": Family(
@@ -184,19 +183,11 @@ FAMILIES: dict[str, Family] = {
     ),
     "gpt_oss": Family(
         _keys(
-            36,
-            2880,
-            64,
-            8,
-            64,
-            2880,
-            201088,
-            131072,
+            *(36, 2880, 64, 8, 64, 2880, 201088, 131072),
             tied=False,
             names=_LOCAL_EXPERTS,
             sliding_window=128,
-            experts=128,
-            experts_per_token=4,
+            mixture=_experts(128, 4),
         ),
         pinned={"attention_bias": True},
     ),
@@ -210,19 +201,11 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family(_keys(32, 4096, 32, 8, SPLIT, 14336, 32000, 131072, tied=False, sliding_window=4096)),
     "mixtral": Family(
         _keys(
-            32,
-            4096,
-            32,
-            8,
-            SPLIT,
-            14336,
-            32000,
-            131072,
+            *(32, 4096, 32, 8, SPLIT, 14336, 32000, 131072),
             tied=False,
             names=_LOCAL_EXPERTS,
             sliding_window=0,
-            experts=8,
-            experts_per_token=2,
+            mixture=_experts(8, 2),
         )
     ),
     "opt": Family(
@@ -247,25 +230,25 @@ FAMILIES: dict[str, Family] = {
         pinned={"attention_bias": False, "mlp_bias": False, "lm_head_bias": False},
     ),
     "qwen2": Family(_keys(32, 4096, 32, 32, SPLIT, 22016, 151936, 32768, tied=False, sliding_window=4096)),
+    "qwen2_moe": Family(
+        _keys(
+            *(24, 2048, 16, 16, SPLIT, 5632, 151936, 32768),
+            tied=False,
+            names={"shared_experts": ()},
+            mixture=_experts(60, 4, 1408, shared_experts=1, shared_ffn_size=5632),
+        ),
+        pinned={"decoder_sparse_step": 1, "norm_topk_prob": False, "qkv_bias": True, "use_sliding_window": False},
+    ),
     "qwen3": Family(
         _keys(32, 4096, 32, 32, 128, 22016, 151936, 32768, tied=False, attention_bias=False, sliding_window=4096)
     ),
     "qwen3_moe": Family(
         _keys(
-            24,
-            2048,
-            32,
-            4,
-            SPLIT,
-            6144,
-            151936,
-            32768,
+            *(24, 2048, 32, 4, SPLIT, 6144, 151936, 32768),
             tied=False,
             attention_bias=False,
             sliding_window=4096,
-            experts=128,
-            experts_per_token=8,
-            expert_ffn_size=768,
+            mixture=_experts(128, 8, 768),
         ),
         pinned={"decoder_sparse_step": 1},
     ),

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dsgen.errors import DsgenError
-from dsgen.hf_config import to_hf_config
+from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.parameters import (
     Parameter,
     active_parameter_count,
@@ -113,8 +113,9 @@ def test_count_is_the_published_one(name: str) -> None:
     assert parameter_count(model_of(name)) == PUBLISHED[name]
 
 
-def test_profiles_cover_every_supported_model_type() -> None:
-    assert {facts_of(name)["architecture"] for name in NAMES} == set(model_types())
+def test_every_supported_model_type_is_compared_with_its_class() -> None:
+    found = [*(facts_of(name) for name in NAMES), *VARIANTS.values()]
+    assert {facts["architecture"] for facts in found} == set(model_types())
     assert len(NAMES) >= 48
 
 
@@ -251,6 +252,7 @@ def test_unknown_architecture_names_the_supported_ones() -> None:
         ("mixtral-8x7b", {"expert_ffn_size": 0}, "expert_ffn_size is 0"),
         ("mixtral-8x7b", {"dense_layers": 1}, "dense_layers is 1"),
         ("mixtral-8x7b", {"shared_experts": 1}, "shared_experts is 1"),
+        ("mixtral-8x7b", {"shared_ffn_size": 4096}, "shared_ffn_size is 4096"),
         ("deepseek-v3", {"dense_layers": 62}, "dense_layers is 62"),
         ("deepseek-v3", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),
     ],
@@ -260,8 +262,16 @@ def test_facts_that_contradict_the_architecture_are_refused(name: str, change: d
         parameters(attrs.evolve(model_of(name), **change))
 
 
-# Shapes that no profile has: biases by config, MLA without a query rank, dense blocks before experts, heads untied.
+def defaults_of(model_type: str, **changes: Any) -> dict[str, Any]:
+    """The facts of a model_type's class without arguments."""
+    return {**model_from_hf({"text_config": {"model_type": model_type}}, model_type), **changes}
+
+
+# Shapes and model types that no profile has: biases by config, MLA without a query rank, dense blocks before experts,
+# heads untied.
 VARIANTS: dict[str, dict[str, Any]] = {
+    "qwen2_moe": defaults_of("qwen2_moe"),
+    "qwen2_moe with dense blocks": defaults_of("qwen2_moe", dense_layers=2, kv_heads=4, shared_ffn_size=1000),
     "llama with biases": {**attrs.asdict(LLAMA), "attention_bias": True, "mlp_bias": True, "head_size": 2},
     "qwen3_moe with dense blocks": {
         **facts_of("qwen3-30b-a3b"),

@@ -190,24 +190,30 @@ def widest_of(found: Trained, share: int) -> int:
     return widest
 
 
-def worst(made: list[Flush]) -> list[Flush]:
+def worst(made: list[Flush], below: int = AFTER) -> list[Flush]:
     """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall.
 
     The last one, when backward has ended, has none beside it.
+
+    Args:
+        made: The reductions.
+        below: Only those of blocks below it outdo others.
     """
     kept: list[Flush] = []
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
         takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun)
-        if AFTER > seen.setdefault(takes, item.block) > item.block:
+        if below > seen.get(takes, AFTER) > item.block:
             continue
+        if seen.get(takes, AFTER) >= below:
+            seen[takes] = item.block
         block, copied, current = item.block, item.copied, item.current
         for other in kept:
             if (
                 (other.place == item.place or item.place < 0)
                 and other.copied >= copied
                 and other.current >= current
-                and AFTER > other.block > block
+                and below > other.block > block
                 and other.own >= item.own
                 and other.normed >= item.normed
                 and other.larger >= item.larger

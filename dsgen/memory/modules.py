@@ -57,6 +57,7 @@ _SPARSE = {
     + " ".join(f"mlp.shared_experts.{name}" for name in _SHARED.split()),
     "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
     "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
+    "qwen2_moe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp",
 }
 # What runs before the blocks besides the embedding, and what follows the norm before the head.
@@ -191,7 +192,8 @@ def modules(
             )
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
-            wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
+            # The adapter of an expert or router has no modules that run; what is gathered whole has none of its own.
+            wrapped = bool(own_adapter) and item.matrix and name != whole
             module = f"{name}.base_layer" if wrapped else name
             own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
             if item.layer and (item.matrix or item.kind == "expert"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from dsgen.memory.buckets import Flush, Runs, arrivals, worst
-from dsgen.memory.trained import BEFORE, Trained
+from dsgen.memory.trained import AFTER, BEFORE, Trained
 
 __all__ = ["flattened", "partition_numel", "scattered"]
 
@@ -73,4 +73,5 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[Flus
         widest = max(widest, -(-numel // ranks))
         count += 1
     flush(BEFORE, -1, 0, -1)
-    return tuple(worst(made))
+    # Less is gathered beside the last block than beside those before it, which fetch the next ones ahead.
+    return tuple(worst(made, max((block for block in found.blocks if block < AFTER), default=AFTER)))

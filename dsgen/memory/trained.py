@@ -39,7 +39,7 @@ TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
 DIRECT = frozenset({"falcon", "gpt2"})
 # Model types whose mixture DeepSpeed gathers whole at stage 3, its router among the experts, and whose gradients it
 # takes when all of the mixture's are there (runtime/zero: z3 leaf modules).
-LEAVES = frozenset({"mixtral", "qwen3_moe"})
+LEAVES = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
 GPTJ_ROTARY = 64  # elements of a head that GPT-J rotates (rotary_dim of its config)
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 

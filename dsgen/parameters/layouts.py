@@ -231,6 +231,19 @@ LAYOUTS: dict[str, Layout] = {
     "opt": _OPT,
     "phi3": _llama("Phi3ForCausalLM", dense=_PHI3),
     "qwen2": _llama("Qwen2ForCausalLM", dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS)),
+    "qwen2_moe": _llama(
+        "Qwen2MoeForCausalLM",
+        dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS),
+        sparse=(
+            *attention(qkv_bias=True),
+            *_ROUTER,
+            *_EXPERTS,
+            *gated_mlp("mlp.shared_expert", "shared_ffn"),
+            *linear("mlp.shared_expert_gate", "one", "hidden", "router"),
+            *_TWO_NORMS,
+        ),
+        shared=True,
+    ),
     "qwen3": _llama("Qwen3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_TWO_NORMS), biases=True),
     "qwen3_moe": _llama(
         "Qwen3MoeForCausalLM",

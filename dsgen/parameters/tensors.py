@@ -153,6 +153,8 @@ def _check_experts(model: Model, layout: Layout) -> None:
         raise _impossible(model, "dense_layers", "only a mixture of experts with dense first blocks has them")
     if bool(model.shared_experts) != layout.shared:
         raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
+    if bool(model.shared_ffn_size) != (a == "qwen2_moe"):
+        raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if a == 'qwen2_moe' else 'none of its own'}")
     if bool(model.kv_lora_rank) != (a == "deepseek_v3"):
         raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if a == 'deepseek_v3' else 'no MLA'}")
 
@@ -167,6 +169,7 @@ def _sizes(model: Model) -> dict[str, int]:
     heads, kv_heads, head = model.attention_heads, model.kv_heads, model.head_size
     v_head = model.v_head_size or head
     return {
+        "one": 1,
         "hidden": model.hidden_size,
         "vocab": model.vocab_size,
         "embedding": model.embedding_size or model.hidden_size,
@@ -183,7 +186,7 @@ def _sizes(model: Model) -> dict[str, int]:
         "experts": model.experts,
         "expert_ffn": model.expert_ffn_size,
         "expert_ffn_pair": 2 * model.expert_ffn_size,
-        "shared_ffn": model.shared_experts * model.expert_ffn_size,
+        "shared_ffn": model.shared_width,
         "q_rank": model.q_lora_rank,
         "kv_rank": model.kv_lora_rank,
         "kv_rank_rope": model.kv_lora_rank + model.qk_rope_head_size,

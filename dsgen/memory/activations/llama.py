@@ -86,7 +86,7 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
     kind, size = model.architecture, model.head_size
-    bias = kind in ("qwen2", "gpt_oss") or model.attention_bias
+    bias = kind in ("qwen2", "qwen2_moe", "gpt_oss") or model.attention_bias
     if kind == "phi3":
         return _phi3_attention(tape, on, hidden)
     query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
@@ -228,7 +228,11 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     size = size // 2 if model.architecture == "gpt_oss" else size
     pairs = 2 if model.architecture == "gemma3_text" else 1
     tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2 * pairs)]
-    return hidden, tables, [ids, *masks], [hidden]
+    referred = [hidden]
+    if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
+        mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
+        referred.append(tape.born(mask[0], on.seq_len, mask[1]))
+    return hidden, tables, [ids, *masks], referred
 
 
 def final_norm(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:

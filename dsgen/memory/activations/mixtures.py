@@ -1,7 +1,7 @@
 """Forward of blocks with experts: sizes on a tape.
 
-Source: transformers 5.23, models/{mixtral,qwen3_moe,deepseek_v3,gpt_oss}/modeling_*.py and integrations/moe.py,
-grouped_mm_experts_forward, which from_pretrained chooses on its own.
+Source: transformers 5.23, integrations/moe.py, grouped_mm_experts_forward, which from_pretrained chooses on its own,
+and models/{mixtral,qwen2_moe,qwen3_moe,deepseek_v3,gpt_oss}/modeling_*.py.
 """
 
 from __future__ import annotations
@@ -21,24 +21,47 @@ __all__ = ["mixture"]
 
 def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """The feed-forward part: router, experts, and what every token passes."""
+    whole = tape.told and on.model.architecture in LEAVES
+    if whole:  # DeepSpeed gathers it as one, and takes all its gradients together
+        hidden = tape.together(hidden)
+        tape.fetch()
+        tape.whole = 1
+    out = (_beside_gated_share if on.model.architecture == "qwen2_moe" else _beside_share)(tape, on, hidden)
+    if whole:
+        tape.whole = 0
+        tape.used()
+    return out
+
+
+def _beside_share(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Router and experts, and then shared experts, where there are some."""
     model = on.model
     router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
-    if _late(tape, on):
-        hidden = tape.together(hidden)
     weights, ids, logits = router(tape, on, hidden)
     out = _experts(tape, on, hidden, weights)
     tape.used()
     del ids
     if model.shared_experts:
-        shared = mlp(tape, on, hidden, model.shared_experts * model.expert_ffn_size)
+        shared = mlp(tape, on, hidden, model.shared_width)
         out = op.add(tape, out, shared)
     del logits
     return out
 
 
-def _late(tape: Tape, on: Setting) -> bool:
-    """Whether DeepSpeed takes all gradients of the mixture together."""
-    return tape.told and on.model.architecture in LEAVES
+def _beside_gated_share(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Qwen2MoeSparseMoeBlock: the shared expert runs first, though it is made later; its gate has one column."""
+    tape.whole *= 2
+    shared = mlp(tape, on, hidden, on.model.shared_width)
+    tape.whole //= 2
+    weights, ids, logits = _softmax_router(tape, on, hidden)
+    out = _experts(tape, on, hidden, weights)
+    tape.whole *= 2
+    gate = op.relu(tape, on.linear(tape, hidden, 1, "shared_expert_gate"))  # sigmoid saves its result
+    shared = op.mul(tape, gate, shared)
+    del gate
+    out = op.add(tape, out, shared)
+    del ids, logits, weights, shared
+    return out
 
 
 def _picked(on: Setting) -> Size:
@@ -126,20 +149,15 @@ def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str, experts: in
 
     Where its matrices are of another type, it does so with copies of these.
     """
-    rank, late = on.fused_rank(name), _late(tape, on)
+    rank = on.fused_rank(name)
     if not rank:
-        whole = on.weight(experts * out * into)
-        if whole.edge:
-            whole.edge.late = late
-        return whole
+        return on.weight(experts * out * into)
     sides = experts * rank * out, experts * rank * into
     copies = [tape.born((1, 0), side, on.item) for side in sides] if on.adapter_item != on.item else []
     saved = tape.keep(*copies)
     made = tape.born((1, 0), experts * out * into, on.item)
     del copies
     leaves = tuple(Leaf(side, on.adapter_item) for side in sides)
-    for leaf in leaves:
-        leaf.late = late
 
     def run(*_: Any) -> list[Any]:
         return [tape.born((1, 0), side, on.adapter_item, GRADIENTS) for side in sides]

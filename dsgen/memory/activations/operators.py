@@ -14,6 +14,7 @@ from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Tape, Tensor
 __all__ = [
     "FP32",
     "INDEX",
+    "MASK",
     "add",
     "cast",
     "cat",

@@ -40,6 +40,7 @@ class Setting(NamedTuple):
         chunked: The loss never holds all logits.
         asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
         single: The micro-batch is one sequence.
+        sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
     """
 
     model: Model
@@ -54,6 +55,7 @@ class Setting(NamedTuple):
     chunked: bool = False
     asks: bool = False
     single: bool = False
+    sdpa: bool = False
 
     @property
     def quantized(self) -> bool:

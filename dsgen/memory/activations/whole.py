@@ -142,6 +142,7 @@ def _activations(
         chunked=chunked_loss,
         asks=checkpointing and method != "full",
         single=single,
+        sdpa=attention == "sdpa",
     )
     first = Tape()
     family = models.family(model.architecture)
