@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import attrs
 
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.hf_keys import FAMILIES, FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_keys import FAMILIES
+from dsgen.hf_names import FOUR_H, HEADS, SPLIT, Family, Key
 from dsgen.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
@@ -174,7 +175,7 @@ class _Reader:
             raise mistake(f"{name} is {value!r}", must="it must be true or false", where=self.where)
         return value
 
-    def demand(self, name: str, required: bool | int) -> None:
+    def demand(self, name: str, required: bool | int | float | str) -> None:
         """Refuse a variant that the layouts do not hold."""
         value = self.part.get(name)
         if value is not None and value != required:
