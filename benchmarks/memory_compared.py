@@ -15,6 +15,7 @@ from dsgen.memory import MemoryEstimate, estimate
 
 __all__ = [
     "LATER",
+    "OF_TYPES",
     "RECORD",
     "Compared",
     "Difference",
@@ -28,6 +29,7 @@ __all__ = [
 
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
+OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
 # Shares of a part and of the peak up to which a part is called equal, or close.
 EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
 CLOSE_PART, CLOSE_PEAK = 1e-2, 1e-3

@@ -135,6 +135,11 @@ FAMILIES: dict[str, Family] = {
         gated=False,
         pinned={"enable_bias": True, "layer_norm_elementwise_affine": True, "_remove_final_layer_norm": False},
     ),
+    "phi": Family(
+        keys(24, 2048, 32, HEADS, SPLIT, 8192, 51200, 2048, tied=False),
+        gated=False,
+        pinned={"qk_layernorm": False, "hidden_act": "gelu_new"},
+    ),
     "phi3": Family(
         keys(32, 3072, 32, HEADS, SPLIT, 8192, 32064, 4096, tied=False, sliding_window=0),
         pinned={"attention_bias": False, "mlp_bias": False, "lm_head_bias": False},

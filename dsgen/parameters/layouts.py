@@ -6,6 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
+from dsgen.parameters.layouts_apart import PHI
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -229,6 +230,7 @@ LAYOUTS: dict[str, Layout] = {
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
     "opt": _OPT,
+    "phi": PHI,
     "phi3": _llama("Phi3ForCausalLM", dense=_PHI3),
     "qwen2": _llama("Qwen2ForCausalLM", dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS)),
     "qwen3": _llama("Qwen3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_TWO_NORMS), biases=True),

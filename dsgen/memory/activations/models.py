@@ -53,7 +53,9 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
     return lambda tape, on, hidden: llama.block(tape, on, hidden, attending=latent_attention, **feeding)
 
 
-_APART = frozenset({"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt"})  # LayerNorms, and no gated feed-forward part
+_APART = frozenset(
+    {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
+)  # LayerNorms, and no gated feed-forward part
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 
@@ -65,8 +67,8 @@ def family(architecture: str) -> FamilyOfForwards:
         return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
     if architecture not in _APART:
         return _LLAMA
-    from dsgen.memory.activations import falcon, gpts
+    from dsgen.memory.activations import falcon, gpts, parallel
 
-    module = falcon if architecture == "falcon" else gpts
+    module: Any = {"falcon": falcon, "phi": parallel}.get(architecture, gpts)
     block = getattr(module, f"{architecture}_block")
     return FamilyOfForwards(gpts.before, block, block, gpts.head, architecture in CARRYING)
