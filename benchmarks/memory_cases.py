@@ -23,7 +23,7 @@ from dsgen.memory_questions import ask_config, given
 from dsgen.parameters import parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
-from dsgen.strategies import Strategy
+from dsgen.strategies import UNSPLIT, Strategy
 
 __all__ = ["Case", "cases", "later", "of_types"]
 
@@ -125,10 +125,11 @@ def later() -> Iterator[Case]:
 
 
 def of_types() -> Iterator[Case]:
-    """The same runs of every model type without a profile; AutoTP splits dense models only."""
+    """The same runs of every model type without a profile; DeepSpeed does not split all of them."""
     for name in TYPES:
         for number, (run, more) in enumerate(RUNS):
-            if "tensor_parallel" not in more or not _of_type(name).experts:
+            facts = _of_type(name)
+            if "tensor_parallel" not in more or not (facts.experts or facts.architecture in UNSPLIT):
                 yield _run(f"{name} {number + 1}", name, run, more)
 
 

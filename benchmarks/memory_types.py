@@ -12,6 +12,27 @@ __all__ = ["RUNS", "TYPES", "Run"]
 
 # Name -> config.json, sorted; the name is the model_type, with what is special about a second entry behind it.
 TYPES: dict[str, dict[str, Any]] = {
+    # OLMo 2 7B.
+    "olmo2": {
+        "model_type": "olmo2",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 3,
+        "vocab_size": 100352,
+    },
+    # As OLMo 2 32B shares keys among queries, and tied.
+    "olmo2 tied": {
+        "model_type": "olmo2",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 3,
+        "vocab_size": 100352,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+    },
     # Phi-2: a head of 80, of which 32 are rotated.
     "phi": {
         "model_type": "phi",

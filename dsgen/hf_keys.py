@@ -118,6 +118,7 @@ FAMILIES: dict[str, Family] = {
             experts_per_token=2,
         )
     ),
+    "olmo2": Family(keys(32, 4096, 32, HEADS, SPLIT, 11008, 50304, 2048, tied=False, attention_bias=False)),
     "opt": Family(
         keys(
             12,

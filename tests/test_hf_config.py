@@ -99,6 +99,7 @@ def test_llama_defaults() -> None:
         ({"model_type": "opt", "ffn_dim": 16384, "word_embed_proj_dim": 4096}, "embedding_size", 0),
         ({"model_type": "opt", "ffn_dim": 16384, "do_layer_norm_before": False}, "post_norm", True),
         ({"model_type": "falcon", "multi_query": True}, "kv_heads", 1),
+        ({"model_type": "olmo2", "num_key_value_heads": 8}, "kv_heads", 8),
         ({"model_type": "phi", "partial_rotary_factor": 0.25}, "gated_ffn", False),
         ({"model_type": "phi", "rope_parameters": {"partial_rotary_factor": 0.25}}, "kv_heads", 32),
         ({"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 8}, "kv_heads", 8),

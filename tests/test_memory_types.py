@@ -6,11 +6,15 @@ import importlib
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
+from dsgen.errors import DsgenError
 from dsgen.hf_config import model_from_hf, to_hf_config
+from dsgen.memory_questions.scenarios import refuse
 from dsgen.parameters import model_types
 from dsgen.profiles import Model
+from dsgen.strategies import UNSPLIT, Layout, layouts
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak
@@ -57,11 +61,28 @@ def test_types_are_sorted_known_and_written_as_they_are_read(benchmark):
         assert Model(**facts).layers <= 8  # a simulation of each takes seconds
 
 
+@pytest.mark.parametrize("model_type", sorted(UNSPLIT))
+def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_proposed(benchmark, model_type):
+    """Seen in the engine of 0.19.8: a ValueError of tp_plan_converter, for every degree and stage."""
+    job = next(case for case in benchmark.of_types() if case.model == model_type).job()
+    split = attrs.evolve(job, nodes=1, gpus_per_node=8, pins=())
+    tried = [layout.tp for layout in layouts(split) if isinstance(layout, Layout)]
+
+    assert set(tried) == {1}
+    with pytest.raises(DsgenError, match=f"AutoTP for {model_type}"):
+        refuse(split, attrs.evolve(layouts_at_2(split), tp=2))
+
+
+def layouts_at_2(job):
+    """A layout of stage 2."""
+    return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
+
+
 def test_every_peak_is_within_a_thousandth(compared):
     misses = {item.case.name: f"{item.error:+.2%}" for item in compared if abs(item.error) > WITHIN}
 
     assert all(item.ours for item in compared)
-    assert len(compared) >= 26
+    assert len(compared) >= 48
     assert misses == {}
 
 

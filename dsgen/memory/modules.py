@@ -44,6 +44,7 @@ _BLOCKS = {
     "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
     " mlp mlp.fc_in mlp.act mlp.fc_out mlp.dropout",
     "llama": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED}",
+    "olmo2": f"{_NORMED} {_OUT} {_SECOND} {_GATED} post_feedforward_layernorm",
     "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
     "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
     "phi": f"{_FIRST} {_ATTENTION} self_attn.dense resid_dropout mlp mlp.fc1 mlp.activation_fn mlp.fc2",

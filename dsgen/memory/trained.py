@@ -33,7 +33,9 @@ ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "f
 # Model types whose output head it shards too: those with a plan of Hugging Face's that names the head, and GPT-NeoX. A
 # head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
 # the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
-HEAD_SHARDED = frozenset({"gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "phi", "qwen2", "qwen3"})
+HEAD_SHARDED = frozenset(
+    {"gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "olmo2", "phi", "qwen2", "qwen3"}
+)
 TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "phi", "qwen2", "qwen3"})
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)

@@ -5,12 +5,17 @@ Source: as in layouts.py.
 
 from __future__ import annotations
 
-from dsgen.parameters.rows import Layout, Tensor, layer_norm, linear
+from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
 
-__all__ = ["PHI"]
+__all__ = ["OLMO2_ATTENTION", "PHI"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
+OLMO2_ATTENTION = (
+    *attention(bias="attention_bias"),
+    *norm("self_attn.q_norm", "q"),  # over all heads together
+    *norm("self_attn.k_norm", "kv"),
+)
 PHI = Layout(
     huggingface="PhiForCausalLM",
     before=_EMBEDDING,
