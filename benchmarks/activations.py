@@ -123,6 +123,8 @@ MODELS: dict[str, dict[str, Any]] = {
         "word_embed_proj_dim": 512,
         "do_layer_norm_before": False,
     },
+    "olmo2": _LLAMA,
+    "phi": {**_LLAMA, "num_key_value_heads": 16, "head_dim": 64},
     "phi3": {**_LLAMA, "pad_token_id": None},
     "qwen2": _LLAMA,
     "qwen2_moe": {**_LLAMA, "num_hidden_layers": 4, "mlp_only_layers": [0, 1], **_MOE, **_SHARED},

@@ -3,8 +3,8 @@
     python benchmarks/memory_agreement.py --update [--only NAME ...]   simulate what is not simulated yet, and record it
     python benchmarks/memory_agreement.py                              print the errors of what is recorded
 
-The scenarios are those of memory_cases.py. memory_agreement.json and memory_agreement_later.json hold what the
-simulation said of each, with its versions; docs/memory-agreement.md is made of them. Needs dsgen[proof] for --update.
+The scenarios are those of memory_cases.py. memory_agreement*.json hold what the simulation said of each, with its
+versions; docs/memory-agreement.md is made of the first two. Needs dsgen[proof] for --update.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import attrs
 from memory_agreement_page import page
-from memory_cases import Case, cases, later  # benchmarks/memory_cases.py, beside this script
-from memory_compared import LATER, RECORD, Compared, compare, facts, read, summary
+from memory_cases import Case, cases, later, of_mixtures, of_types  # benchmarks/memory_cases.py, beside this script
+from memory_compared import LATER, OF_MIXTURES, OF_TYPES, RECORD, Compared, compare, facts, read, summary
 
 from dsgen.units import gib
 
@@ -34,23 +34,24 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        for path, drawn in ((RECORD, cases()), (LATER, later())):
-            simulate(path, list(drawn), set(options.only))
+        found = ((RECORD, cases()), (LATER, later()), (OF_TYPES, of_types()), (OF_MIXTURES, of_mixtures()))
+        for path, drawn in found:
+            _simulate(path, list(drawn), set(options.only))
         PAGE.write_text(page(compare(read()), compare(read(LATER)), read()["versions"]), encoding="utf-8")
-    for path in (RECORD, LATER):
+    for path in (RECORD, LATER, OF_TYPES, OF_MIXTURES):
         for item in compare(read(path)):
             print(f"{item.case.name:24} {_line(item)}")
         print(summary(compare(read(path))))
 
 
-def simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
+def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     """Simulate each scenario in a fork of this process, which has imported what takes long; record it at once."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu")
     import torch
     import transformers.modeling_utils  # noqa: F401
 
-    from dsgen.engine import simulate as engine
+    from dsgen.engine import simulate
 
     torch.set_num_threads(1)
     record = read(path)
@@ -59,7 +60,7 @@ def simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     for case in drawn:
         row = known.get(case.name)
         if row is None or facts(row) != attrs.asdict(case) or {case.name, case.model} & again:
-            answer = _in_a_fork(engine.answer, case.request())
+            answer = _in_a_fork(simulate.answer, case.request())
             record["versions"] = answer.get("versions") or record["versions"]
             row = {**attrs.asdict(case), "simulated": _compact(answer)}
             print(f"{case.name}: {row['simulated'].get('error', gib(row['simulated'].get('peak', 0)))}", flush=True)

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
+from memory_types import RUNS, TYPES, Run  # benchmarks/memory_types.py, beside this script
+from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen import catalog
 from dsgen.assembly import assemble
-from dsgen.hf_config import to_hf_config
+from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.jobs import Job
 from dsgen.layers import Origin
 from dsgen.memory_questions import ask_config, given
 from dsgen.parameters import parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
-from dsgen.strategies import Strategy
+from dsgen.strategies import UNSPLIT, Strategy
 
-__all__ = ["Case", "cases", "draw_case", "later"]
+__all__ = ["Case", "cases", "later", "of_mixtures", "of_types"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
@@ -32,7 +34,9 @@ LATER_SEED, LATER_ROUNDS = 31337, 2
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
 NETWORK = "ib-hdr-200g"
+ANY = "7b"  # a profile whose model is not asked
 LARGEST_FULL = 20e9  # parameters; above it no scenario is at full depth
+_WITHOUT = {**TYPES, **MIXTURES}  # model types without a profile
 _OPTIMIZERS = ("AdamW",) * 8 + ("Lion", "SGD")
 
 
@@ -42,7 +46,7 @@ class Case:
 
     Attributes:
         name: Model and number.
-        model: Name of a model profile.
+        model: Name of a model profile, or of a type without one.
         depth: Blocks; None for all.
         gpus: Ranks.
         config: The DeepSpeed config.
@@ -58,7 +62,7 @@ class Case:
 
     def job(self) -> Job:
         """The job that the scenario describes."""
-        profiles = {"hardware": (HARDWARE,), "model": (self.model,)}
+        profiles = {"hardware": (HARDWARE,), "model": (ANY if self.model in _WITHOUT else self.model,)}
         job = assemble(layers(Scenario(profiles=profiles)), None)
         per_node = min(self.gpus, job.hardware.gpus_per_node)
         options = self.options
@@ -71,7 +75,7 @@ class Case:
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )
-        model = job.model
+        model = _of_type(self.model) if self.model in _WITHOUT else job.model
         if self.depth is not None:
             dense = min(model.dense_layers, self.depth - 1)
             model = attrs.evolve(model, layers=self.depth, dense_layers=dense)
@@ -110,7 +114,7 @@ def cases() -> Iterator[Case]:
             draw = random.Random(f"{SEED} {name} {number}")
             full = number == 0 and parameter_count(model) <= LARGEST_FULL
             depth = None if full or model.layers <= DEPTH else DEPTH
-            yield draw_case(f"{name} {number + 1}", name, depth, draw, model)
+            yield _case(f"{name} {number + 1}", name, depth, draw, model)
 
 
 def later() -> Iterator[Case]:
@@ -119,7 +123,30 @@ def later() -> Iterator[Case]:
         for number in range(LATER_ROUNDS):
             draw = random.Random(f"{LATER_SEED} {name} {number}")
             depth = None if model.layers <= DEPTH else DEPTH
-            yield draw_case(f"{name} f{number + 1}", name, depth, draw, model)
+            yield _case(f"{name} f{number + 1}", name, depth, draw, model)
+
+
+def of_types() -> Iterator[Case]:
+    """The same runs of every model type without a profile; DeepSpeed does not split all of them."""
+    for name in TYPES:
+        for number, (run, more) in enumerate(RUNS):
+            facts = _of_type(name)
+            if "tensor_parallel" not in more or not (facts.experts or facts.architecture in UNSPLIT):
+                yield _run(f"{name} {number + 1}", name, run, more)
+
+
+def of_mixtures() -> Iterator[Case]:
+    """The same runs, and more, of every mixture of experts without a profile, without AutoTP."""
+    for name in MIXTURES:
+        runs = [(run, more) for run, more in RUNS if "tensor_parallel" not in more]
+        runs += [(Run(*fields), more) for fields, more in MORE_RUNS]
+        for number, (run, more) in enumerate(runs):
+            yield _run(f"{name} {number + 1}", name, run, more)
+
+
+def _of_type(name: str) -> Model:
+    facts: dict[str, Any] = model_from_hf(_WITHOUT[name], name)
+    return Model(**facts)
 
 
 def _models() -> Iterator[tuple[str, Model]]:
@@ -130,14 +157,13 @@ def _models() -> Iterator[tuple[str, Model]]:
 @functools.lru_cache(maxsize=1)
 def _network() -> Network:
     """What joins the nodes; memory does not depend on it."""
-    profiles = {"hardware": (HARDWARE,), "model": ("7b",), "network": (NETWORK,)}
+    profiles = {"hardware": (HARDWARE,), "model": (ANY,), "network": (NETWORK,)}
     return assemble(
         layers(Scenario(profiles=profiles, fields={"nodes": Setting(2, Origin("benchmark"))})), None
     ).network
 
 
-def draw_case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
-    """One scenario of a model with these facts."""
+def _case(name: str, model: str, depth: int | None, draw: random.Random, facts: Any) -> Case:
     stage = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 3))
     gpus = draw.choice((1, 2, 4, 8, 8, 16, 64, 256))
     method = draw.choice(("full",) * 6 + ("lora", "qlora"))
@@ -186,3 +212,22 @@ def _splits(model: Any, stage: int, method: str, gpus: int) -> bool:
     """Whether AutoTP is asked of the model: dense, trained whole, at the stages where it is right."""
     heads = model.attention_heads % 4 == 0 and model.kv_heads % 4 == 0
     return stage in (1, 2) and method == "full" and gpus >= 8 and heads and not model.experts
+
+
+def _run(name: str, model: str, run: Run, more: Mapping[str, Any]) -> Case:
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": run.micro_batch,
+        "gradient_accumulation_steps": run.passes,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        **({} if run.precision == "fp32" else {run.precision: {"enabled": True}}),
+        **more,
+    }
+    options = {
+        "seq_len": run.seq_len,
+        "attention": run.attention,
+        "checkpointing": run.checkpointing,
+        "method": run.method,
+        "lora_rank": 16,
+        "chunked_loss": run.chunked_loss,
+    }
+    return Case(name=name, model=model, depth=None, gpus=run.gpus, config=config, options=options)

@@ -15,6 +15,8 @@ from dsgen.memory import MemoryEstimate, estimate
 
 __all__ = [
     "LATER",
+    "OF_MIXTURES",
+    "OF_TYPES",
     "RECORD",
     "Compared",
     "Difference",
@@ -28,6 +30,8 @@ __all__ = [
 
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
+OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
+OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
 # Shares of a part and of the peak up to which a part is called equal, or close.
 EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
 CLOSE_PART, CLOSE_PEAK = 1e-2, 1e-3
@@ -85,11 +89,11 @@ def read(path: Path = RECORD) -> dict[str, Any]:
     return found
 
 
-def compare(record: Mapping[str, Any], kind: type[Case] = Case) -> list[Compared]:
-    """Every recorded scenario, of some kind, beside the instant model's answer, the most exact first."""
+def compare(record: Mapping[str, Any]) -> list[Compared]:
+    """Every recorded scenario beside the instant model's answer, the most exact first."""
     found = []
     for row in record["cases"]:
-        case = kind(**facts(row))
+        case = Case(**facts(row))
         simulated = row["simulated"]
         ours = None if "error" in simulated else estimate(*case.strategy())
         found.append(Compared(case=case, simulated=simulated, ours=ours))

@@ -102,6 +102,9 @@ def test_llama_defaults() -> None:
         ({"model_type": "opt", "ffn_dim": 16384, "word_embed_proj_dim": 4096}, "embedding_size", 0),
         ({"model_type": "opt", "ffn_dim": 16384, "do_layer_norm_before": False}, "post_norm", True),
         ({"model_type": "falcon", "multi_query": True}, "kv_heads", 1),
+        ({"model_type": "olmo2", "num_key_value_heads": 8}, "kv_heads", 8),
+        ({"model_type": "phi", "partial_rotary_factor": 0.25}, "gated_ffn", False),
+        ({"model_type": "phi", "rope_parameters": {"partial_rotary_factor": 0.25}}, "kv_heads", 32),
         ({"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 8}, "kv_heads", 8),
     ],
 )
@@ -190,6 +193,11 @@ def test_a_missing_essential_is_named(name: str) -> None:
         ),
         ({"model_type": "opt", "ffn_dim": 4, "enable_bias": False}, "enable_bias is False"),
         ({"model_type": "gpt_neox", "attention_bias": False}, "attention_bias is False"),
+        ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm is True"),
+        ({"model_type": "phi", "hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"model_type": "phi"}, "partial_rotary_factor is 0.5 with heads of 128"),
+        ({"model_type": "phi", "partial_rotary_factor": True}, "partial_rotary_factor is True"),
+        ({"model_type": "phi", "rope_parameters": {"partial_rotary_factor": 1.0}}, "partial_rotary_factor is 1.0"),
     ],
 )
 def test_a_wrong_value_is_refused(change: dict[str, Any], says: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,10 @@ def model_of(name: str) -> Model:
     return Model(**facts_of(name))
 
 
+TYPES: dict[str, dict[str, Any]] = {
+    **runpy.run_path(str(ROOT / "benchmarks" / "memory_types.py"))["TYPES"],
+    **runpy.run_path(str(ROOT / "benchmarks" / "memory_types_mixtures.py"))["MIXTURES"],
+}
 NAMES = sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 LLAMA = Model(
@@ -113,9 +118,12 @@ def test_count_is_the_published_one(name: str) -> None:
     assert parameter_count(model_of(name)) == PUBLISHED[name]
 
 
-def test_every_supported_model_type_is_compared_with_its_class() -> None:
-    found = [*(facts_of(name) for name in NAMES), *VARIANTS.values()]
-    assert {facts["architecture"] for facts in found} == set(model_types())
+def test_every_supported_model_type_has_a_profile_or_is_among_those_without() -> None:
+    with_profile = {facts_of(name)["architecture"] for name in NAMES}
+    without = {config["model_type"] for config in TYPES.values()}
+
+    assert with_profile | without == set(model_types())
+    assert with_profile & without == set()
     assert len(NAMES) >= 48
 
 
@@ -262,16 +270,8 @@ def test_facts_that_contradict_the_architecture_are_refused(name: str, change: d
         parameters(attrs.evolve(model_of(name), **change))
 
 
-def defaults_of(model_type: str, **changes: Any) -> dict[str, Any]:
-    """The facts of a model_type's class without arguments."""
-    return {**model_from_hf({"text_config": {"model_type": model_type}}, model_type), **changes}
-
-
-# Shapes and model types that no profile has: biases by config, MLA without a query rank, dense blocks before experts,
-# heads untied.
+# Shapes that no profile has: biases by config, MLA without a query rank, dense blocks before experts, heads untied.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "qwen2_moe": defaults_of("qwen2_moe"),
-    "qwen2_moe with dense blocks": defaults_of("qwen2_moe", dense_layers=2, kv_heads=4, shared_ffn_size=1000),
     "llama with biases": {**attrs.asdict(LLAMA), "attention_bias": True, "mlp_bias": True, "head_size": 2},
     "qwen3_moe with dense blocks": {
         **facts_of("qwen3-30b-a3b"),
@@ -300,7 +300,8 @@ def folded(tensors: list[list[Any]]) -> list[tuple[str, tuple[int, ...], int]]:
 
 @pytest.mark.proof
 def test_every_tensor_equals_that_of_hugging_face() -> None:
-    every = {**{name: facts_of(name) for name in NAMES}, **VARIANTS}
+    of_types = {name: model_from_hf(config, name) for name, config in TYPES.items()}
+    every: dict[str, dict[str, Any]] = {**{name: facts_of(name) for name in NAMES}, **VARIANTS, **of_types}
     configs = {name: to_hf_config(facts) for name, facts in every.items()}
     child = subprocess.run(
         [sys.executable, str(ROOT / "dsgen" / "engine" / "meta_model.py")],

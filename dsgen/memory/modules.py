@@ -44,8 +44,10 @@ _BLOCKS = {
     "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
     " mlp mlp.fc_in mlp.act mlp.fc_out mlp.dropout",
     "llama": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED}",
+    "olmo2": f"{_NORMED} {_OUT} {_SECOND} {_GATED} post_feedforward_layernorm",
     "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
     "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
+    "phi": f"{_FIRST} {_ATTENTION} self_attn.dense resid_dropout mlp mlp.fc1 mlp.activation_fn mlp.fc2",
     "phi3": f"{_FIRST} self_attn self_attn.qkv_proj {_OUT} resid_attn_dropout {_SECOND}"
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
@@ -68,15 +70,16 @@ _BEFORE = {
     "gpt_neox": "embed_in emb_dropout rotary_emb",
     "gptj": "wte drop",
     "opt": "embed_tokens embed_positions project_in",
+    "phi": "embed_tokens embed_dropout rotary_emb",
 }
 _EMBEDDING = "embed_tokens rotary_emb"
-_AFTER = "norm ln_f final_layer_norm project_out lm_head"
+_AFTER = "norm ln_f final_layer_norm final_layernorm project_out lm_head"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _FUNCTIONS = frozenset(
     {
-        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "gelu_impl"),
+        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "embed_dropout"),
         *("post_attention_dropout", "post_mlp_dropout", "resid_attn_dropout", "resid_dropout", "resid_mlp_dropout"),
-        "rotary_emb",
+        *("gelu_impl", "rotary_emb"),
     }
 )
 # Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored

@@ -6,6 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
+from dsgen.parameters.layouts_apart import OLMO2_ATTENTION, PHI
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -18,6 +19,7 @@ _EXPERTS = (
 _ROUTER = (Tensor("mlp.gate.weight", ("experts", "hidden"), "router"),)
 _TWO_NORMS = (*norm("input_layernorm"), *norm("post_attention_layernorm"))
 _FOUR_NORMS = (*_TWO_NORMS, *norm("pre_feedforward_layernorm"), *norm("post_feedforward_layernorm"))
+_TWO_LATE_NORMS = (*norm("post_attention_layernorm"), *norm("post_feedforward_layernorm"))
 _MLA = (
     *linear("self_attn.q_proj", "q", "hidden", "attention", when="plain_query"),
     *linear("self_attn.q_a_proj", "q_rank", "hidden", "attention", bias_when="query_rank_bias", when="query_rank"),
@@ -228,7 +230,9 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
+    "olmo2": _llama("Olmo2ForCausalLM", dense=(*OLMO2_ATTENTION, *gated_mlp(), *_TWO_LATE_NORMS), biases=True),
     "opt": _OPT,
+    "phi": PHI,
     "phi3": _llama("Phi3ForCausalLM", dense=_PHI3),
     "qwen2": _llama("Qwen2ForCausalLM", dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS)),
     "qwen2_moe": _llama(

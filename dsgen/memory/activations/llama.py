@@ -16,15 +16,17 @@ from dsgen.memory.activations.tape import Tape, Tensor
 __all__ = ["attention", "before", "block", "final_norm", "head", "mlp", "norm", "rotate", "turned_pair"]
 
 GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
+WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
 SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
+AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
 
 
 def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
     if on.model.architecture in GEMMAS:
         return _gemma_norm(tape, on, hidden)
-    if on.model.architecture == "gpt_oss":
+    if on.model.architecture in WIDE_PRODUCTS:
         return _gpt_oss_norm(tape, on, hidden)
     width = hidden.width
     states = op.cast(tape, hidden, op.FP32)
@@ -56,7 +58,7 @@ def _gemma_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 def _gpt_oss_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GptOssRMSNorm: the product with the weight in fp32, then back to the type."""
+    """GptOssRMSNorm and Olmo2RMSNorm: the product with the weight in fp32, then back to the type."""
     states = op.cast(tape, hidden, op.FP32)
     variance = _mean_square(tape, states)
     scale = op.rsqrt(tape, variance)
@@ -179,7 +181,7 @@ def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
 
 
 def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
-    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too.
+    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too, OLMo 2 there alone.
 
     Args:
         tape: The tape.
@@ -190,18 +192,19 @@ def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, f
     """
     sandwiched = on.model.architecture in SANDWICHED
     residual = hidden
-    states = norm(tape, on, hidden)
+    after_only = on.model.architecture in AFTER_ONLY
+    states = hidden if after_only else norm(tape, on, hidden)
     found, weights = attending(tape, on, states)
     states = found
-    if sandwiched:
+    if sandwiched or after_only:
         states = norm(tape, on, found)
     del found
     hidden = op.add(tape, residual, states)
     residual = hidden
-    states = norm(tape, on, hidden)
+    states = hidden if after_only else norm(tape, on, hidden)
     found = feeding(tape, on, states)
     states = found
-    if sandwiched:
+    if sandwiched or after_only:
         states = norm(tape, on, found)
     del found
     hidden = op.add(tape, residual, states)
@@ -227,7 +230,8 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     size = model.qk_rope_head_size or model.head_size
     size = size // 2 if model.architecture == "gpt_oss" else size
     pairs = 2 if model.architecture == "gemma3_text" else 1
-    tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2 * pairs)]
+    item = op.FP32 if model.architecture == "olmo2" else on.item
+    tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
     referred = [hidden]
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)

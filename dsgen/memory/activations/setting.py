@@ -169,6 +169,8 @@ class Setting(NamedTuple):
             tape.used()
             return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
+        if bias:
+            share = op.add(tape, share, self.weight(vocabulary // self.tp))
         if self.model.tied_embeddings:
             return share
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)

@@ -1,0 +1,35 @@
+"""Layouts of models whose attention and feed-forward part have names of their own.
+
+Source: as in layouts.py.
+"""
+
+from __future__ import annotations
+
+from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
+
+__all__ = ["OLMO2_ATTENTION", "PHI"]
+
+_EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
+
+OLMO2_ATTENTION = (
+    *attention(bias="attention_bias"),
+    *norm("self_attn.q_norm", "q"),  # over all heads together
+    *norm("self_attn.k_norm", "kv"),
+)
+PHI = Layout(
+    huggingface="PhiForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *linear("self_attn.q_proj", "q", "hidden", "attention", bias=True),
+        *linear("self_attn.k_proj", "kv", "hidden", "attention", bias=True),
+        *linear("self_attn.v_proj", "kv", "hidden", "attention", bias=True),
+        *linear("self_attn.dense", "hidden", "q", "attention", bias=True),
+        *linear("mlp.fc1", "ffn", "hidden", "mlp", bias=True),
+        *linear("mlp.fc2", "hidden", "ffn", "mlp", bias=True),
+        *layer_norm("input_layernorm"),
+    ),
+    after=layer_norm("model.final_layernorm"),
+    head_bias=True,
+    gated=False,
+)
