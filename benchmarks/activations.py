@@ -40,6 +40,24 @@ _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 51
 _SHARED = {"shared_expert_intermediate_size": 1024}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
+    "deepseek_v2": {
+        **_LLAMA,
+        "num_key_value_heads": 16,
+        "num_hidden_layers": 4,
+        "first_k_dense_replace": 2,
+        "n_routed_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "n_shared_experts": 2,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "q_lora_rank": 384,
+        "kv_lora_rank": 128,
+        "qk_rope_head_dim": 32,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+    },
     "deepseek_v3": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -152,7 +170,7 @@ _RUNS = (
 )
 # What the simulation cannot run: torch's grouped_mm knows bf16 alone on a device of its own, and torch's engine ends
 # with a crash in Falcon's `+=` under checkpointing.
-_ONLY_16_BIT = ("deepseek_v3", "gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
+_ONLY_16_BIT = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
 _ENDS = ("falcon", "falcon-new")
 
 # The same, for some models only.

@@ -20,8 +20,9 @@ from dsgen.assembly import assemble
 from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.jobs import Job
 from dsgen.layers import Origin
+from dsgen.memory.trained import LEAVES
 from dsgen.memory_questions import ask_config, given
-from dsgen.parameters import parameter_count
+from dsgen.parameters import fused_targets, parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import UNSPLIT, Strategy
@@ -136,12 +137,19 @@ def of_types() -> Iterator[Case]:
 
 
 def of_mixtures() -> Iterator[Case]:
-    """The same runs, and more, of every mixture of experts without a profile, without AutoTP."""
+    """The same runs, and more, of every mixture of experts without a profile, without AutoTP.
+
+    DeepSpeed 0.19.8 mostly stops with a tracing error where stage 3 has adapters on experts whose mixture is no leaf
+    module: peft makes the modules that own those experts anew in every forward.
+    """
     for name in MIXTURES:
+        model = _of_type(name)
+        stops = bool(fused_targets(model)) and model.architecture not in LEAVES
         runs = [(run, more) for run, more in RUNS if "tensor_parallel" not in more]
         runs += [(Run(*fields), more) for fields, more in MORE_RUNS]
         for number, (run, more) in enumerate(runs):
-            yield _run(f"{name} {number + 1}", name, run, more)
+            if not (stops and run.method != "full" and more["zero_optimization"]["stage"] == 3):
+                yield _run(f"{name} {number + 1}", name, run, more)
 
 
 def _of_type(name: str) -> Model:

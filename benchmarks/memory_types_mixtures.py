@@ -8,6 +8,40 @@ __all__ = ["MIXTURES", "MORE_RUNS"]
 
 # Name -> config.json, sorted; the name is the model_type, with what is special about a second entry behind it.
 MIXTURES: dict[str, dict[str, Any]] = {
+    # DeepSeek-V2-Lite.
+    "deepseek_v2": {
+        "model_type": "deepseek_v2",
+        "first_k_dense_replace": 1,
+        "hidden_size": 2048,
+        "intermediate_size": 10944,
+        "moe_intermediate_size": 1408,
+        "n_routed_experts": 64,
+        "n_shared_experts": 2,
+        "num_attention_heads": 16,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 3,
+        "q_lora_rank": None,
+        "topk_method": "greedy",
+        "vocab_size": 102400,
+    },
+    # DeepSeek-V2: queries of a low rank, and experts in groups.
+    "deepseek_v2 grouped": {
+        "model_type": "deepseek_v2",
+        "first_k_dense_replace": 1,
+        "hidden_size": 5120,
+        "intermediate_size": 12288,
+        "moe_intermediate_size": 1536,
+        "n_group": 8,
+        "n_routed_experts": 160,
+        "n_shared_experts": 2,
+        "num_attention_heads": 128,
+        "num_experts_per_tok": 6,
+        "num_hidden_layers": 3,
+        "q_lora_rank": 1536,
+        "topk_group": 3,
+        "topk_method": "group_limited_greedy",
+        "vocab_size": 102400,
+    },
     # Qwen1.5-MoE-A2.7B.
     "qwen2_moe": {
         "model_type": "qwen2_moe",

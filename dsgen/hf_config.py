@@ -20,7 +20,8 @@ _QWEN = ("qwen2", "qwen3", "qwen3_moe")  # their sliding_window is in force only
 # type, whatever its heads are; 0 where it is the share of any head.
 _ROTATED: dict[str, tuple[float, int]] = {"phi": (0.5, 32)}
 _SHARED = "shared_expert_intermediate_size"
-_NOPE = 128  # DeepseekV3Config's default of qk_nope_head_dim
+_GROUPED = "group_limited_greedy"
+_NOPE = 128  # default of qk_nope_head_dim of DeepseekV2Config and DeepseekV3Config
 _OPTIONAL = {field.name: field.default for field in attrs.fields(Model) if field.default is not attrs.NOTHING}
 
 # What else lies in a model's folder or near it, by keys that only such a file has.
@@ -164,7 +165,7 @@ class _Reader:
 
     def integer(self, name: str, minimum: int) -> int:
         """A whole number; true, 1.9 and "32" are none."""
-        value = self.part[name]
+        value = self.part.get(name)
         if type(value) is not int or value < minimum:
             raise mistake(
                 f"{name} is {value!r}", must=f"it must be a whole number of at least {minimum}", where=self.where
@@ -208,9 +209,11 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
         facts["dense_layers"] = _leading(reader, sizes["layers"])
         if model_type == "qwen2_moe" and not facts["shared_ffn_size"]:
             raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
-    elif model_type == "deepseek_v3":
+    elif model_type in ("deepseek_v2", "deepseek_v3"):
         nope = reader.integer("qk_nope_head_dim", 1) if reader.part.get("qk_nope_head_dim") is not None else _NOPE
         facts["head_size"] = nope + sizes["qk_rope_head_size"]
+        if model_type == "deepseek_v2":
+            facts["expert_groups"] = _groups(reader)
     elif model_type == "opt":
         facts["post_norm"] = not reader.boolean("do_layer_norm_before", True)
         if facts["embedding_size"] == facts["hidden_size"]:
@@ -219,6 +222,16 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
         _read_falcon(reader, facts)
     elif model_type in _ROTATED:
         _demand_rotated(model_type, reader, sizes["head_size"])
+
+
+def _groups(reader: _Reader) -> int:
+    """How many groups of experts DeepseekV2TopkRouter picks from first."""
+    method = reader.part.get("topk_method")
+    if method in (None, "greedy"):
+        return 0
+    if method != _GROUPED:
+        raise reader.unsupported(f"topk_method is {method!r}", f"the class of deepseek_v2 knows greedy and {_GROUPED}")
+    return reader.integer("n_group", 1)
 
 
 def _leading(reader: _Reader, layers: int) -> int:
@@ -273,12 +286,16 @@ def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[st
     if model_type in ("qwen2_moe", "qwen3_moe"):
         dense = facts["dense_layers"]
         config["mlp_only_layers"] = list(range(dense)) if isinstance(dense, int) else []
-    elif model_type == "deepseek_v3":
+    elif model_type in ("deepseek_v2", "deepseek_v3"):
         head, rope = facts["head_size"], facts["qk_rope_head_size"]
         assert isinstance(head, int) and isinstance(rope, int)
         config["qk_nope_head_dim"] = head - rope
         config["q_lora_rank"] = config["q_lora_rank"] or None
         config["v_head_dim"] = config["v_head_dim"] or head
+        if model_type == "deepseek_v2":
+            groups = facts["expert_groups"]
+            grouped = {"topk_method": _GROUPED, "n_group": groups, "topk_group": 1}
+            config.update(grouped if groups else {"topk_method": "greedy"})
     elif model_type == "opt":
         config["do_layer_norm_before"] = not facts["post_norm"]
         config["word_embed_proj_dim"] = config["word_embed_proj_dim"] or facts["hidden_size"]

@@ -29,6 +29,25 @@ FAMILIES: dict[str, Family] = {
         keys(2, 64, 8, HEADS, SPLIT, FOUR_H, 250880, _BLOOM_POSITIONS, tied=True, names={**PLAIN_HEADS, **BLOOM_NAMES}),
         gated=False,
     ),
+    "deepseek_v2": Family(
+        keys(
+            *(32, 4096, 32, HEADS, 192, 11008, 102400, 2048),
+            tied=False,
+            names={"experts": ("n_routed_experts", "num_experts"), "head_size": (), "expert_groups": ()},
+            attention_bias=False,
+            experts=64,
+            experts_per_token=6,  # the class has none and then fails; every published model has 6
+            expert_ffn_size=1407,
+            shared_experts=2,
+            expert_groups=0,
+            dense_layers=0,
+            q_lora_rank=1536,
+            kv_lora_rank=512,
+            qk_rope_head_size=64,
+            v_head_size=128,
+        ),
+        pinned={"mlp_bias": False},
+    ),
     "deepseek_v3": Family(
         keys(
             61,

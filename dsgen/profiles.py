@@ -127,6 +127,12 @@ class Model:
         default=0,
         minimum=0,
     )
+    expert_groups: int = fact(
+        "Groups of experts of which a token first picks some (deepseek_v2's n_group, with topk_method "
+        "group_limited_greedy); 0 where it picks among all.",
+        default=0,
+        minimum=0,
+    )
     dense_layers: int = fact("Leading blocks of an MoE model that are dense.", default=0, minimum=0)
     sliding_window: int = fact("Width of local attention where the model has it; 0 for none.", default=0, minimum=0)
     q_lora_rank: int = fact("MLA: rank of the compressed query; 0 for none.", default=0, minimum=0)

@@ -33,8 +33,8 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        first_step: What is there in the first step when a module is gathered whole: its order of use is not known
-            yet, so all its tensors come together, and are copied out of one flat buffer.
+        first_step: What is there in the first step when a module of several tensors is gathered: the order of use is
+            not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
     """
 
@@ -96,32 +96,40 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
         if entered:
             places[entered] = now
         most, now = (start if start > peak else peak) + before, rest + after
+        own = before - after if event.way == BACKWARD else 0  # what autograd keeps of this module
         if used and fetched:
             places[fetched], places[used] = start + before, peak + before
+            if len(event.module.tensors) > 1:  # the last one is done with first
+                last = event.module.tensors[-1].numel if own else 0
+                places[used[0], used[1], -used[2]] = peak + before - (last if last < own else 0)
             most = now
         if most > places.get(behind, -1):
             places[behind] = most
         if event.way != FORWARD:
-            for one in event.module.tensors:
-                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+            # Of two uses of a checkpointed block the later one is its backward.
+            uses.update((one.place, peak + after) for one in event.module.tensors)
+            if len(event.module.tensors) > 1 and own > event.module.tensors[-1].numel and not event.module.whole:
+                uses[event.module.tensors[-1].place] += own - event.module.tensors[-1].numel
     return Gathered(places, uses, packed, {} if alone else _first_step(step, steps, persistence), {})
 
 
 def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
-    """What is there when each whole module has been gathered in the first step, which releases all after its use."""
-    if not any(event.module.whole for event in steps):
-        return {}
+    """What is there when each module of several tensors is gathered in the first step, which releases all after use."""
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
+    if all(len(part) < 2 for part in parts):
+        return {}
     gone = [
         frozenset(() if event.stays else [held.place for held in part])
         for event, part in zip(steps, parts, strict=True)
     ]
     found: dict[Place, int] = {}
+    # The module that asks for a block's second forward is there already when its own backward runs.
+    asking = {(event.block, event.module.name) for event in steps if event.stays}
     for (_, fetched, _, _), event, part, before in zip(
         _around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
     ):
-        again = step.checkpointing and event.way == BACKWARD  # it is there already
-        if event.module.whole and fetched and len(part) > 1 and not again:
+        again = event.way == BACKWARD and (event.block, event.module.name) in asking
+        if fetched and len(part) > 1 and not again:
             found[fetched] = 2 * sum(held.extent(step.wide) for held in part) + before
     return found
 

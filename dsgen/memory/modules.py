@@ -26,14 +26,18 @@ _LATENT = (
     "self_attn self_attn.q_proj self_attn.q_a_proj self_attn.q_a_layernorm self_attn.q_b_proj"
     " self_attn.kv_a_proj_with_mqa self_attn.kv_a_layernorm self_attn.kv_b_proj self_attn.o_proj"
 )
-_SHARED = "gate_proj act_fn up_proj down_proj"
+_SHARED = "mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts " + " ".join(
+    f"mlp.shared_experts.{name}" for name in ("gate_proj", "act_fn", "up_proj", "down_proj")
+)
+_DEEPSEEK = f"{_FIRST} {_LATENT} {_SECOND} {_GATED}", f"{_FIRST} {_LATENT} {_SECOND} {_SHARED}"
 _DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
 
 # Modules of a block with a plain feed-forward part; what contains others comes before them.
 _BLOCKS = {
     "bloom": f"{_FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
     f" self_attention.dense {_SECOND} {_DENSE_4H.format('mlp.gelu_impl')}",
-    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} {_GATED}",
+    "deepseek_v2": _DEEPSEEK[0],
+    "deepseek_v3": _DEEPSEEK[0],
     "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
     f" {_DENSE_4H.format('mlp.act')}",
     "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
@@ -55,8 +59,8 @@ _BLOCKS = {
 }
 # Modules of a block with experts.
 _SPARSE = {
-    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts "
-    + " ".join(f"mlp.shared_experts.{name}" for name in _SHARED.split()),
+    "deepseek_v2": _DEEPSEEK[1],
+    "deepseek_v3": _DEEPSEEK[1],
     "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
     "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
     "qwen2_moe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",

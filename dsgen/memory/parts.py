@@ -61,7 +61,8 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         single: The micro-batch is not open: it is one sequence.
     """
     stage = layout.stage
-    single = single and layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
+    shards = layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
+    single = single and (shards or (job.model.kv_lora_rank > 0 and job.training.attention == "eager"))
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied

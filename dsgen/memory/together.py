@@ -73,7 +73,8 @@ class Run(NamedTuple):
         tp: AutoTP degree.
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
-        single: The micro-batch is one sequence, and AutoTP has sharded a tied head: its loss then copies nothing.
+        single: The micro-batch is one sequence, which is copied less: by the loss of a tied head that AutoTP has
+            sharded, and by eager attention from slices.
     """
 
     model: Model

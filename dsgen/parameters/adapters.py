@@ -24,6 +24,7 @@ ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output h
 _ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 _QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
 _FUSED: dict[str, dict[str, str]] = {
+    "deepseek_v2": _QWEN,
     "deepseek_v3": _QWEN,
     "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
     "qwen3_moe": _QWEN,

@@ -56,6 +56,17 @@ def _llama(
     )
 
 
+def _deepseek(huggingface: str) -> Layout:
+    """MLA, and experts beside shared ones."""
+    return _llama(
+        huggingface,
+        dense=(*_MLA, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*_MLA, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        biases=True,
+        shared=True,
+    )
+
+
 def _wte(name: str) -> tuple[Tensor, ...]:
     return (Tensor(name, ("vocab", "hidden"), "embedding"),)
 
@@ -207,13 +218,8 @@ _QWEN3_ATTENTION = attention(bias="attention_bias", qk_norm=True)
 
 LAYOUTS: dict[str, Layout] = {
     "bloom": _BLOOM,
-    "deepseek_v3": _llama(
-        "DeepseekV3ForCausalLM",
-        dense=(*_MLA, *gated_mlp(), *_TWO_NORMS),
-        sparse=(*_MLA, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
-        biases=True,
-        shared=True,
-    ),
+    "deepseek_v2": _deepseek("DeepseekV2ForCausalLM"),
+    "deepseek_v3": _deepseek("DeepseekV3ForCausalLM"),
     "falcon": _FALCON,
     "gemma": _llama("GemmaForCausalLM", dense=(*_GEMMA, *_TWO_NORMS), biases=True),
     "gemma2": _llama("Gemma2ForCausalLM", dense=(*_GEMMA, *_FOUR_NORMS), biases=True),

@@ -155,8 +155,12 @@ def _check_experts(model: Model, layout: Layout) -> None:
         raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
     if bool(model.shared_ffn_size) != (a == "qwen2_moe"):
         raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if a == 'qwen2_moe' else 'none of its own'}")
-    if bool(model.kv_lora_rank) != (a == "deepseek_v3"):
-        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if a == 'deepseek_v3' else 'no MLA'}")
+    if model.expert_groups and (a != "deepseek_v2" or model.experts % model.expert_groups):
+        must = f"it must divide experts ({model.experts})" if a == "deepseek_v2" else f"{a} leaves no choice"
+        raise _impossible(model, "expert_groups", must)
+    latent = a in ("deepseek_v2", "deepseek_v3")
+    if bool(model.kv_lora_rank) != latent:
+        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if latent else 'no MLA'}")
 
 
 def _impossible(model: Model, field: str, must: str) -> DsgenError:

@@ -90,8 +90,12 @@ def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
 
 
 def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads: int) -> Tensor:
-    """Weights times values, and the heads of a token brought together in a copy."""
-    given = op.clone(tape, values) if kv_heads == on.heads else values
+    """Weights times values, and the heads of a token brought together in a copy.
+
+    Values of one sequence need no copy, and where they are a slice, as with MLA, they keep what they are a slice of.
+    """
+    sliced = on.single and on.model.kv_lora_rank > 0
+    given = op.clone(tape, values) if kv_heads == on.heads and not sliced else values
     out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
     del given
     return op.clone(tape, out)

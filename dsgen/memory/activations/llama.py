@@ -232,6 +232,8 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     pairs = 2 if model.architecture == "gemma3_text" else 1
     item = op.FP32 if model.architecture == "olmo2" else on.item
     tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
+    if model.architecture == "deepseek_v2":  # one, of complex numbers
+        tables = [tape.born((on.seq_len, 0), size, op.FP32)]
     referred = [hidden]
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)

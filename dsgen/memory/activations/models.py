@@ -66,7 +66,7 @@ _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 @functools.cache
 def family(architecture: str) -> FamilyOfForwards:
     """The forward of a model type; one that differs from Llama's is imported when it is asked for."""
-    if architecture == "deepseek_v3":
+    if architecture in ("deepseek_v2", "deepseek_v3"):
         return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
     if architecture not in _APART and architecture not in _IN_LLAMAS_FRAME:
         return _LLAMA

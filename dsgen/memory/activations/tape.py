@@ -127,6 +127,12 @@ class Tape:
             self.record()
             self.place += 1
 
+    def apart(self) -> None:
+        """Note that a first part of a matrix's use begins, or ends: of two matrices that are fetched together."""
+        if self.told and not self.whole:
+            self.record()
+            self.place = -self.place
+
     def turn(self) -> None:
         """Note that backward begins."""
         if self.told:
