@@ -33,7 +33,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "attention_bias": True,
         "tie_word_embeddings": True,
     },
-    # Phi-2: a head of 80, of which 32 are rotated.
+    # Phi-2: a head of 80, of which 32 are rotated, and a dropout.
     "phi": {
         "model_type": "phi",
         "hidden_size": 2560,
@@ -41,6 +41,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32,
         "num_hidden_layers": 4,
         "partial_rotary_factor": 0.4,
+        "resid_pdrop": 0.1,
         "vocab_size": 51200,
     },
     # Phi-1.5.

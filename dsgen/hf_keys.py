@@ -139,7 +139,8 @@ FAMILIES: dict[str, Family] = {
     "phi": Family(
         keys(24, 2048, 32, HEADS, SPLIT, 8192, 51200, 2048, tied=False),
         gated=False,
-        pinned={"qk_layernorm": False, "hidden_act": "gelu_new"},
+        pinned={"qk_layernorm": False, "hidden_act": "gelu_new", "embd_pdrop": 0.0, "attention_dropout": 0.0},
+        dropouts={"resid_pdrop": 0.0},
     ),
     "phi3": Family(
         keys(32, 3072, 32, HEADS, SPLIT, 8192, 32064, 4096, tied=False, sliding_window=0),

@@ -32,4 +32,5 @@ PHI = Layout(
     after=layer_norm("model.final_layernorm"),
     head_bias=True,
     gated=False,
+    dropouts=True,
 )
