@@ -283,6 +283,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "phi3 tied, heads of their own size": {**facts_of("phi-4"), "tied_embeddings": True, "head_size": 96},
     "gemma2 untied": {**facts_of("gemma-2-2b"), "tied_embeddings": False, "attention_bias": True},
     "opt-350m untied": {**facts_of("opt-350m"), "tied_embeddings": False},
+    "starcoder2 without biases": {**model_from_hf(TYPES["starcoder2"], ""), "attention_bias": False},
 }
 
 

@@ -52,6 +52,7 @@ _BLOCKS = {
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
 }
 # Modules of a block with experts.
 _SPARSE = {
