@@ -117,6 +117,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "sliding_window": 128,
     },
     "gptj": {**_GPT, "rotary_dim": 64, "vocab_size": 50400, "tie_word_embeddings": False},
+    "granite": {**_LLAMA, "residual_multiplier": 0.22, "logits_scaling": 8.0, "embedding_multiplier": 12.0},
     "llama": _LLAMA,
     "llama-bias": {**_LLAMA, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 16},
     "mistral": {**_LLAMA, "sliding_window": 4096},
@@ -148,6 +149,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {**_LLAMA, "num_hidden_layers": 4, "mlp_only_layers": [0, 1], **_MOE, **_SHARED},
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
+    "starcoder2": {**_LLAMA, "sliding_window": 4096},
+    "starcoder2-dropout": {
+        **_LLAMA,
+        **dict.fromkeys(("attention_dropout", "embedding_dropout", "residual_dropout"), 0.1),
+    },
 }
 MODELS = {name: {**config, "model_type": name.partition("-")[0]} for name, config in MODELS.items()}
 

@@ -12,6 +12,33 @@ __all__ = ["RUNS", "TYPES", "Run"]
 
 # Name -> config.json, sorted; the name is the model_type, with what is special about a second entry behind it.
 TYPES: dict[str, dict[str, Any]] = {
+    # Granite 3.1 2B: a vocabulary that is odd, and tied.
+    "granite": {
+        "model_type": "granite",
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 4,
+        "vocab_size": 49155,
+        "attention_multiplier": 0.015625,
+        "embedding_multiplier": 12.0,
+        "logits_scaling": 8.0,
+        "residual_multiplier": 0.22,
+        "tie_word_embeddings": True,
+    },
+    # As wide as Granite 3.1 8B, with biases and a head of its own.
+    "granite untied": {
+        "model_type": "granite",
+        "hidden_size": 4096,
+        "intermediate_size": 12800,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 3,
+        "vocab_size": 49152,
+        "attention_bias": True,
+        "mlp_bias": True,
+    },
     # OLMo 2 7B.
     "olmo2": {
         "model_type": "olmo2",
@@ -33,7 +60,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "attention_bias": True,
         "tie_word_embeddings": True,
     },
-    # Phi-2: a head of 80, of which 32 are rotated.
+    # Phi-2: a head of 80, of which 32 are rotated, and a dropout.
     "phi": {
         "model_type": "phi",
         "hidden_size": 2560,
@@ -41,6 +68,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32,
         "num_hidden_layers": 4,
         "partial_rotary_factor": 0.4,
+        "resid_pdrop": 0.1,
         "vocab_size": 51200,
     },
     # Phi-1.5.
@@ -52,6 +80,32 @@ TYPES: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "vocab_size": 51200,
         "tie_word_embeddings": True,
+    },
+    # StarCoder2 3B.
+    "starcoder2": {
+        "model_type": "starcoder2",
+        "hidden_size": 3072,
+        "intermediate_size": 12288,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 4,
+        "vocab_size": 49152,
+        "sliding_window": 4096,
+        "attention_dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "residual_dropout": 0.1,
+    },
+    # StarCoder2 15B, without its dropout.
+    "starcoder2 untied": {
+        "model_type": "starcoder2",
+        "hidden_size": 6144,
+        "intermediate_size": 24576,
+        "num_attention_heads": 48,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 3,
+        "vocab_size": 49152,
+        "sliding_window": 4096,
+        "tie_word_embeddings": False,
     },
 }
 
@@ -96,4 +150,5 @@ RUNS: tuple[tuple[Run, dict[str, Any]], ...] = (
     (Run(8, "bf16", 2, 1, 1024, "eager", True), _zero(3, offload_optimizer=_CPU, offload_param=_CPU)),
     (Run(4, "bf16", 2, 2, 1024, "flash", False, "qlora"), _zero(2)),
     (Run(2, "bf16", 1, 1, 2048, "flash", False, chunked_loss=True), _zero(1)),
+    (Run(8, "bf16", 2, 1, 1024, "flash", True), _zero(3, **_LIVE)),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import attrs
@@ -10,15 +9,13 @@ import attrs
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.hf_keys import FAMILIES
 from dsgen.hf_names import FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_variants import ROTATED, demand_rotated, read_dropout, rotated_share, written_dropout
 from dsgen.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
 
 _ESSENTIAL = ("layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 _QWEN = ("qwen2", "qwen3", "qwen3_moe")  # their sliding_window is in force only with use_sliding_window
-# Share of a head that the class rotates where nothing is said, and how many elements that is in every model of the
-# type, whatever its heads are; 0 where it is the share of any head.
-_ROTATED: dict[str, tuple[float, int]] = {"phi": (0.5, 32)}
 _SHARED = "shared_expert_intermediate_size"
 _GROUPED = "group_limited_greedy"
 _NOPE = 128  # default of qk_nope_head_dim of DeepseekV2Config and DeepseekV3Config
@@ -220,8 +217,10 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
             facts["embedding_size"] = 0
     elif model_type == "falcon":
         _read_falcon(reader, facts)
-    elif model_type in _ROTATED:
-        _demand_rotated(model_type, reader, sizes["head_size"])
+    if model_type in ROTATED:
+        demand_rotated(model_type, reader, sizes["head_size"])
+    if FAMILIES[model_type].dropouts:
+        facts["dropout"] = read_dropout(FAMILIES[model_type], reader)
 
 
 def _groups(reader: _Reader) -> int:
@@ -242,29 +241,6 @@ def _leading(reader: _Reader, layers: int) -> int:
     if not isinstance(listed, list) or not all(type(block) is int and block == i for i, block in enumerate(listed)):
         raise reader.unsupported(f"mlp_only_layers is {listed!r}", "dsgen counts dense blocks only before the others")
     return min(len(listed), layers)
-
-
-def _demand_rotated(model_type: str, reader: _Reader, size: int) -> None:
-    """Refuse a head of which another part is rotated; transformers 5 writes the share among the rope parameters."""
-    default, wanted = _rotated(model_type, size)
-    share: object = reader.part.get("partial_rotary_factor")
-    for name in ("rope_parameters", "rope_scaling"):
-        within = reader.part.get(name)
-        share = within.get("partial_rotary_factor", share) if isinstance(within, Mapping) else share
-    share = default if share is None else share
-    if not (type(share) in (int, float) and isinstance(share, (int, float)) and 0 < share <= 1) or (
-        int(size * share) != wanted
-    ):
-        raise reader.unsupported(
-            f"partial_rotary_factor is {share!r} with heads of {size}",
-            f"dsgen counts this model_type with {wanted} rotated elements of a head only",
-        )
-
-
-def _rotated(model_type: str, size: int) -> tuple[float, int]:
-    """The class's default share of a head that is rotated, and the elements that dsgen counts."""
-    share, elements = _ROTATED[model_type]
-    return share, elements or int(size * share)
 
 
 def _read_falcon(reader: _Reader, facts: dict[str, object]) -> None:
@@ -299,12 +275,9 @@ def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[st
     elif model_type == "opt":
         config["do_layer_norm_before"] = not facts["post_norm"]
         config["word_embed_proj_dim"] = config["word_embed_proj_dim"] or facts["hidden_size"]
-    elif model_type in _ROTATED:
-        head = facts["head_size"]
-        assert isinstance(head, int)
-        rotated = _rotated(model_type, head)[1]
-        share = rotated / head
-        config["partial_rotary_factor"] = share if int(head * share) == rotated else math.nextafter(share, 1)
     elif model_type == "falcon":
         config["new_decoder_architecture"] = facts["kv_heads"] != 1
         config["multi_query"] = facts["kv_heads"] == 1
+    if model_type in ROTATED:
+        config["partial_rotary_factor"] = rotated_share(model_type, facts)
+    config |= written_dropout(FAMILIES[model_type], facts)

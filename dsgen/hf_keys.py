@@ -116,6 +116,9 @@ FAMILIES: dict[str, Family] = {
         keys(28, 4096, 16, HEADS, SPLIT, FOUR_H, 50400, 2048, tied=False, names={**PLAIN_HEADS, **GPT2_NAMES}),
         gated=False,
     ),
+    "granite": Family(
+        keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False)
+    ),
     "llama": Family(
         keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False)
     ),
@@ -158,7 +161,8 @@ FAMILIES: dict[str, Family] = {
     "phi": Family(
         keys(24, 2048, 32, HEADS, SPLIT, 8192, 51200, 2048, tied=False),
         gated=False,
-        pinned={"qk_layernorm": False, "hidden_act": "gelu_new"},
+        pinned={"qk_layernorm": False, "hidden_act": "gelu_new", "embd_pdrop": 0.0, "attention_dropout": 0.0},
+        dropouts={"resid_pdrop": 0.0},
     ),
     "phi3": Family(
         keys(32, 3072, 32, HEADS, SPLIT, 8192, 32064, 4096, tied=False, sliding_window=0),
@@ -199,5 +203,24 @@ FAMILIES: dict[str, Family] = {
             expert_ffn_size=768,
         ),
         pinned={"decoder_sparse_step": 1},
+    ),
+    "starcoder2": Family(
+        keys(
+            30,
+            3072,
+            24,
+            2,
+            SPLIT,
+            12288,
+            49152,
+            4096,
+            tied=True,
+            names={"attention_bias": ("use_bias",)},
+            attention_bias=True,
+            sliding_window=0,
+        ),
+        gated=False,
+        pinned={"hidden_act": "gelu_pytorch_tanh"},
+        dropouts={"attention_dropout": 0.0, "embedding_dropout": 0.0, "residual_dropout": 0.0},
     ),
 }

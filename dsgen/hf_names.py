@@ -45,11 +45,13 @@ class Family:
         keys: In the order in which defaults may build on each other.
         gated: Whether the feed-forward block has a gate; no key says so.
         pinned: Keys that dsgen counts at one value only.
+        dropouts: Keys of dropouts that are in force together or not at all, and the class's defaults.
     """
 
     keys: tuple[Key, ...]
     gated: bool = True
     pinned: Mapping[str, bool | int | float | str] = attrs.field(factory=dict)
+    dropouts: Mapping[str, float] = attrs.field(factory=dict)
 
 
 _NAMES: dict[str, tuple[str, ...]] = {

@@ -149,6 +149,7 @@ class Model:
         minimum=0,
     )
     post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
+    dropout: bool = fact("Dropout in training, where the architecture leaves it to the config.", default=False)
 
     @property
     def shared_width(self) -> int:

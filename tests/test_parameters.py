@@ -255,6 +255,7 @@ def test_unknown_architecture_names_the_supported_ones() -> None:
         ("bloom-560m", {"ffn_size": 1000}, "ffn_size is 1000"),
         ("qwen2.5-7b", {"attention_bias": True}, "attention_bias is true"),
         ("qwen2.5-7b", {"mlp_bias": True}, "mlp_bias is true"),
+        ("qwen2.5-7b", {"dropout": True}, "dropout is true"),
         ("mixtral-8x7b", {"experts": 0}, "experts is 0"),
         ("mixtral-8x7b", {"experts_per_token": 9}, "experts_per_token is 9"),
         ("mixtral-8x7b", {"expert_ffn_size": 0}, "expert_ffn_size is 0"),
@@ -287,6 +288,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "phi3 tied, heads of their own size": {**facts_of("phi-4"), "tied_embeddings": True, "head_size": 96},
     "gemma2 untied": {**facts_of("gemma-2-2b"), "tied_embeddings": False, "attention_bias": True},
     "opt-350m untied": {**facts_of("opt-350m"), "tied_embeddings": False},
+    "starcoder2 without biases": {**model_from_hf(TYPES["starcoder2"], ""), "attention_bias": False},
 }
 
 

@@ -51,11 +51,12 @@ _BLOCKS = {
     "olmo2": f"{_NORMED} {_OUT} {_SECOND} {_GATED} post_feedforward_layernorm",
     "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
     "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
-    "phi": f"{_FIRST} {_ATTENTION} self_attn.dense resid_dropout mlp mlp.fc1 mlp.activation_fn mlp.fc2",
+    "phi": f"{_FIRST} {_ATTENTION} self_attn.dense mlp mlp.fc1 mlp.activation_fn mlp.fc2 resid_dropout",
     "phi3": f"{_FIRST} self_attn self_attn.qkv_proj {_OUT} resid_attn_dropout {_SECOND}"
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
 }
 # Modules of a block with experts.
 _SPARSE = {
@@ -91,7 +92,7 @@ _FUNCTIONS = frozenset(
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
-_ASKING = {"gpt2": "mlp.dropout", "opt": ""}
+_ASKING = {"gpt2": "mlp.dropout", "opt": "", "phi dropout": "resid_dropout", "starcoder2 dropout": "mlp"}
 
 
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
@@ -228,7 +229,7 @@ def modules(
     first = _made(before, around, products=before[:1])
     last = _made(_existing(_AFTER, around), around, products=("lm_head",))
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
-    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
+    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_dropping(model)))
 
 
 def _read(own: _Own, kind: str) -> None:
@@ -242,6 +243,10 @@ def _read(own: _Own, kind: str) -> None:
 
 def _style(model: Model) -> str:
     return f"{model.architecture} post_norm" if model.post_norm else model.architecture
+
+
+def _dropping(model: Model) -> str:
+    return f"{model.architecture} dropout" if model.dropout else _style(model)
 
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:

@@ -6,7 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import OLMO2_ATTENTION, PHI
+from dsgen.parameters.layouts_apart import OLMO2_ATTENTION, PHI, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -213,6 +213,7 @@ _GPT_OSS = (
     Tensor("mlp.experts.down_proj_bias", ("experts", "hidden"), "expert"),
     *_TWO_NORMS,
 )
+_LLAMA = (*attention(bias="attention_bias"), *gated_mlp(bias="mlp_bias"), *_TWO_NORMS)
 _GEMMA = (*attention(bias="attention_bias"), *gated_mlp())
 _QWEN3_ATTENTION = attention(bias="attention_bias", qk_norm=True)
 
@@ -228,12 +229,8 @@ LAYOUTS: dict[str, Layout] = {
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
     "gptj": _GPTJ,
-    "llama": _llama(
-        "LlamaForCausalLM",
-        dense=(*attention(bias="attention_bias"), *gated_mlp(bias="mlp_bias"), *_TWO_NORMS),
-        biases=True,
-        mlp_biases=True,
-    ),
+    "granite": _llama("GraniteForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
+    "llama": _llama("LlamaForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
     "olmo2": _llama("Olmo2ForCausalLM", dense=(*OLMO2_ATTENTION, *gated_mlp(), *_TWO_LATE_NORMS), biases=True),
@@ -261,4 +258,5 @@ LAYOUTS: dict[str, Layout] = {
         sparse=(*_QWEN3_ATTENTION, *_EXPERTS, *_ROUTER, *_TWO_NORMS),
         biases=True,
     ),
+    "starcoder2": STARCODER2,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
 
-__all__ = ["OLMO2_ATTENTION", "PHI"]
+__all__ = ["OLMO2_ATTENTION", "PHI", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
@@ -32,4 +32,21 @@ PHI = Layout(
     after=layer_norm("model.final_layernorm"),
     head_bias=True,
     gated=False,
+    dropouts=True,
+)
+STARCODER2 = Layout(
+    huggingface="Starcoder2ForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *attention(bias="attention_bias"),
+        *linear("mlp.c_fc", "ffn", "hidden", "mlp", bias_when="attention_bias"),  # one key is for all biases
+        *linear("mlp.c_proj", "hidden", "ffn", "mlp", bias_when="attention_bias"),
+        *layer_norm("input_layernorm"),
+        *layer_norm("post_attention_layernorm"),
+    ),
+    after=layer_norm("model.norm"),
+    gated=False,
+    biases=True,
+    dropouts=True,
 )

@@ -134,6 +134,8 @@ def _check(model: Model, layout: Layout) -> None:
         raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
     if model.mlp_bias and not layout.mlp_biases:
         raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
+    if model.dropout and not layout.dropouts:
+        raise _impossible(model, "dropout", f"{a} leaves no choice; what it has is counted")
     if a != "opt" and (model.embedding_size or model.post_norm):
         raise _impossible(model, "embedding_size" if model.embedding_size else "post_norm", "only opt has this")
     _check_experts(model, layout)

@@ -16,7 +16,9 @@ from dsgen.memory.activations.tape import Tape, Tensor
 __all__ = ["attention", "before", "block", "final_norm", "head", "mlp", "norm", "rotate", "turned_pair"]
 
 GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
+LAYER_NORMS = frozenset({"starcoder2"})
 WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
+SCALED = frozenset({"gemma3_text", "granite"})  # the embedding is multiplied by a number
 SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
@@ -24,6 +26,8 @@ AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none 
 
 def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
+    if on.model.architecture in LAYER_NORMS:
+        return on.layer_norm(tape, hidden)
     if on.model.architecture in GEMMAS:
         return _gemma_norm(tape, on, hidden)
     if on.model.architecture in WIDE_PRODUCTS:
@@ -106,8 +110,11 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     rotated_key = turn(tape, key, table, table)
     query, key = rotated, rotated_key
     del rotated, rotated_key
-    out, weights = attend(tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves)
+    out, weights = attend(
+        tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
+    )
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
+    out = op.dropout(tape, out, model.dropout)
     return out, weights
 
 
@@ -221,8 +228,10 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     model = on.model
     hidden = op.embedding(tape, on.rows, on.weight(model.vocab_size * model.hidden_size), model.hidden_size)
     on.ask(tape, hidden)
-    if model.architecture == "gemma3_text":
+    embedded = hidden
+    if model.architecture in SCALED:
         hidden = op.scaled(tape, hidden)
+    hidden = op.dropout(tape, hidden, model.dropout)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
     if masks and (model.architecture in SANDWICHED or model.architecture == "gpt_oss"):  # local and global blocks
@@ -234,7 +243,10 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
     if model.architecture == "deepseek_v2":  # one, of complex numbers
         tables = [tape.born((on.seq_len, 0), size, op.FP32)]
-    referred = [hidden]
+    # Forward refers to what was embedded, after what is done to it; the graph to what checkpointing asks of it.
+    referred = [embedded] if model.dropout else [hidden]
+    if on.asks and model.architecture == "granite":
+        referred = [embedded, hidden]
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
         referred.append(tape.born(mask[0], on.seq_len, mask[1]))
@@ -253,6 +265,8 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
+    if on.model.architecture == "granite":
+        logits = op.scaled(tape, logits)
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)
         logits = op.tanh(tape, logits)

@@ -57,8 +57,16 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
 _APART = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
-_IN_LLAMAS_FRAME = frozenset({"olmo2"})  # a block of their own between Llama's embedding and head
-_MODULES = {"falcon": "falcon", "olmo2": "olmo", "phi": "parallel"}  # where a block is that is not in gpts.py
+_IN_LLAMAS_FRAME = frozenset(
+    {"granite", "olmo2", "starcoder2"}
+)  # a block of their own between Llama's embedding and head
+_MODULES = {
+    "falcon": "falcon",
+    "granite": "granite",
+    "olmo2": "olmo",
+    "phi": "parallel",
+    "starcoder2": "starcoder",
+}  # where a block is that is not in gpts.py
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 

@@ -21,9 +21,11 @@ def phi_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     residual = hidden
     states = on.layer_norm(tape, hidden)
     found, weights = _phi_attention(tape, on, states)
+    found = op.dropout(tape, found, on.model.dropout)
     out = on.linear(tape, states, on.ffn, "fc1", bias=True)
     out = gelu_steps(tape, out)
     out = on.linear(tape, out, on.hidden, "fc2", bias=True)
+    out = op.dropout(tape, out, on.model.dropout)
     both = op.add(tape, found, out)
     hidden = op.add(tape, both, residual)
     del both, found, weights, out
