@@ -98,6 +98,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": _GEMMA,
     "gemma2": {**_GEMMA, "sliding_window": 1024, "query_pre_attn_scalar": 128},
     "gemma3_text": {**_GEMMA, "num_hidden_layers": 6, "sliding_window": 512, "query_pre_attn_scalar": 128},
+    "glm4_moe": {
+        **_LLAMA,
+        "head_dim": 128,
+        "num_hidden_layers": 4,
+        "first_k_dense_replace": 2,
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "n_routed_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "n_shared_experts": 1,
+    },
     "gpt2": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
@@ -118,10 +130,12 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "gptj": {**_GPT, "rotary_dim": 64, "vocab_size": 50400, "tie_word_embeddings": False},
     "granite": {**_LLAMA, "residual_multiplier": 0.22, "logits_scaling": 8.0, "embedding_multiplier": 12.0},
+    "granitemoe": {**_LLAMA, "intermediate_size": 512, "num_local_experts": 16, "num_experts_per_tok": 4},
     "llama": _LLAMA,
     "llama-bias": {**_LLAMA, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 16},
     "mistral": {**_LLAMA, "sliding_window": 4096},
     "mixtral": {**_LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "olmoe": {**_LLAMA, "intermediate_size": 512, "num_experts": 16, "num_experts_per_tok": 4},
     "opt": {
         "hidden_size": 1024,
         "ffn_dim": 4096,
@@ -176,7 +190,17 @@ _RUNS = (
 )
 # What the simulation cannot run: torch's grouped_mm knows bf16 alone on a device of its own, and torch's engine ends
 # with a crash in Falcon's `+=` under checkpointing.
-_ONLY_16_BIT = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe")
+_ONLY_16_BIT = (
+    "deepseek_v2",
+    "deepseek_v3",
+    "glm4_moe",
+    "gpt_oss",
+    "granitemoe",
+    "mixtral",
+    "olmoe",
+    "qwen2_moe",
+    "qwen3_moe",
+)
 _ENDS = ("falcon", "falcon-new")
 
 # The same, for some models only.

@@ -8,7 +8,7 @@ import attrs
 
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.hf_keys import FAMILIES
-from dsgen.hf_names import FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_names import FLOORED, FOUR_H, HEADS, SPLIT, Family, Key
 from dsgen.hf_variants import ROTATED, demand_rotated, read_dropout, rotated_share, written_dropout
 from dsgen.profiles import Model
 
@@ -151,6 +151,8 @@ class _Reader:
             return heads
         if rule == FOUR_H:
             return 4 * hidden
+        if rule == FLOORED:
+            return max(1, hidden // heads)
         assert rule == SPLIT
         if hidden % heads:
             raise mistake(
@@ -178,7 +180,7 @@ class _Reader:
             raise mistake(f"{name} is {value!r}", must="it must be true or false", where=self.where)
         return value
 
-    def demand(self, name: str, required: bool | int | float | str) -> None:
+    def demand(self, name: str, required: bool | int | float | str | None) -> None:
         """Refuse a variant that the layouts do not hold."""
         value = self.part.get(name)
         if value is not None and value != required:
@@ -200,7 +202,7 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
     """What a model_type says in a way of its own."""
     if model_type in _QWEN and not reader.boolean("use_sliding_window", False):
         facts["sliding_window"] = 0
-    if model_type in ("mixtral", "gpt_oss"):
+    if model_type in ("granitemoe", "mixtral", "gpt_oss", "olmoe"):
         facts["expert_ffn_size"] = sizes["ffn_size"]
     elif model_type in ("qwen2_moe", "qwen3_moe"):
         facts["dense_layers"] = _leading(reader, sizes["layers"])

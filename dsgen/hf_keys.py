@@ -8,6 +8,7 @@ from __future__ import annotations
 from dsgen.hf_names import (
     BLOOM_NAMES,
     FALCON_NAMES,
+    FLOORED,
     FOUR_H,
     GPT2_NAMES,
     HEADS,
@@ -84,6 +85,21 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": Family(
         keys(26, 2304, 8, 4, 256, 9216, 262208, 131072, tied=True, attention_bias=False, sliding_window=4096)
     ),
+    "glm4_moe": Family(
+        keys(
+            *(46, 4096, 96, 8, FLOORED, 10944, 151552, 131072),
+            tied=False,
+            names={"experts": ("n_routed_experts", "num_local_experts")},
+            attention_bias=False,
+            qk_norm=False,
+            experts=128,
+            experts_per_token=8,
+            expert_ffn_size=1408,
+            shared_experts=1,
+            dense_layers=1,
+        ),
+        pinned={"norm_topk_prob": True},
+    ),
     "gpt2": Family(
         keys(12, 768, 12, HEADS, SPLIT, FOUR_H, 50257, 1024, tied=True, names={**PLAIN_HEADS, **GPT2_NAMES}),
         gated=False,
@@ -119,6 +135,16 @@ FAMILIES: dict[str, Family] = {
     "granite": Family(
         keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False)
     ),
+    "granitemoe": Family(
+        keys(
+            *(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048),
+            tied=False,
+            names=LOCAL_EXPERTS,
+            attention_bias=False,
+            experts=8,
+            experts_per_token=2,
+        )
+    ),
     "llama": Family(
         keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False)
     ),
@@ -141,6 +167,17 @@ FAMILIES: dict[str, Family] = {
         )
     ),
     "olmo2": Family(keys(32, 4096, 32, HEADS, SPLIT, 11008, 50304, 2048, tied=False, attention_bias=False)),
+    "olmoe": Family(
+        keys(
+            *(16, 2048, 16, HEADS, SPLIT, 2048, 50304, 4096),
+            tied=False,
+            names={"head_size": ()},
+            attention_bias=False,
+            experts=64,
+            experts_per_token=8,
+        ),
+        pinned={"clip_qkv": None, "norm_topk_prob": False},
+    ),
     "opt": Family(
         keys(
             12,

@@ -9,6 +9,7 @@ import attrs
 __all__ = [
     "BLOOM_NAMES",
     "FALCON_NAMES",
+    "FLOORED",
     "FOUR_H",
     "GPT2_NAMES",
     "HEADS",
@@ -24,6 +25,7 @@ __all__ = [
 # Defaults that follow from other keys.
 HEADS = "as many as attention heads"
 SPLIT = "hidden_size / attention heads"
+FLOORED = "hidden_size // attention heads"
 FOUR_H = "4 x hidden_size"
 
 
@@ -50,7 +52,7 @@ class Family:
 
     keys: tuple[Key, ...]
     gated: bool = True
-    pinned: Mapping[str, bool | int | float | str] = attrs.field(factory=dict)
+    pinned: Mapping[str, bool | int | float | str | None] = attrs.field(factory=dict)
     dropouts: Mapping[str, float] = attrs.field(factory=dict)
 
 
@@ -66,6 +68,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tied_embeddings": ("tie_word_embeddings",),
     "attention_bias": ("attention_bias",),
     "mlp_bias": ("mlp_bias",),
+    "qk_norm": ("use_qk_norm",),
     "sliding_window": ("sliding_window",),
     "experts": ("num_experts", "num_local_experts"),
     "experts_per_token": ("num_experts_per_tok",),

@@ -142,6 +142,10 @@ class Model:
     attention_bias: bool = fact(
         "Biases of the attention's linear layers that the architecture leaves to the config.", default=False
     )
+    qk_norm: bool = fact(
+        "A norm over every head of queries and keys that the architecture leaves to the config (glm4_moe).",
+        default=False,
+    )
     mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
     embedding_size: int = fact(
         "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",

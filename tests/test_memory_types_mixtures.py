@@ -61,7 +61,7 @@ def test_every_peak_is_within_a_thousandth(compared):
     misses = {item.case.name: f"{item.error:+.2%}" for item in compared if abs(item.error) > WITHIN}
 
     assert all(item.ours for item in compared)
-    assert len(compared) >= 32
+    assert len(compared) >= 110
     assert misses == {}
 
 
@@ -82,5 +82,5 @@ def test_every_part_of_every_phase_is_close(compared, more):
 def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared, more):
     offloading = {item.case.name: parts for item in compared if (parts := more.differences_on_the_host(item))}
 
-    assert len(offloading) >= 4
+    assert len(offloading) >= 20
     assert {name for name, parts in offloading.items() if not all(one.close for one in parts)} == set()

@@ -262,6 +262,7 @@ def test_unknown_architecture_names_the_supported_ones() -> None:
         ("mixtral-8x7b", {"dense_layers": 1}, "dense_layers is 1"),
         ("mixtral-8x7b", {"shared_experts": 1}, "shared_experts is 1"),
         ("mixtral-8x7b", {"shared_ffn_size": 4096}, "shared_ffn_size is 4096"),
+        ("llama-2-7b", {"qk_norm": True}, "qk_norm is true"),
         ("deepseek-v3", {"expert_groups": 8}, "expert_groups is 8"),
         ("deepseek-v3", {"dense_layers": 62}, "dense_layers is 62"),
         ("deepseek-v3", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),

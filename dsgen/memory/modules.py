@@ -18,6 +18,7 @@ __all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "m
 
 _ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
 _OUT = "self_attn.o_proj"
+_HEAD_NORMS = "self_attn.q_norm self_attn.k_norm"
 _NORMED = "self_attn self_attn.q_proj self_attn.q_norm self_attn.k_proj self_attn.k_norm self_attn.v_proj"
 _GATED = "mlp mlp.gate_proj mlp.act_fn mlp.up_proj mlp.down_proj"
 _FIRST, _SECOND = "input_layernorm", "post_attention_layernorm"
@@ -41,7 +42,8 @@ _BLOCKS = {
     "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
     f" {_DENSE_4H.format('mlp.act')}",
     "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
-    "gemma3_text": f"{_FIRST} {_ATTENTION} self_attn.q_norm self_attn.k_norm {_OUT} {_SANDWICH}",
+    "gemma3_text": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SANDWICH}",
+    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_GATED}",
     "gpt2": "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout",
     "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
     f" {_DENSE_4H.format('mlp.act')} post_mlp_dropout",
@@ -62,6 +64,10 @@ _BLOCKS = {
 _SPARSE = {
     "deepseek_v2": _DEEPSEEK[1],
     "deepseek_v3": _DEEPSEEK[1],
+    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_SHARED}",
+    "granitemoe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} block_sparse_moe block_sparse_moe.router"
+    " block_sparse_moe.experts block_sparse_moe.experts.act_fn",
+    "olmoe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn",
     "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
     "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
     "qwen2_moe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",

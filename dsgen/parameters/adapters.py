@@ -26,7 +26,9 @@ _QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DO
 _FUSED: dict[str, dict[str, str]] = {
     "deepseek_v2": _QWEN,
     "deepseek_v3": _QWEN,
+    "glm4_moe": _QWEN,
     "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
+    "olmoe": _QWEN,
     "qwen3_moe": _QWEN,
 }
 _NONE: dict[str, str] = {}

@@ -6,7 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import OLMO2_ATTENTION, PHI, STARCODER2
+from dsgen.parameters.layouts_apart import GLM_ATTENTION, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -40,6 +40,7 @@ def _llama(
     biases: bool = False,
     mlp_biases: bool = False,
     shared: bool = False,
+    split_heads: bool = False,
 ) -> Layout:
     """The frame that Llama's descendants share: embed_tokens, layers, norm; every one is gated."""
     return Layout(
@@ -53,6 +54,7 @@ def _llama(
         biases=biases,
         mlp_biases=mlp_biases,
         shared=shared,
+        split_heads=split_heads,
     )
 
 
@@ -225,15 +227,28 @@ LAYOUTS: dict[str, Layout] = {
     "gemma": _llama("GemmaForCausalLM", dense=(*_GEMMA, *_TWO_NORMS), biases=True),
     "gemma2": _llama("Gemma2ForCausalLM", dense=(*_GEMMA, *_FOUR_NORMS), biases=True),
     "gemma3_text": _llama("Gemma3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_FOUR_NORMS), biases=True),
+    "glm4_moe": _llama(
+        "Glm4MoeForCausalLM",
+        dense=(*GLM_ATTENTION, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*GLM_ATTENTION, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        biases=True,
+        shared=True,
+    ),
     "gpt2": _GPT2,
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
     "gptj": _GPTJ,
     "granite": _llama("GraniteForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
+    "granitemoe": _llama(
+        "GraniteMoeForCausalLM", sparse=(*attention(bias="attention_bias"), *_TWO_NORMS, *GRANITE_MIXTURE), biases=True
+    ),
     "llama": _llama("LlamaForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
     "olmo2": _llama("Olmo2ForCausalLM", dense=(*OLMO2_ATTENTION, *gated_mlp(), *_TWO_LATE_NORMS), biases=True),
+    "olmoe": _llama(
+        "OlmoeForCausalLM", sparse=(*OLMO2_ATTENTION, *_ROUTER, *_EXPERTS, *_TWO_NORMS), biases=True, split_heads=True
+    ),
     "opt": _OPT,
     "phi": PHI,
     "phi3": _llama("Phi3ForCausalLM", dense=_PHI3),

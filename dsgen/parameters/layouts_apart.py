@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
 
-__all__ = ["OLMO2_ATTENTION", "PHI", "STARCODER2"]
+__all__ = ["GLM_ATTENTION", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
+GLM_ATTENTION = (
+    *linear("self_attn.q_proj", "q", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.k_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.v_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.o_proj", "hidden", "q", "attention"),
+    *norm("self_attn.q_norm", "head", when="qk_norm"),
+    *norm("self_attn.k_norm", "head", when="qk_norm"),
+)
+GRANITE_MIXTURE = (
+    Tensor("block_sparse_moe.router.weight", ("experts", "hidden"), "router"),
+    Tensor("block_sparse_moe.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
+    Tensor("block_sparse_moe.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
+)
 OLMO2_ATTENTION = (
     *attention(bias="attention_bias"),
     *norm("self_attn.q_norm", "q"),  # over all heads together

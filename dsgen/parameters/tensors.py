@@ -143,6 +143,8 @@ def _check(model: Model, layout: Layout) -> None:
 
 def _check_experts(model: Model, layout: Layout) -> None:
     a = model.architecture
+    if model.qk_norm and a != "glm4_moe":
+        raise _impossible(model, "qk_norm", f"{a} leaves no choice; what it has is counted")
     if model.experts and not layout.sparse:
         raise _impossible(model, "experts", f"{a} has none")
     if not model.experts and layout.sparse:
@@ -205,6 +207,7 @@ def _facts(model: Model) -> dict[str, bool]:
     return {
         "attention_bias": model.attention_bias,
         "mlp_bias": model.mlp_bias,
+        "qk_norm": model.qk_norm,
         "plain_query": not model.q_lora_rank,
         "query_rank": bool(model.q_lora_rank),
         "query_rank_bias": bool(model.q_lora_rank) and model.attention_bias,

@@ -12,13 +12,27 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.profiles import Model
 
-__all__ = ["attention", "before", "block", "final_norm", "head", "mlp", "norm", "rotate", "turned_pair"]
+__all__ = [
+    "attention",
+    "before",
+    "block",
+    "final_norm",
+    "glm_rotary",
+    "head",
+    "head_norm",
+    "mlp",
+    "norm",
+    "rotate",
+    "turned_pair",
+]
 
 GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
 LAYER_NORMS = frozenset({"starcoder2"})
 WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
-SCALED = frozenset({"gemma3_text", "granite"})  # the embedding is multiplied by a number
+GRANITES = frozenset({"granite", "granitemoe"})
+SCALED = frozenset({"gemma3_text", "granite", "granitemoe"})  # the embedding is multiplied by a number
 SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
@@ -101,8 +115,8 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     if on.eager:
         value = op.transposed(tape, value)
     if kind in QK_NORMS:
-        query = _head_norm(tape, on, query, on.heads)
-        key = _head_norm(tape, on, key, on.kv_heads)
+        query = head_norm(tape, on, query, on.heads)
+        key = head_norm(tape, on, key, on.kv_heads)
     halves = kind == "gpt_oss"
     table = on.table(size // 2 if halves else size)
     turn = rotate_halves if halves else rotate
@@ -118,7 +132,12 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     return out, weights
 
 
-def _head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
+def glm_rotary(model: Model) -> int:
+    """Elements of a head that GLM-4 MoE rotates: partial_rotary_factor of every such model."""
+    return model.head_size // 2
+
+
+def head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
     """A norm over every head."""
     rows, width = tensor.rows, tensor.width
     normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
@@ -238,6 +257,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
         masks.append(tape.born(on.rows, on.seq_len, on.item))
     size = model.qk_rope_head_size or model.head_size
     size = size // 2 if model.architecture == "gpt_oss" else size
+    size = glm_rotary(model) if model.architecture == "glm4_moe" else size
     pairs = 2 if model.architecture == "gemma3_text" else 1
     item = op.FP32 if model.architecture == "olmo2" else on.item
     tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
@@ -245,7 +265,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
         tables = [tape.born((on.seq_len, 0), size, op.FP32)]
     # Forward refers to what was embedded, after what is done to it; the graph to what checkpointing asks of it.
     referred = [embedded] if model.dropout else [hidden]
-    if on.asks and model.architecture == "granite":
+    if on.asks and model.architecture in GRANITES:
         referred = [embedded, hidden]
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
@@ -265,7 +285,7 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
-    if on.model.architecture == "granite":
+    if on.model.architecture in GRANITES:
         logits = op.scaled(tape, logits)
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)

@@ -1,7 +1,7 @@
 """Forward of blocks with experts: sizes on a tape.
 
 Source: transformers 5.23, integrations/moe.py, grouped_mm_experts_forward, which from_pretrained chooses on its own,
-and models/{mixtral,qwen2_moe,qwen3_moe,deepseek_v2,deepseek_v3,gpt_oss}/modeling_*.py.
+and models/{mixtral,qwen*_moe,deepseek_v*,glm4_moe,gpt_oss,granitemoe,olmoe}/modeling_*.py.
 """
 
 from __future__ import annotations
@@ -129,7 +129,21 @@ def _wide_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tenso
     return op.scaled(tape, values), ids, logits
 
 
-_ROUTERS = {"deepseek_v2": _wide_router, "deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}
+def _wide_late_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """GraniteMoeTopKRouter: the best of fp32 logits, and a softmax over them."""
+    kernel = _kernel(tape, on, on.model.experts, on.model.hidden_size, "router.weight")
+    logits = op.cast(tape, linear(tape, hidden, kernel, on.model.experts, zero3=on.zero3), op.FP32)
+    values, ids = op.picked(tape, logits, _picked(on), 1, op.FP32)
+    return op.cast(tape, op.softmax(tape, values), hidden.item), ids, logits
+
+
+_ROUTERS = {
+    "deepseek_v2": _wide_router,
+    "deepseek_v3": _sigmoid_router,
+    "glm4_moe": _sigmoid_router,
+    "gpt_oss": _late_softmax_router,
+    "granitemoe": _wide_late_router,
+}
 
 
 def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:

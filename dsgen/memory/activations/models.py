@@ -58,11 +58,12 @@ _APART = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
 _IN_LLAMAS_FRAME = frozenset(
-    {"granite", "olmo2", "starcoder2"}
+    {"granite", "granitemoe", "olmo2", "starcoder2"}
 )  # a block of their own between Llama's embedding and head
 _MODULES = {
     "falcon": "falcon",
     "granite": "granite",
+    "granitemoe": "granite",
     "olmo2": "olmo",
     "phi": "parallel",
     "starcoder2": "starcoder",
@@ -76,6 +77,11 @@ def family(architecture: str) -> FamilyOfForwards:
     """The forward of a model type; one that differs from Llama's is imported when it is asked for."""
     if architecture in ("deepseek_v2", "deepseek_v3"):
         return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
+    if architecture in ("glm4_moe", "olmoe"):
+        attending = getattr(_module("attentions"), f"{architecture}_attention")
+        mixture = _module("mixtures").mixture
+        dense = functools.partial(llama.block, attending=attending)
+        return FamilyOfForwards(llama.before, dense, functools.partial(dense, feeding=mixture), llama.head)
     if architecture not in _APART and architecture not in _IN_LLAMAS_FRAME:
         return _LLAMA
     frame = llama if architecture in _IN_LLAMAS_FRAME else _module("gpts")
