@@ -96,25 +96,30 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False)
         if entered:
             places[entered] = now
         most, now = (start if start > peak else peak) + before, rest + after
-        own = before - after if event.way == BACKWARD else 0  # what autograd keeps of this module
+        tensors = event.module.tensors
+        # What is gone when the last of several tensors is done with, which is used first in backward: autograd's own.
+        first = 0
+        if len(tensors) > 1 and event.way == BACKWARD and before - after > tensors[-1].numel:
+            first = tensors[-1].numel
         if used and fetched:
             places[fetched], places[used] = start + before, peak + before
-            if len(event.module.tensors) > 1:  # the last one is done with first
-                last = event.module.tensors[-1].numel if own else 0
-                places[used[0], used[1], -used[2]] = peak + before - (last if last < own else 0)
+            if len(tensors) > 1:
+                places[used[0], used[1], -used[2]] = peak + before - first
             most = now
         if most > places.get(behind, -1):
             places[behind] = most
         if event.way != FORWARD:
-            # Of two uses of a checkpointed block the later one is its backward.
-            uses.update((one.place, peak + after) for one in event.module.tensors)
-            if len(event.module.tensors) > 1 and own > event.module.tensors[-1].numel and not event.module.whole:
-                uses[event.module.tensors[-1].place] += own - event.module.tensors[-1].numel
-    return Gathered(places, uses, packed, {} if alone else _first_step(step, steps, persistence), {})
+            for one in tensors:
+                uses[one.place] = peak + after  # of two uses of a checkpointed block the later one is its backward
+            if first and not event.module.whole:
+                uses[tensors[-1].place] += before - after - first
+    return Gathered(places, uses, packed, {} if alone else _first_step(step, persistence), {})
 
 
-def _first_step(step: Step, steps: Sequence[Event], persistence: int) -> dict[Place, int]:
+@functools.lru_cache(maxsize=256)
+def _first_step(step: Step, persistence: int) -> dict[Place, int]:
     """What is there when each module of several tensors is gathered in the first step, which releases all after use."""
+    steps = events(step)
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
     if all(len(part) < 2 for part in parts):
         return {}
