@@ -37,8 +37,27 @@ _LLAMA = {
 _GPT = {"vocab_size": 50257, "n_positions": 8192, "n_embd": 1024, "n_layer": 3, "n_head": 16}
 _GEMMA = {**_LLAMA, "head_dim": 128, "vocab_size": 64000, "tie_word_embeddings": True}
 _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
+_SHARED = {"shared_expert_intermediate_size": 1024}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
+    "deepseek_v2": {
+        **_LLAMA,
+        "num_key_value_heads": 16,
+        "num_hidden_layers": 4,
+        "first_k_dense_replace": 2,
+        "n_routed_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "n_shared_experts": 2,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "q_lora_rank": 384,
+        "kv_lora_rank": 128,
+        "qk_rope_head_dim": 32,
+        "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
+    },
     "deepseek_v3": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -79,6 +98,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": _GEMMA,
     "gemma2": {**_GEMMA, "sliding_window": 1024, "query_pre_attn_scalar": 128},
     "gemma3_text": {**_GEMMA, "num_hidden_layers": 6, "sliding_window": 512, "query_pre_attn_scalar": 128},
+    "glm4_moe": {
+        **_LLAMA,
+        "head_dim": 128,
+        "num_hidden_layers": 4,
+        "first_k_dense_replace": 2,
+        "attention_bias": True,
+        "use_qk_norm": True,
+        "n_routed_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 512,
+        "n_shared_experts": 1,
+    },
     "gpt2": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
@@ -98,10 +129,13 @@ MODELS: dict[str, dict[str, Any]] = {
         "sliding_window": 128,
     },
     "gptj": {**_GPT, "rotary_dim": 64, "vocab_size": 50400, "tie_word_embeddings": False},
+    "granite": {**_LLAMA, "residual_multiplier": 0.22, "logits_scaling": 8.0, "embedding_multiplier": 12.0},
+    "granitemoe": {**_LLAMA, "intermediate_size": 512, "num_local_experts": 16, "num_experts_per_tok": 4},
     "llama": _LLAMA,
     "llama-bias": {**_LLAMA, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 16},
     "mistral": {**_LLAMA, "sliding_window": 4096},
     "mixtral": {**_LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "olmoe": {**_LLAMA, "intermediate_size": 512, "num_experts": 16, "num_experts_per_tok": 4},
     "opt": {
         "hidden_size": 1024,
         "ffn_dim": 4096,
@@ -122,10 +156,18 @@ MODELS: dict[str, dict[str, Any]] = {
         "word_embed_proj_dim": 512,
         "do_layer_norm_before": False,
     },
+    "olmo2": _LLAMA,
+    "phi": {**_LLAMA, "num_key_value_heads": 16, "head_dim": 64},
     "phi3": {**_LLAMA, "pad_token_id": None},
     "qwen2": _LLAMA,
+    "qwen2_moe": {**_LLAMA, "num_hidden_layers": 4, "mlp_only_layers": [0, 1], **_MOE, **_SHARED},
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
+    "starcoder2": {**_LLAMA, "sliding_window": 4096},
+    "starcoder2-dropout": {
+        **_LLAMA,
+        **dict.fromkeys(("attention_dropout", "embedding_dropout", "residual_dropout"), 0.1),
+    },
 }
 MODELS = {name: {**config, "model_type": name.partition("-")[0]} for name, config in MODELS.items()}
 
@@ -148,7 +190,17 @@ _RUNS = (
 )
 # What the simulation cannot run: torch's grouped_mm knows bf16 alone on a device of its own, and torch's engine ends
 # with a crash in Falcon's `+=` under checkpointing.
-_ONLY_16_BIT = ("deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe")
+_ONLY_16_BIT = (
+    "deepseek_v2",
+    "deepseek_v3",
+    "glm4_moe",
+    "gpt_oss",
+    "granitemoe",
+    "mixtral",
+    "olmoe",
+    "qwen2_moe",
+    "qwen3_moe",
+)
 _ENDS = ("falcon", "falcon-new")
 
 # The same, for some models only.

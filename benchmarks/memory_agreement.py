@@ -3,9 +3,8 @@
     python benchmarks/memory_agreement.py --update [--only NAME ...]   simulate what is not simulated yet, and record it
     python benchmarks/memory_agreement.py                              print the errors of what is recorded
 
-The scenarios are those of memory_cases.py. memory_agreement.json, memory_agreement_later.json and
-memory_agreement_dropout.json hold what the simulation said of each, with its versions; docs/memory-agreement.md is
-made of them. Needs dsgen[proof] for --update.
+The scenarios are those of memory_cases.py. memory_agreement*.json hold what the simulation said of each, with its
+versions; docs/memory-agreement.md is made of them. Needs dsgen[proof] for --update.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import Any
 
 import attrs
 from memory_agreement_page import page
-from memory_cases import Case, cases, dropping, later  # benchmarks/memory_cases.py, beside this script
-from memory_compared import DROPPING, LATER, RECORD, Compared, compare, facts, read, summary
+from memory_cases import Case, cases, dropping, later, of_mixtures, of_types  # benchmarks/memory_cases.py
+from memory_compared import DROPPING, LATER, OF_MIXTURES, OF_TYPES, RECORD, Compared, compare, facts, read, summary
 
 from dsgen.units import gib
 
@@ -36,10 +35,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        for path, drawn in ((RECORD, cases()), (LATER, later()), (DROPPING, dropping())):
+        found = [(RECORD, cases()), (LATER, later()), (DROPPING, dropping())]
+        found += [(OF_TYPES, of_types()), (OF_MIXTURES, of_mixtures())]
+        for path, drawn in found:
             _simulate(path, list(drawn), set(options.only))
         PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
-    for path in GROUPS:
+    for path in (*GROUPS, OF_TYPES, OF_MIXTURES):
         for item in compare(read(path)):
             print(f"{item.case.name:24} {_line(item)}")
         print(summary(compare(read(path))))

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
+from memory_types import RUNS, TYPES, Run  # benchmarks/memory_types.py, beside this script
+from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen import catalog
 from dsgen.assembly import assemble
-from dsgen.hf_config import to_hf_config
+from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.jobs import Job
 from dsgen.layers import Origin
+from dsgen.memory.trained import LEAVES
 from dsgen.memory_questions import ask_config, given
 from dsgen.parameters import ALL_LINEAR, fused_targets, parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
-from dsgen.strategies import Strategy
+from dsgen.strategies import UNSPLIT, Strategy
 
-__all__ = ["Case", "cases", "dropping", "later"]
+__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
@@ -35,7 +38,9 @@ DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
 NETWORK = "ib-hdr-200g"
+ANY = "7b"  # a profile whose model is not asked
 LARGEST_FULL = 20e9  # parameters; above it no scenario is at full depth
+_WITHOUT = {**TYPES, **MIXTURES}  # model types without a profile
 _OPTIMIZERS = ("AdamW",) * 8 + ("Lion", "SGD")
 
 
@@ -45,7 +50,7 @@ class Case:
 
     Attributes:
         name: Model and number.
-        model: Name of a model profile.
+        model: Name of a model profile, or of a type without one.
         depth: Blocks; None for all.
         gpus: Ranks.
         config: The DeepSpeed config.
@@ -62,7 +67,7 @@ class Case:
 
     def job(self) -> Job:
         """The job that the scenario describes."""
-        profiles = {"hardware": (HARDWARE,), "model": (self.model,)}
+        profiles = {"hardware": (HARDWARE,), "model": (ANY if self.model in _WITHOUT else self.model,)}
         job = assemble(layers(Scenario(profiles=profiles)), None)
         per_node = min(self.gpus, job.hardware.gpus_per_node)
         options = self.options
@@ -77,7 +82,7 @@ class Case:
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )
-        model = job.model
+        model = _of_type(self.model) if self.model in _WITHOUT else job.model
         if self.depth is not None:
             dense = min(model.dense_layers, self.depth - 1)
             model = attrs.evolve(model, layers=self.depth, dense_layers=dense)
@@ -150,6 +155,36 @@ def dropping() -> Iterator[Case]:
             yield attrs.evolve(case, options=options)
 
 
+def of_types() -> Iterator[Case]:
+    """The same runs of every model type without a profile; DeepSpeed does not split all of them."""
+    for name in TYPES:
+        for number, (run, more) in enumerate(RUNS):
+            facts = _of_type(name)
+            if "tensor_parallel" not in more or not (facts.experts or facts.architecture in UNSPLIT):
+                yield _run(f"{name} {number + 1}", name, run, more)
+
+
+def of_mixtures() -> Iterator[Case]:
+    """The same runs, and more, of every mixture of experts without a profile, without AutoTP.
+
+    DeepSpeed 0.19.8 mostly stops with a tracing error where stage 3 has adapters on experts whose mixture is no leaf
+    module: peft makes the modules that own those experts anew in every forward.
+    """
+    for name in MIXTURES:
+        model = _of_type(name)
+        stops = bool(fused_targets(model)) and model.architecture not in LEAVES
+        runs = [(run, more) for run, more in RUNS if "tensor_parallel" not in more]
+        runs += [(Run(*fields), more) for fields, more in MORE_RUNS]
+        for number, (run, more) in enumerate(runs):
+            if not (stops and run.method != "full" and more["zero_optimization"]["stage"] == 3):
+                yield _run(f"{name} {number + 1}", name, run, more)
+
+
+def _of_type(name: str) -> Model:
+    facts: dict[str, Any] = model_from_hf(_WITHOUT[name], name)
+    return Model(**facts)
+
+
 def _models() -> Iterator[tuple[str, Model]]:
     for name in catalog.names("model"):
         yield name, assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
@@ -158,7 +193,7 @@ def _models() -> Iterator[tuple[str, Model]]:
 @functools.lru_cache(maxsize=1)
 def _network() -> Network:
     """What joins the nodes; memory does not depend on it."""
-    profiles = {"hardware": (HARDWARE,), "model": ("7b",), "network": (NETWORK,)}
+    profiles = {"hardware": (HARDWARE,), "model": (ANY,), "network": (NETWORK,)}
     return assemble(
         layers(Scenario(profiles=profiles, fields={"nodes": Setting(2, Origin("benchmark"))})), None
     ).network
@@ -220,3 +255,22 @@ def _splits(model: Any, stage: int, method: str, gpus: int) -> bool:
     """Whether AutoTP is asked of the model: dense, trained whole, at the stages where it is right."""
     heads = model.attention_heads % 4 == 0 and model.kv_heads % 4 == 0
     return stage in (1, 2) and method == "full" and gpus >= 8 and heads and not model.experts
+
+
+def _run(name: str, model: str, run: Run, more: Mapping[str, Any]) -> Case:
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": run.micro_batch,
+        "gradient_accumulation_steps": run.passes,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        **({} if run.precision == "fp32" else {run.precision: {"enabled": True}}),
+        **more,
+    }
+    options = {
+        "seq_len": run.seq_len,
+        "attention": run.attention,
+        "checkpointing": run.checkpointing,
+        "method": run.method,
+        "lora_rank": 16,
+        "chunked_loss": run.chunked_loss,
+    }
+    return Case(name=name, model=model, depth=None, gpus=run.gpus, config=config, options=options)

@@ -16,6 +16,8 @@ from dsgen.memory import MemoryEstimate, estimate
 __all__ = [
     "DROPPING",
     "LATER",
+    "OF_MIXTURES",
+    "OF_TYPES",
     "RECORD",
     "Compared",
     "Difference",
@@ -30,6 +32,8 @@ __all__ = [
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
+OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
+OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
 # Shares of a part and of the peak up to which a part is called equal, or close.
 EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
 CLOSE_PART, CLOSE_PEAK = 1e-2, 1e-3

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 import attrs
 
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.hf_keys import FAMILIES, FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_keys import FAMILIES
+from dsgen.hf_names import FLOORED, FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_variants import ROTATED, demand_rotated, read_dropout, rotated_share, written_dropout
 from dsgen.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
 
 _ESSENTIAL = ("layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 _QWEN = ("qwen2", "qwen3", "qwen3_moe")  # their sliding_window is in force only with use_sliding_window
-_NOPE = 128  # DeepseekV3Config's default of qk_nope_head_dim
+_SHARED = "shared_expert_intermediate_size"
+_GROUPED = "group_limited_greedy"
+_NOPE = 128  # default of qk_nope_head_dim of DeepseekV2Config and DeepseekV3Config
 _OPTIONAL = {field.name: field.default for field in attrs.fields(Model) if field.default is not attrs.NOTHING}
 
 # What else lies in a model's folder or near it, by keys that only such a file has.
@@ -147,6 +151,8 @@ class _Reader:
             return heads
         if rule == FOUR_H:
             return 4 * hidden
+        if rule == FLOORED:
+            return max(1, hidden // heads)
         assert rule == SPLIT
         if hidden % heads:
             raise mistake(
@@ -158,7 +164,7 @@ class _Reader:
 
     def integer(self, name: str, minimum: int) -> int:
         """A whole number; true, 1.9 and "32" are none."""
-        value = self.part[name]
+        value = self.part.get(name)
         if type(value) is not int or value < minimum:
             raise mistake(
                 f"{name} is {value!r}", must=f"it must be a whole number of at least {minimum}", where=self.where
@@ -174,7 +180,7 @@ class _Reader:
             raise mistake(f"{name} is {value!r}", must="it must be true or false", where=self.where)
         return value
 
-    def demand(self, name: str, required: bool | int) -> None:
+    def demand(self, name: str, required: bool | int | float | str | None) -> None:
         """Refuse a variant that the layouts do not hold."""
         value = self.part.get(name)
         if value is not None and value != required:
@@ -196,19 +202,37 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
     """What a model_type says in a way of its own."""
     if model_type in _QWEN and not reader.boolean("use_sliding_window", False):
         facts["sliding_window"] = 0
-    if model_type in ("mixtral", "gpt_oss"):
+    if model_type in ("granitemoe", "mixtral", "gpt_oss", "olmoe"):
         facts["expert_ffn_size"] = sizes["ffn_size"]
-    elif model_type == "qwen3_moe":
+    elif model_type in ("qwen2_moe", "qwen3_moe"):
         facts["dense_layers"] = _leading(reader, sizes["layers"])
-    elif model_type == "deepseek_v3":
+        if model_type == "qwen2_moe" and not facts["shared_ffn_size"]:
+            raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
+    elif model_type in ("deepseek_v2", "deepseek_v3"):
         nope = reader.integer("qk_nope_head_dim", 1) if reader.part.get("qk_nope_head_dim") is not None else _NOPE
         facts["head_size"] = nope + sizes["qk_rope_head_size"]
+        if model_type == "deepseek_v2":
+            facts["expert_groups"] = _groups(reader)
     elif model_type == "opt":
         facts["post_norm"] = not reader.boolean("do_layer_norm_before", True)
         if facts["embedding_size"] == facts["hidden_size"]:
             facts["embedding_size"] = 0
     elif model_type == "falcon":
         _read_falcon(reader, facts)
+    if model_type in ROTATED:
+        demand_rotated(model_type, reader, sizes["head_size"])
+    if FAMILIES[model_type].dropouts:
+        facts["dropout"] = read_dropout(FAMILIES[model_type], reader)
+
+
+def _groups(reader: _Reader) -> int:
+    """How many groups of experts DeepseekV2TopkRouter picks from first."""
+    method = reader.part.get("topk_method")
+    if method in (None, "greedy"):
+        return 0
+    if method != _GROUPED:
+        raise reader.unsupported(f"topk_method is {method!r}", f"the class of deepseek_v2 knows greedy and {_GROUPED}")
+    return reader.integer("n_group", 1)
 
 
 def _leading(reader: _Reader, layers: int) -> int:
@@ -237,18 +261,25 @@ def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[st
     """The inverse of `_read_variant`."""
     if model_type in _QWEN:
         config["use_sliding_window"] = config["sliding_window"] is not None
-    if model_type == "qwen3_moe":
+    if model_type in ("qwen2_moe", "qwen3_moe"):
         dense = facts["dense_layers"]
         config["mlp_only_layers"] = list(range(dense)) if isinstance(dense, int) else []
-    elif model_type == "deepseek_v3":
+    elif model_type in ("deepseek_v2", "deepseek_v3"):
         head, rope = facts["head_size"], facts["qk_rope_head_size"]
         assert isinstance(head, int) and isinstance(rope, int)
         config["qk_nope_head_dim"] = head - rope
         config["q_lora_rank"] = config["q_lora_rank"] or None
         config["v_head_dim"] = config["v_head_dim"] or head
+        if model_type == "deepseek_v2":
+            groups = facts["expert_groups"]
+            grouped = {"topk_method": _GROUPED, "n_group": groups, "topk_group": 1}
+            config.update(grouped if groups else {"topk_method": "greedy"})
     elif model_type == "opt":
         config["do_layer_norm_before"] = not facts["post_norm"]
         config["word_embed_proj_dim"] = config["word_embed_proj_dim"] or facts["hidden_size"]
     elif model_type == "falcon":
         config["new_decoder_architecture"] = facts["kv_heads"] != 1
         config["multi_query"] = facts["kv_heads"] == 1
+    if model_type in ROTATED:
+        config["partial_rotary_factor"] = rotated_share(model_type, facts)
+    config |= written_dropout(FAMILIES[model_type], facts)

@@ -121,6 +121,18 @@ class Model:
     experts_per_token: int = fact("Experts each token is routed to.", default=0, minimum=0)
     expert_ffn_size: int = fact("Inner width of one expert; 0 for a dense model.", default=0, minimum=0)
     shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
+    shared_ffn_size: int = fact(
+        "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
+        "shared_expert_intermediate_size); 0 means shared_experts x expert_ffn_size.",
+        default=0,
+        minimum=0,
+    )
+    expert_groups: int = fact(
+        "Groups of experts of which a token first picks some (deepseek_v2's n_group, with topk_method "
+        "group_limited_greedy); 0 where it picks among all.",
+        default=0,
+        minimum=0,
+    )
     dense_layers: int = fact("Leading blocks of an MoE model that are dense.", default=0, minimum=0)
     sliding_window: int = fact("Width of local attention where the model has it; 0 for none.", default=0, minimum=0)
     q_lora_rank: int = fact("MLA: rank of the compressed query; 0 for none.", default=0, minimum=0)
@@ -130,6 +142,10 @@ class Model:
     attention_bias: bool = fact(
         "Biases of the attention's linear layers that the architecture leaves to the config.", default=False
     )
+    qk_norm: bool = fact(
+        "A norm over every head of queries and keys that the architecture leaves to the config (glm4_moe).",
+        default=False,
+    )
     mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
     embedding_size: int = fact(
         "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",
@@ -137,6 +153,12 @@ class Model:
         minimum=0,
     )
     post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
+    dropout: bool = fact("Dropout in training, where the architecture leaves it to the config.", default=False)
+
+    @property
+    def shared_width(self) -> int:
+        """Inner width of what every token passes beside its experts; 0 for nothing."""
+        return self.shared_ffn_size or self.shared_experts * self.expert_ffn_size
 
 
 @attrs.frozen(kw_only=True)

@@ -12,8 +12,20 @@ import attrs
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.pins import Pin
+from dsgen.profiles import Model
 
-__all__ = ["Layout", "Rejection", "Strategy", "batches", "best_precision", "describe", "layouts", "strategy"]
+__all__ = [
+    "UNSPLIT",
+    "Layout",
+    "Rejection",
+    "Strategy",
+    "batches",
+    "best_precision",
+    "describe",
+    "layouts",
+    "no_plan",
+    "strategy",
+]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
 DEFAULT_GLOBAL_BATCH = (
@@ -29,6 +41,8 @@ _OFFLOADS = {
 }
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
 _TP_AT_3 = (0, 19, 4)  # first release that takes AutoTP with stage 3 (runtime/engine.py of 0.19.0 to 0.19.5 compared)
+# Model types whose plan of Hugging Face DeepSpeed refuses for a style it does not know (seen on 0.19.8).
+UNSPLIT = frozenset({"olmo2"})
 _UNSCALED = (0, 18, 3)  # first release without a scaled loss in fp16 at stage 0 (run; DeepSpeed pull request 8393)
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
@@ -184,10 +198,17 @@ def _impossible(job: Job, layout: Layout) -> str | None:
     return _impossible_tp(job, layout.tp)
 
 
+def no_plan(model: Model) -> str:
+    """Why AutoTP does not run for a model type of UNSPLIT."""
+    return f"DeepSpeed refuses AutoTP for {model.architecture}: Hugging Face's plan has a style it does not know"
+
+
 def _impossible_tp(job: Job, tp: int) -> str | None:
     model = job.model
     if tp > 1 and _release(job) < (0, 16, 4):
         return f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
+    if tp > 1 and model.architecture in UNSPLIT:
+        return no_plan(model)
     if job.world % tp:
         return f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     if tp > job.gpus_per_node:

@@ -21,10 +21,10 @@ FLOORS = {
     "0 words": "errors units",
     "1 shapes": "layers profiles keys coercion pins wishes data findings",
     "2 sources": (
-        "yaml_scalars yaml_reader yaml_writer config_files hf_keys hf_config sheets profile_index catalog structure "
-        "near_misses surface autos contradictions jobs assembly scenarios parameters buffers strategies "
-        "documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment launch_files targets "
-        "accelerate_files wrapped_configs"
+        "yaml_scalars yaml_reader yaml_writer config_files hf_names hf_keys hf_variants hf_config sheets "
+        "profile_index catalog structure near_misses surface autos contradictions jobs assembly scenarios parameters "
+        "buffers strategies documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment "
+        "launch_files targets accelerate_files wrapped_configs"
     ),
     "3 arithmetic": "memory cost subjects meanings",
     "4 choice": "candidates remedies planner rules",
@@ -52,6 +52,7 @@ ASSERTS = {
     "engine.surface_dump._nested": "a path has at least one part",
     "hf_config._derived": "the rules are a table of ours",
     "hf_config._write_variant": "facts come from a Model, whose fields are typed",
+    "hf_variants.rotated_share": "facts come from a Model, whose fields are typed",
     "proof.session._line": "the child was started with pipes",
     "proof.session.ask": "the child was started with pipes",
 }

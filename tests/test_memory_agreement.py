@@ -29,10 +29,10 @@ UNEQUAL = {
     *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
     *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),
 }
-# Where a phase that has not the peak has other parts: the order in which a mixture is made, the second pass of the
-# first step at stage 3, moments of nearly the same height.
+# Where a phase that has not the peak has other parts: the second pass of the first step at stage 3, moments of nearly
+# the same height.
 APART = {
-    "load": {"gpt-oss-20b 2", "qwen3-235b-a22b 4", "qwen3-30b-a3b 1", "qwen3-30b-a3b 2"},
+    "load": set(),
     "init": {"opt-125m 4", "opt-350m 2", "qwen3-30b-a3b 1"},
     "forward": {
         *("1t 2", "530b 3", "530b 4", "70b 1", "gpt-j-6b 1", "opt-30b 3", "phi-4 4", "qwen2.5-14b 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dsgen.errors import DsgenError
-from dsgen.hf_config import to_hf_config
+from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.parameters import (
     Parameter,
     active_parameter_count,
@@ -43,6 +44,10 @@ def model_of(name: str) -> Model:
     return Model(**facts_of(name))
 
 
+TYPES: dict[str, dict[str, Any]] = {
+    **runpy.run_path(str(ROOT / "benchmarks" / "memory_types.py"))["TYPES"],
+    **runpy.run_path(str(ROOT / "benchmarks" / "memory_types_mixtures.py"))["MIXTURES"],
+}
 NAMES = sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 LLAMA = Model(
@@ -114,8 +119,12 @@ def test_count_is_the_published_one(name: str) -> None:
     assert parameter_count(model_of(name)) == PUBLISHED[name]
 
 
-def test_profiles_cover_every_supported_model_type() -> None:
-    assert {facts_of(name)["architecture"] for name in NAMES} == set(model_types())
+def test_every_supported_model_type_has_a_profile_or_is_among_those_without() -> None:
+    with_profile = {facts_of(name)["architecture"] for name in NAMES}
+    without = {config["model_type"] for config in TYPES.values()}
+
+    assert with_profile | without == set(model_types())
+    assert with_profile & without == set()
     assert len(NAMES) >= 48
 
 
@@ -260,11 +269,15 @@ def test_unknown_architecture_names_the_supported_ones() -> None:
         ("bloom-560m", {"ffn_size": 1000}, "ffn_size is 1000"),
         ("qwen2.5-7b", {"attention_bias": True}, "attention_bias is true"),
         ("qwen2.5-7b", {"mlp_bias": True}, "mlp_bias is true"),
+        ("qwen2.5-7b", {"dropout": True}, "dropout is true"),
         ("mixtral-8x7b", {"experts": 0}, "experts is 0"),
         ("mixtral-8x7b", {"experts_per_token": 9}, "experts_per_token is 9"),
         ("mixtral-8x7b", {"expert_ffn_size": 0}, "expert_ffn_size is 0"),
         ("mixtral-8x7b", {"dense_layers": 1}, "dense_layers is 1"),
         ("mixtral-8x7b", {"shared_experts": 1}, "shared_experts is 1"),
+        ("mixtral-8x7b", {"shared_ffn_size": 4096}, "shared_ffn_size is 4096"),
+        ("llama-2-7b", {"qk_norm": True}, "qk_norm is true"),
+        ("deepseek-v3", {"expert_groups": 8}, "expert_groups is 8"),
         ("deepseek-v3", {"dense_layers": 62}, "dense_layers is 62"),
         ("deepseek-v3", {"kv_lora_rank": 0}, "kv_lora_rank is 0"),
     ],
@@ -290,6 +303,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "phi3 tied, heads of their own size": {**facts_of("phi-4"), "tied_embeddings": True, "head_size": 96},
     "gemma2 untied": {**facts_of("gemma-2-2b"), "tied_embeddings": False, "attention_bias": True},
     "opt-350m untied": {**facts_of("opt-350m"), "tied_embeddings": False},
+    "starcoder2 without biases": {**model_from_hf(TYPES["starcoder2"], ""), "attention_bias": False},
 }
 
 
@@ -304,7 +318,8 @@ def folded(tensors: list[list[Any]]) -> list[tuple[str, tuple[int, ...], int]]:
 
 @pytest.mark.proof
 def test_every_tensor_equals_that_of_hugging_face() -> None:
-    every = {**{name: facts_of(name) for name in NAMES}, **VARIANTS}
+    of_types = {name: model_from_hf(config, name) for name, config in TYPES.items()}
+    every: dict[str, dict[str, Any]] = {**{name: facts_of(name) for name in NAMES}, **VARIANTS, **of_types}
     configs = {name: to_hf_config(facts) for name, facts in every.items()}
     child = subprocess.run(
         [sys.executable, str(ROOT / "dsgen" / "engine" / "meta_model.py")],

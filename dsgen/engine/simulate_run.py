@@ -116,7 +116,8 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
     recorder.enter("init")
     engine, *_ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config)
     simulate_patches.no_input_check(engine)
-    recorder.vocabularies |= simulate_model.head(engine.module)[0]  # AutoTP may have cut the head
+    widths, recorder.head_shape = simulate_model.head(engine.module)  # AutoTP may have cut the head
+    recorder.vocabularies |= widths
     if request["checkpointing"] == simulate_checkpointing.DEEPSPEED:
         simulate_checkpointing.use_deepspeed(engine, simulate_model.base(engine.module), request["config"])
     for parameter in _trainable(engine.module):

@@ -41,6 +41,7 @@ class Walk(NamedTuple):
         steps: The event of each use.
         nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
         leaving: Event -> tensors that are released after it though it does not use them.
+        wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
     """
 
     order: list[int]
@@ -50,6 +51,7 @@ class Walk(NamedTuple):
     steps: list[int]
     nears: list[int]
     leaving: dict[int, tuple[Held, ...]]
+    wholes: frozenset[int]
 
     @classmethod
     def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
@@ -105,7 +107,8 @@ class Walk(NamedTuple):
             for step, event in enumerate(events)
             if event.leaving
         }
-        return cls(order, numels, extents, bounds, steps, nears, leaving)
+        wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes)
 
     def run(
         self, prefetch: int, max_live: int, max_reuse: int, alone: bool
@@ -117,7 +120,7 @@ class Walk(NamedTuple):
         the buffer stays until the last one is.
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
-        bounds, leaving = self.bounds, self.leaving
+        bounds, leaving, wholes = self.bounds, self.leaving, self.wholes
         uses = len(order)
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
@@ -126,7 +129,7 @@ class Walk(NamedTuple):
         peaks: list[int] = []
         rests: list[int] = []
         released: list[frozenset[int]] = []
-        live = here = ahead = buffers = begin = 0  # live: elements; here: what they take
+        live = here = ahead = buffers = done = begin = 0  # live: elements; here: what they take
         for step, end in enumerate(bounds[1:]):
             most = here + buffers
             if begin < end:
@@ -145,7 +148,11 @@ class Walk(NamedTuple):
                         most = max(most, here + buffers)
                     gather.waiting -= 1
                     if not gather.waiting:
-                        buffers -= gather.extent
+                        if step in wholes:
+                            done += gather.extent
+                        else:
+                            buffers -= gather.extent
+                buffers, done = buffers - done, 0
                 if end > ahead:
                     ahead = end
             starts.append(most)

@@ -21,7 +21,12 @@ _FIRST = (
     *("self_attention.query_key_value", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     *("self_attn.qkv_proj", "self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
 )
-_FIRST_PARALLEL = {"falcon": "mlp.dense_h_to_4h", "gpt_neox": "mlp.dense_h_to_4h", "gptj": "mlp.fc_in"}
+_FIRST_PARALLEL = {
+    "falcon": "mlp.dense_h_to_4h",
+    "gpt_neox": "mlp.dense_h_to_4h",
+    "gptj": "mlp.fc_in",
+    "phi": "mlp.fc1",
+}
 _POSITIONS = frozenset({"embed_positions", "wpe"})  # tables that ask for no gradient unless they are trained
 
 

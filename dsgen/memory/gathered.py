@@ -33,8 +33,8 @@ class Gathered(NamedTuple):
             activations tells it) -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
-        first_step: What is there in the first step when a module with several tensors is gathered: its order of use
-            is not known yet, so all its tensors come together, and are copied out of one flat buffer.
+        first_step: What is there in the first step when a module of several tensors is gathered: the order of use is
+            not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
     """
 
@@ -117,7 +117,7 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
 
 @functools.lru_cache(maxsize=256)
 def _first_step(step: Step, persistence: int) -> dict[Place, int]:
-    """What is there when a module of several tensors has been gathered in the first step, which releases all after."""
+    """What is there when each module of several tensors is gathered in the first step, which releases all after use."""
     steps = events(step)
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
     if not any(event.module.product and len(part) > 1 for event, part in zip(steps, parts, strict=True)):
@@ -127,10 +127,12 @@ def _first_step(step: Step, persistence: int) -> dict[Place, int]:
         for event, part in zip(steps, parts, strict=True)
     ]
     found: dict[Place, int] = {}
+    # The module that asks for a block's second forward is there already when its own backward runs.
+    asking = {(event.block, event.module.name) for event in steps if event.stays}
     for (_, fetched, *_), event, part, before in zip(
         _around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
     ):
-        again = step.checkpointing and event.way == BACKWARD  # it is there already
+        again = event.way == BACKWARD and (event.block, event.module.name) in asking
         if fetched and len(part) > 1 and not again:
             found[fetched] = 2 * sum(held.extent(step.wide) for held in part) + before
     return found

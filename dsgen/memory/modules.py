@@ -18,6 +18,7 @@ __all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "m
 
 _ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
 _OUT = "self_attn.o_proj"
+_HEAD_NORMS = "self_attn.q_norm self_attn.k_norm"
 _NORMED = "self_attn self_attn.q_proj self_attn.q_norm self_attn.k_proj self_attn.k_norm self_attn.v_proj"
 _GATED = "mlp mlp.gate_proj mlp.act_fn mlp.up_proj mlp.down_proj"
 _FIRST, _SECOND = "input_layernorm", "post_attention_layernorm"
@@ -26,37 +27,50 @@ _LATENT = (
     "self_attn self_attn.q_proj self_attn.q_a_proj self_attn.q_a_layernorm self_attn.q_b_proj"
     " self_attn.kv_a_proj_with_mqa self_attn.kv_a_layernorm self_attn.kv_b_proj self_attn.o_proj"
 )
-_SHARED = "gate_proj act_fn up_proj down_proj"
+_SHARED = "mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts " + " ".join(
+    f"mlp.shared_experts.{name}" for name in ("gate_proj", "act_fn", "up_proj", "down_proj")
+)
+_DEEPSEEK = f"{_FIRST} {_LATENT} {_SECOND} {_GATED}", f"{_FIRST} {_LATENT} {_SECOND} {_SHARED}"
 _DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
 
 # Modules of a block with a plain feed-forward part; what contains others comes before them.
 _BLOCKS = {
     "bloom": f"{_FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
     f" self_attention.dense {_SECOND} {_DENSE_4H.format('mlp.gelu_impl')}",
-    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} {_GATED}",
+    "deepseek_v2": _DEEPSEEK[0],
+    "deepseek_v3": _DEEPSEEK[0],
     "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
     f" {_DENSE_4H.format('mlp.act')}",
     "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
-    "gemma3_text": f"{_FIRST} {_ATTENTION} self_attn.q_norm self_attn.k_norm {_OUT} {_SANDWICH}",
+    "gemma3_text": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SANDWICH}",
+    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_GATED}",
     "gpt2": "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout",
     "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
     f" {_DENSE_4H.format('mlp.act')} post_mlp_dropout",
     "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
     " mlp mlp.fc_in mlp.act mlp.fc_out mlp.dropout",
     "llama": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED}",
+    "olmo2": f"{_NORMED} {_OUT} {_SECOND} {_GATED} post_feedforward_layernorm",
     "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
     "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
+    "phi": f"{_FIRST} {_ATTENTION} self_attn.dense mlp mlp.fc1 mlp.activation_fn mlp.fc2 resid_dropout",
     "phi3": f"{_FIRST} self_attn self_attn.qkv_proj {_OUT} resid_attn_dropout {_SECOND}"
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
 }
 # Modules of a block with experts.
 _SPARSE = {
-    "deepseek_v3": f"{_FIRST} {_LATENT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts "
-    + " ".join(f"mlp.shared_experts.{name}" for name in _SHARED.split()),
+    "deepseek_v2": _DEEPSEEK[1],
+    "deepseek_v3": _DEEPSEEK[1],
+    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_SHARED}",
+    "granitemoe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} block_sparse_moe block_sparse_moe.router"
+    " block_sparse_moe.experts block_sparse_moe.experts.act_fn",
+    "olmoe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn",
     "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
     "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
+    "qwen2_moe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp",
 }
 # What runs before the blocks besides the embedding, and what follows the norm before the head.
@@ -67,15 +81,16 @@ _BEFORE = {
     "gpt_neox": "embed_in emb_dropout rotary_emb",
     "gptj": "wte drop",
     "opt": "embed_tokens embed_positions project_in",
+    "phi": "embed_tokens embed_dropout rotary_emb",
 }
 _EMBEDDING = "embed_tokens rotary_emb"
-_AFTER = "norm ln_f final_layer_norm project_out lm_head"
+_AFTER = "norm ln_f final_layer_norm final_layernorm project_out lm_head"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _FUNCTIONS = frozenset(
     {
-        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "gelu_impl"),
+        *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "embed_dropout"),
         *("post_attention_dropout", "post_mlp_dropout", "resid_attn_dropout", "resid_dropout", "resid_mlp_dropout"),
-        "rotary_emb",
+        *("gelu_impl", "rotary_emb"),
     }
 )
 # Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
@@ -83,7 +98,7 @@ _FUNCTIONS = frozenset(
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
-_ASKING = {"gpt2": "mlp.dropout", "opt": ""}
+_ASKING = {"gpt2": "mlp.dropout", "opt": "", "phi dropout": "resid_dropout", "starcoder2 dropout": "mlp"}
 
 
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
@@ -193,7 +208,8 @@ def modules(
             )
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
-            wrapped = bool(own_adapter) and item.matrix  # the adapter of an expert or router has no modules that run
+            # The adapter of an expert or router has no modules that run; what is gathered whole has none of its own.
+            wrapped = bool(own_adapter) and item.matrix and name != whole
             module = f"{name}.base_layer" if wrapped else name
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
@@ -224,7 +240,7 @@ def modules(
     first = _made(before, around, dict.fromkeys(before[:1], 0))
     last = _made(_existing(_AFTER, around), around, {"lm_head": 0})
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
-    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_style(model)))
+    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_dropping(model)))
 
 
 def _read(own: _Own, kind: str) -> None:
@@ -238,6 +254,10 @@ def _read(own: _Own, kind: str) -> None:
 
 def _style(model: Model) -> str:
     return f"{model.architecture} post_norm" if model.post_norm else model.architecture
+
+
+def _dropping(model: Model) -> str:
+    return f"{model.architecture} dropout" if model.dropout else _style(model)
 
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:

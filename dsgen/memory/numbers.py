@@ -97,21 +97,23 @@ def count(
 def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
     """The modules at which memory can be highest while a model is made under zero.Init, which cuts module by module.
 
+    A module's tensors are cut one after the other, and each is freed when this rank has its share: that is most when
+    the first has been cut.
+
     Returns:
-        (elements of the model until then, those of the module among them; elements of the module's own tensors).
+        (elements of the model that have been cut by then; elements of the module's own tensors).
     """
     found: list[tuple[int, int]] = []
     done = 0
     for stretch in stretches(model):
-        own: dict[str, int] = {}
+        own: dict[str, list[int]] = {}
         for item in stretch.parameters:
-            module = item.name.rpartition(".")[0]
-            own[module] = own.get(module, 0) + sharded(model, item, tp)
-        row = sum(own.values())
+            own.setdefault(item.name.rpartition(".")[0], []).append(sharded(model, item, tp))
+        row = sum(map(sum, own.values()))
         upto = done + (stretch.repeats - 1) * row
-        for size in own.values():
-            upto += size
-            found.append((upto, size))
+        for sizes in own.values():
+            found.append((upto + sizes[0], sum(sizes)))
+            upto += sum(sizes)
         done += stretch.repeats * row
     if model.tied_embeddings:  # the head is made too, and tied to the embedding when all is there
         head = max(sharded(model, item, tp) for item in parameters(model) if item.kind == "embedding")

@@ -18,6 +18,7 @@ __all__ = [
     "DIRECT",
     "GPTJ_ROTARY",
     "LEAVES",
+    "PHI_ROTARY",
     "SHARDED",
     "Trained",
     "head_sharded",
@@ -32,14 +33,17 @@ ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "f
 # Model types whose output head it shards too: those with a plan of Hugging Face's that names the head, and GPT-NeoX. A
 # head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
 # the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
-HEAD_SHARDED = frozenset({"gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"})
-TABLE_SHARDED = frozenset({"gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
+HEAD_SHARDED = frozenset(
+    {"gemma", "gemma2", "gemma3_text", "gpt_neox", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "starcoder2"}
+)
+TABLE_SHARDED = frozenset({"gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "starcoder2"})
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
 DIRECT = frozenset({"falcon", "gpt2"})
 # Model types whose mixture DeepSpeed gathers whole at stage 3, its router among the experts, and whose gradients it
 # takes when all of the mixture's are there (runtime/zero: z3 leaf modules).
-LEAVES = frozenset({"mixtral", "qwen3_moe"})
+LEAVES = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
+PHI_ROTARY = 32  # elements of a head that Phi rotates: partial_rotary_factor x head size of every Phi
 GPTJ_ROTARY = 64  # elements of a head that GPT-J rotates (rotary_dim of its config)
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
@@ -85,6 +89,7 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
     if item.kind == "bias" and item.layer and name not in ADDED_UP:
         return math.ceil(item.numel / tp)
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
+    head = head or (item.kind == "bias" and not item.layer)  # the head's
     if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
         return math.ceil(item.numel / tp)
     return item.numel

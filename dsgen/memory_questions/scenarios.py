@@ -22,7 +22,7 @@ from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, plac
 from dsgen.parameters import check_dropout
 from dsgen.pins import Pin
 from dsgen.planner import decide
-from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
+from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_plan, strategy
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
 
@@ -171,6 +171,8 @@ def refuse(job: Job, chosen: Layout) -> None:
         why = f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
     elif chosen.stage == _WHOLE and release < _TP_AT_3:
         why = f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
+    elif job.model.architecture in UNSPLIT:
+        why = no_plan(job.model)
     elif job.world % tp:
         why = f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     elif heads % tp or keys % tp:

@@ -18,13 +18,17 @@ ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output h
 # Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
 # tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets
 # that are one tensor today must be named together, and that tensor's adapter has their ranks' sum.
-# (peft/utils/transformers_weight_conversion.py: _MOE_TARGET_MODULE_MAPPING, _MOE_FUSED_TARGETS; a model type that is
-# not listed, as gpt_oss, adapts its linear layers alone.)
+# (peft/utils/transformers_weight_conversion.py: _MODEL_TO_CONVERSION_PATTERN, _MOE_TARGET_MODULE_MAPPING and
+# _MOE_FUSED_TARGETS; a model type that the first does not list, as gpt_oss and qwen2_moe, adapts its linear layers
+# alone.)
 _ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 _QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
 _FUSED: dict[str, dict[str, str]] = {
+    "deepseek_v2": _QWEN,
     "deepseek_v3": _QWEN,
+    "glm4_moe": _QWEN,
     "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
+    "olmoe": _QWEN,
     "qwen3_moe": _QWEN,
 }
 _NONE: dict[str, str] = {}

@@ -6,6 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
+from dsgen.parameters.layouts_apart import GLM_ATTENTION, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -18,6 +19,7 @@ _EXPERTS = (
 _ROUTER = (Tensor("mlp.gate.weight", ("experts", "hidden"), "router"),)
 _TWO_NORMS = (*norm("input_layernorm"), *norm("post_attention_layernorm"))
 _FOUR_NORMS = (*_TWO_NORMS, *norm("pre_feedforward_layernorm"), *norm("post_feedforward_layernorm"))
+_TWO_LATE_NORMS = (*norm("post_attention_layernorm"), *norm("post_feedforward_layernorm"))
 _MLA = (
     *linear("self_attn.q_proj", "q", "hidden", "attention", when="plain_query"),
     *linear("self_attn.q_a_proj", "q_rank", "hidden", "attention", bias_when="query_rank_bias", when="query_rank"),
@@ -38,6 +40,7 @@ def _llama(
     biases: bool = False,
     mlp_biases: bool = False,
     shared: bool = False,
+    split_heads: bool = False,
 ) -> Layout:
     """The frame that Llama's descendants share: embed_tokens, layers, norm; every one is gated."""
     return Layout(
@@ -51,6 +54,18 @@ def _llama(
         biases=biases,
         mlp_biases=mlp_biases,
         shared=shared,
+        split_heads=split_heads,
+    )
+
+
+def _deepseek(huggingface: str) -> Layout:
+    """MLA, and experts beside shared ones."""
+    return _llama(
+        huggingface,
+        dense=(*_MLA, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*_MLA, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        biases=True,
+        shared=True,
     )
 
 
@@ -200,37 +215,57 @@ _GPT_OSS = (
     Tensor("mlp.experts.down_proj_bias", ("experts", "hidden"), "expert"),
     *_TWO_NORMS,
 )
+_LLAMA = (*attention(bias="attention_bias"), *gated_mlp(bias="mlp_bias"), *_TWO_NORMS)
 _GEMMA = (*attention(bias="attention_bias"), *gated_mlp())
 _QWEN3_ATTENTION = attention(bias="attention_bias", qk_norm=True)
 
 LAYOUTS: dict[str, Layout] = {
     "bloom": _BLOOM,
-    "deepseek_v3": _llama(
-        "DeepseekV3ForCausalLM",
-        dense=(*_MLA, *gated_mlp(), *_TWO_NORMS),
-        sparse=(*_MLA, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
-        biases=True,
-        shared=True,
-    ),
+    "deepseek_v2": _deepseek("DeepseekV2ForCausalLM"),
+    "deepseek_v3": _deepseek("DeepseekV3ForCausalLM"),
     "falcon": _FALCON,
     "gemma": _llama("GemmaForCausalLM", dense=(*_GEMMA, *_TWO_NORMS), biases=True),
     "gemma2": _llama("Gemma2ForCausalLM", dense=(*_GEMMA, *_FOUR_NORMS), biases=True),
     "gemma3_text": _llama("Gemma3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_FOUR_NORMS), biases=True),
+    "glm4_moe": _llama(
+        "Glm4MoeForCausalLM",
+        dense=(*GLM_ATTENTION, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*GLM_ATTENTION, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        biases=True,
+        shared=True,
+    ),
     "gpt2": _GPT2,
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
     "gptj": _GPTJ,
-    "llama": _llama(
-        "LlamaForCausalLM",
-        dense=(*attention(bias="attention_bias"), *gated_mlp(bias="mlp_bias"), *_TWO_NORMS),
-        biases=True,
-        mlp_biases=True,
+    "granite": _llama("GraniteForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
+    "granitemoe": _llama(
+        "GraniteMoeForCausalLM", sparse=(*attention(bias="attention_bias"), *_TWO_NORMS, *GRANITE_MIXTURE), biases=True
     ),
+    "llama": _llama("LlamaForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
+    "olmo2": _llama("Olmo2ForCausalLM", dense=(*OLMO2_ATTENTION, *gated_mlp(), *_TWO_LATE_NORMS), biases=True),
+    "olmoe": _llama(
+        "OlmoeForCausalLM", sparse=(*OLMO2_ATTENTION, *_ROUTER, *_EXPERTS, *_TWO_NORMS), biases=True, split_heads=True
+    ),
     "opt": _OPT,
+    "phi": PHI,
     "phi3": _llama("Phi3ForCausalLM", dense=_PHI3),
     "qwen2": _llama("Qwen2ForCausalLM", dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS)),
+    "qwen2_moe": _llama(
+        "Qwen2MoeForCausalLM",
+        dense=(*attention(qkv_bias=True), *gated_mlp(), *_TWO_NORMS),
+        sparse=(
+            *attention(qkv_bias=True),
+            *_ROUTER,
+            *_EXPERTS,
+            *gated_mlp("mlp.shared_expert", "shared_ffn"),
+            *linear("mlp.shared_expert_gate", "one", "hidden", "router"),
+            *_TWO_NORMS,
+        ),
+        shared=True,
+    ),
     "qwen3": _llama("Qwen3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_TWO_NORMS), biases=True),
     "qwen3_moe": _llama(
         "Qwen3MoeForCausalLM",
@@ -238,4 +273,5 @@ LAYOUTS: dict[str, Layout] = {
         sparse=(*_QWEN3_ATTENTION, *_EXPERTS, *_ROUTER, *_TWO_NORMS),
         biases=True,
     ),
+    "starcoder2": STARCODER2,
 }

@@ -38,6 +38,7 @@ class Layout:
     ffn_factor: int = 0  # ffn_size is this multiple of hidden_size; 0: free
     biases: bool = False  # a config may turn on attention_bias
     mlp_biases: bool = False  # a config may turn on mlp_bias
+    dropouts: bool = False  # a config may turn on dropout
     shared: bool = False  # has shared experts
 
 

@@ -134,6 +134,8 @@ def _check(model: Model, layout: Layout) -> None:
         raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
     if model.mlp_bias and not layout.mlp_biases:
         raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
+    if model.dropout and not layout.dropouts:
+        raise _impossible(model, "dropout", f"{a} leaves no choice; what it has is counted")
     if a != "opt" and (model.embedding_size or model.post_norm):
         raise _impossible(model, "embedding_size" if model.embedding_size else "post_norm", "only opt has this")
     _check_experts(model, layout)
@@ -141,6 +143,8 @@ def _check(model: Model, layout: Layout) -> None:
 
 def _check_experts(model: Model, layout: Layout) -> None:
     a = model.architecture
+    if model.qk_norm and a != "glm4_moe":
+        raise _impossible(model, "qk_norm", f"{a} leaves no choice; what it has is counted")
     if model.experts and not layout.sparse:
         raise _impossible(model, "experts", f"{a} has none")
     if not model.experts and layout.sparse:
@@ -153,8 +157,14 @@ def _check_experts(model: Model, layout: Layout) -> None:
         raise _impossible(model, "dense_layers", "only a mixture of experts with dense first blocks has them")
     if bool(model.shared_experts) != layout.shared:
         raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
-    if bool(model.kv_lora_rank) != (a == "deepseek_v3"):
-        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if a == 'deepseek_v3' else 'no MLA'}")
+    if bool(model.shared_ffn_size) != (a == "qwen2_moe"):
+        raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if a == 'qwen2_moe' else 'none of its own'}")
+    if model.expert_groups and (a != "deepseek_v2" or model.experts % model.expert_groups):
+        must = f"it must divide experts ({model.experts})" if a == "deepseek_v2" else f"{a} leaves no choice"
+        raise _impossible(model, "expert_groups", must)
+    latent = a in ("deepseek_v2", "deepseek_v3")
+    if bool(model.kv_lora_rank) != latent:
+        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if latent else 'no MLA'}")
 
 
 def _impossible(model: Model, field: str, must: str) -> DsgenError:
@@ -167,6 +177,7 @@ def _sizes(model: Model) -> dict[str, int]:
     heads, kv_heads, head = model.attention_heads, model.kv_heads, model.head_size
     v_head = model.v_head_size or head
     return {
+        "one": 1,
         "hidden": model.hidden_size,
         "vocab": model.vocab_size,
         "embedding": model.embedding_size or model.hidden_size,
@@ -183,7 +194,7 @@ def _sizes(model: Model) -> dict[str, int]:
         "experts": model.experts,
         "expert_ffn": model.expert_ffn_size,
         "expert_ffn_pair": 2 * model.expert_ffn_size,
-        "shared_ffn": model.shared_experts * model.expert_ffn_size,
+        "shared_ffn": model.shared_width,
         "q_rank": model.q_lora_rank,
         "kv_rank": model.kv_lora_rank,
         "kv_rank_rope": model.kv_lora_rank + model.qk_rope_head_size,
@@ -196,6 +207,7 @@ def _facts(model: Model) -> dict[str, bool]:
     return {
         "attention_bias": model.attention_bias,
         "mlp_bias": model.mlp_bias,
+        "qk_norm": model.qk_norm,
         "plain_query": not model.q_lora_rank,
         "query_rank": bool(model.q_lora_rank),
         "query_rank_bias": bool(model.q_lora_rank) and model.attention_bias,

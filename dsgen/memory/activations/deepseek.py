@@ -1,6 +1,6 @@
-"""DeepseekV3Attention: queries, keys and values from low ranks (MLA): sizes on a tape.
+"""DeepseekV2Attention and DeepseekV3Attention: queries, keys and values from low ranks (MLA): sizes on a tape.
 
-Source: transformers 5.23, models/deepseek_v3/modeling_deepseek_v3.py.
+Source: transformers 5.23, models/{deepseek_v2,deepseek_v3}/modeling_*.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["latent_attention"]
 
 
 def latent_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-    """DeepseekV3Attention."""
+    """DeepseekV2Attention and DeepseekV3Attention."""
     model = on.model
     rope = model.qk_rope_head_size
     plain, narrow = model.head_size - rope, model.v_head_size or model.head_size
@@ -26,8 +26,8 @@ def latent_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, T
     compressed = on.linear(tape, hidden, model.kv_lora_rank + rope, "kv_a_proj_with_mqa", bias=model.attention_bias)
     latent, key_turned = op.split(tape, compressed, model.kv_lora_rank, rope)
     latent = norm(tape, on, latent)
-    query_turned = _turned(tape, on, query_turned)
-    key_turned = _turned(tape, on, key_turned)
+    turned = _turned_as_complex if model.architecture == "deepseek_v2" else _turned_pairs
+    query_turned, key_turned = turned(tape, on, query_turned, key_turned)
     joined = op.cat(tape, query_plain, query_turned)
     key, value, held = _expanded(tape, on, latent, key_turned, plain, narrow)
     del held
@@ -53,6 +53,20 @@ def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
     first, second = op.part(tape, tensor, half), op.part(tape, tensor, half)
     table = on.table(on.model.qk_rope_head_size)
     return turned_pair(tape, first, second, table, table)
+
+
+def _turned_pairs(tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb_interleave."""
+    turned = _turned(tape, on, query)
+    return turned, _turned(tape, on, key)
+
+
+def _turned_as_complex(tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """apply_rotary_emb: pairs are complex numbers of two fp32, multiplied by a table of such."""
+    table = on.table(on.model.qk_rope_head_size, op.FP32)
+    wide, wide_key = op.cast(tape, query, op.FP32), op.cast(tape, key, op.FP32)
+    turned = op.cast(tape, op.mul(tape, wide, table), query.item)
+    return turned, op.cast(tape, op.mul(tape, wide_key, table), key.item)
 
 
 def _expanded(

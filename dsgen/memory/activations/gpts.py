@@ -12,10 +12,11 @@ from dsgen.memory.activations.gelus import bloom_gelu, gelu_steps
 from dsgen.memory.activations.llama import rotate
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import GPTJ_ROTARY
+from dsgen.memory.trained import GPTJ_ROTARY, PHI_ROTARY
 
 __all__ = ["before", "bloom_block", "gpt2_block", "gpt_neox_block", "gptj_block", "head", "opt_block", "plain_mlp"]
 
+BIASED_HEADS = frozenset({"gptj", "phi"})
 ROTARY_SHARE = 4  # a quarter of a head of GPT-NeoX is rotated (rotary_pct of its config: 0.25)
 
 Before = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
@@ -238,7 +239,7 @@ def before(tape: Tape, on: Setting) -> Before:
         return hidden, [], [ids, *masks, tape.born((0, on.heads), on.seq_len, on.item)], [embedded]
     if kind == "gptj":
         return embedded, [], [ids, *masks], [embedded]
-    size = model.head_size // (ROTARY_SHARE if kind == "gpt_neox" else 1)
+    size = PHI_ROTARY if kind == "phi" else model.head_size // (ROTARY_SHARE if kind == "gpt_neox" else 1)
     tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2)]
     return embedded, tables, [ids, *masks], [embedded]
 
@@ -248,7 +249,7 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     states = _final(tape, on, hidden)
     if on.chunked:
         return on.chunked_loss(tape, states)
-    logits = on.logits(tape, states, bias=on.model.architecture == "gptj")
+    logits = on.logits(tape, states, bias=on.model.architecture in BIASED_HEADS)
     loss = on.loss(tape, logits)
     del states  # forward refers to them while the loss is made
     return loss

@@ -61,12 +61,13 @@ class Storage:
 
 
 class Leaf:
-    """A trained weight: where a gradient ends. `late` is set where it waits until all of its module's are there."""
+    """A trained weight: where a gradient ends. `late` is its place where it waits for the rest of its module."""
 
     __slots__ = ("elements", "item", "late")
 
     def __init__(self, elements: int, item: int) -> None:
-        self.elements, self.item, self.late = elements, item, False
+        self.elements, self.item = elements, item
+        self.late: tuple[int, int] | None = None
 
 
 class Fitted(NamedTuple):

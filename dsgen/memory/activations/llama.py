@@ -12,19 +12,39 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.profiles import Model
 
-__all__ = ["attention", "before", "block", "final_norm", "head", "mlp", "norm", "rotate", "turned_pair"]
+__all__ = [
+    "attention",
+    "before",
+    "block",
+    "final_norm",
+    "glm_rotary",
+    "head",
+    "head_norm",
+    "mlp",
+    "norm",
+    "rotate",
+    "turned_pair",
+]
 
 GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
+LAYER_NORMS = frozenset({"starcoder2"})
+WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
+GRANITES = frozenset({"granite", "granitemoe"})
+SCALED = frozenset({"gemma3_text", "granite", "granitemoe"})  # the embedding is multiplied by a number
 SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
+AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
 
 
 def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
+    if on.model.architecture in LAYER_NORMS:
+        return on.layer_norm(tape, hidden)
     if on.model.architecture in GEMMAS:
         return _gemma_norm(tape, on, hidden)
-    if on.model.architecture == "gpt_oss":
+    if on.model.architecture in WIDE_PRODUCTS:
         return _gpt_oss_norm(tape, on, hidden)
     width = hidden.width
     states = op.cast(tape, hidden, op.FP32)
@@ -56,7 +76,7 @@ def _gemma_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 def _gpt_oss_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GptOssRMSNorm: the product with the weight in fp32, then back to the type."""
+    """GptOssRMSNorm and Olmo2RMSNorm: the product with the weight in fp32, then back to the type."""
     states = op.cast(tape, hidden, op.FP32)
     variance = _mean_square(tape, states)
     scale = op.rsqrt(tape, variance)
@@ -86,7 +106,7 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
     kind, size = model.architecture, model.head_size
-    bias = kind in ("qwen2", "gpt_oss") or model.attention_bias
+    bias = kind in ("qwen2", "qwen2_moe", "gpt_oss") or model.attention_bias
     if kind == "phi3":
         return _phi3_attention(tape, on, hidden)
     query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
@@ -95,8 +115,8 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     if on.eager:
         value = op.transposed(tape, value)
     if kind in QK_NORMS:
-        query = _head_norm(tape, on, query, on.heads)
-        key = _head_norm(tape, on, key, on.kv_heads)
+        query = head_norm(tape, on, query, on.heads)
+        key = head_norm(tape, on, key, on.kv_heads)
     halves = kind == "gpt_oss"
     table = on.table(size // 2 if halves else size)
     turn = rotate_halves if halves else rotate
@@ -104,12 +124,20 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     rotated_key = turn(tape, key, table, table)
     query, key = rotated, rotated_key
     del rotated, rotated_key
-    out, weights = attend(tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves)
+    out, weights = attend(
+        tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
+    )
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
+    out = op.dropout(tape, out, model.dropout)
     return out, weights
 
 
-def _head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
+def glm_rotary(model: Model) -> int:
+    """Elements of a head that GLM-4 MoE rotates: partial_rotary_factor of every such model."""
+    return model.head_size // 2
+
+
+def head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
     """A norm over every head."""
     rows, width = tensor.rows, tensor.width
     normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
@@ -179,7 +207,7 @@ def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
 
 
 def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
-    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too.
+    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too, OLMo 2 there alone.
 
     Args:
         tape: The tape.
@@ -190,18 +218,19 @@ def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, f
     """
     sandwiched = on.model.architecture in SANDWICHED
     residual = hidden
-    states = norm(tape, on, hidden)
+    after_only = on.model.architecture in AFTER_ONLY
+    states = hidden if after_only else norm(tape, on, hidden)
     found, weights = attending(tape, on, states)
     states = found
-    if sandwiched:
+    if sandwiched or after_only:
         states = norm(tape, on, found)
     del found
     hidden = op.add(tape, residual, states)
     residual = hidden
-    states = norm(tape, on, hidden)
+    states = hidden if after_only else norm(tape, on, hidden)
     found = feeding(tape, on, states)
     states = found
-    if sandwiched:
+    if sandwiched or after_only:
         states = norm(tape, on, found)
     del found
     hidden = op.add(tape, residual, states)
@@ -218,17 +247,30 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     model = on.model
     hidden = op.embedding(tape, on.rows, on.weight(model.vocab_size * model.hidden_size), model.hidden_size)
     on.ask(tape, hidden)
-    if model.architecture == "gemma3_text":
+    embedded = hidden
+    if model.architecture in SCALED:
         hidden = op.scaled(tape, hidden)
+    hidden = op.dropout(tape, hidden, model.dropout)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
     if masks and (model.architecture in SANDWICHED or model.architecture == "gpt_oss"):  # local and global blocks
         masks.append(tape.born(on.rows, on.seq_len, on.item))
     size = model.qk_rope_head_size or model.head_size
     size = size // 2 if model.architecture == "gpt_oss" else size
+    size = glm_rotary(model) if model.architecture == "glm4_moe" else size
     pairs = 2 if model.architecture == "gemma3_text" else 1
-    tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2 * pairs)]
-    return hidden, tables, [ids, *masks], [hidden]
+    item = op.FP32 if model.architecture == "olmo2" else on.item
+    tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
+    if model.architecture == "deepseek_v2":  # one, of complex numbers
+        tables = [tape.born((on.seq_len, 0), size, op.FP32)]
+    # Forward refers to what was embedded, after what is done to it; the graph to what checkpointing asks of it.
+    referred = [embedded] if model.dropout else [hidden]
+    if on.asks and model.architecture in GRANITES:
+        referred = [embedded, hidden]
+    if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
+        mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
+        referred.append(tape.born(mask[0], on.seq_len, mask[1]))
+    return hidden, tables, [ids, *masks], referred
 
 
 def final_norm(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
@@ -243,6 +285,8 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
+    if on.model.architecture in GRANITES:
+        logits = op.scaled(tape, logits)
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)
         logits = op.tanh(tape, logits)

@@ -1,11 +1,12 @@
 """Forward of blocks with experts: sizes on a tape.
 
-Source: transformers 5.23, models/{mixtral,qwen3_moe,deepseek_v3,gpt_oss}/modeling_*.py and integrations/moe.py,
-grouped_mm_experts_forward, which from_pretrained chooses on its own.
+Source: transformers 5.23, integrations/moe.py, grouped_mm_experts_forward, which from_pretrained chooses on its own,
+and models/{mixtral,qwen*_moe,deepseek_v*,glm4_moe,gpt_oss,granitemoe,olmoe}/modeling_*.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dsgen.memory.activations import operators as op
@@ -21,24 +22,47 @@ __all__ = ["mixture"]
 
 def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """The feed-forward part: router, experts, and what every token passes."""
-    model = on.model
-    router = {"deepseek_v3": _sigmoid_router, "gpt_oss": _late_softmax_router}.get(model.architecture, _softmax_router)
-    if _late(tape, on):
+    whole = tape.told and on.model.architecture in LEAVES
+    if whole:  # DeepSpeed gathers it as one, and takes all its gradients together
         hidden = tape.together(hidden)
+        tape.fetch()
+        tape.whole = 1
+    out = (_beside_gated_share if on.model.architecture == "qwen2_moe" else _beside_share)(tape, on, hidden)
+    if whole:
+        tape.whole = 0
+        tape.used()
+    return out
+
+
+def _beside_share(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Router and experts, and then shared experts, where there are some."""
+    model = on.model
+    router = _ROUTERS.get(model.architecture, _softmax_router)
     weights, ids, logits = router(tape, on, hidden)
     out = _experts(tape, on, hidden, weights)
     tape.used()
     del ids
     if model.shared_experts:
-        shared = mlp(tape, on, hidden, model.shared_experts * model.expert_ffn_size)
+        shared = mlp(tape, on, hidden, model.shared_width)
         out = op.add(tape, out, shared)
     del logits
     return out
 
 
-def _late(tape: Tape, on: Setting) -> bool:
-    """Whether DeepSpeed takes all gradients of the mixture together."""
-    return tape.told and on.model.architecture in LEAVES
+def _beside_gated_share(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Qwen2MoeSparseMoeBlock: the shared expert runs first, though it is made later; its gate has one column."""
+    tape.whole *= 2
+    shared = mlp(tape, on, hidden, on.model.shared_width)
+    tape.whole //= 2
+    weights, ids, logits = _softmax_router(tape, on, hidden)
+    out = _experts(tape, on, hidden, weights)
+    tape.whole *= 2
+    gate = op.relu(tape, on.linear(tape, hidden, 1, "shared_expert_gate"))  # sigmoid saves its result
+    shared = op.mul(tape, gate, shared)
+    del gate
+    out = op.add(tape, out, shared)
+    del ids, logits, weights, shared
+    return out
 
 
 def _picked(on: Setting) -> Size:
@@ -76,13 +100,17 @@ def _late_softmax_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tenso
     return op.softmax(tape, values), ids, logits
 
 
-def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """DeepseekV3TopkRouter: in fp32, and from groups of experts; what picks them asks for no gradient."""
+def _wide_logits(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """`linear(hidden.type(torch.float32), weight.type(torch.float32))`."""
     model = on.model
     wide = op.cast(tape, hidden, op.FP32)
     kernel = op.cast(tape, _kernel(tape, on, model.experts, model.hidden_size, "mlp.gate.weight"), op.FP32)
-    logits = linear(tape, wide, kernel, model.experts, zero3=on.zero3)
-    del wide, kernel
+    return linear(tape, wide, kernel, model.experts, zero3=on.zero3)
+
+
+def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """DeepseekV3TopkRouter: in fp32, and from groups of experts; what picks them asks for no gradient."""
+    logits = _wide_logits(tape, on, hidden)
     scores = op.relu(tape, logits)
     choice = [op.like(tape, scores) for _ in range(2)]
     values, ids = op.picked(tape, scores, _picked(on), 1, op.FP32)
@@ -91,12 +119,43 @@ def _sigmoid_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Te
     return op.scaled(tape, values), ids, logits
 
 
+def _wide_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """DeepseekV2TopkRouter: in fp32; experts of groups that are not picked are masked."""
+    logits = _wide_logits(tape, on, hidden)
+    scores = op.softmax(tape, logits)
+    if on.model.expert_groups:
+        scores = op.masked(tape, scores)
+    values, ids = op.picked(tape, scores, _picked(on), 1, op.FP32)
+    return op.scaled(tape, values), ids, logits
+
+
+def _wide_late_router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """GraniteMoeTopKRouter: the best of fp32 logits, and a softmax over them."""
+    kernel = _kernel(tape, on, on.model.experts, on.model.hidden_size, "router.weight")
+    logits = op.cast(tape, linear(tape, hidden, kernel, on.model.experts, zero3=on.zero3), op.FP32)
+    values, ids = op.picked(tape, logits, _picked(on), 1, op.FP32)
+    return op.cast(tape, op.softmax(tape, values), hidden.item), ids, logits
+
+
+_ROUTERS = {
+    "deepseek_v2": _wide_router,
+    "deepseek_v3": _sigmoid_router,
+    "glm4_moe": _sigmoid_router,
+    "gpt_oss": _late_softmax_router,
+    "granitemoe": _wide_late_router,
+}
+
+
 def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor:
     """grouped_mm_experts_forward."""
     tape.fetch()
     model = on.model
     width, picked = model.expert_ffn_size, _picked(on)
     biased = model.architecture == "gpt_oss"
+    tape.whole *= 2  # peft's wrapper of the second product is around that of the first
+    outer = _factors(tape, on, model.hidden_size, width, "down_proj")
+    tape.whole //= 2
+    factors = _factors(tape, on, 2 * width, model.hidden_size, "gate_up_proj")
     ids = tape.born(picked, 1, op.INDEX)
     order = tape.born(picked, 1, op.INDEX)
     tokens = tape.born(picked, 1, op.INDEX)
@@ -106,47 +165,84 @@ def _experts(tape: Tape, on: Setting, hidden: Tensor, weights: Tensor) -> Tensor
     counted = tape.born(picked, 1, 4)
     bias = _bias(tape, on, picked, 2 * width, ids) if biased else None
     into, many = model.hidden_size, model.experts
-    kernel = _kernel(tape, on, 2 * width, into, "gate_up_proj", many)
+    kernel = _kernel(tape, on, 2 * width, into, "gate_up_proj", many, factors)
     states = grouped(tape, chosen, kernel, 2 * width)
     states = _gated_oss(tape, _plus(tape, states, bias)) if biased else _gated(tape, states)
     bias = _bias(tape, on, picked, model.hidden_size, ids) if biased else None
-    tape.used()
-    tape.fetch()
-    kernel = _kernel(tape, on, into, width, "down_proj", many)
+    tape.between()
+    kernel = _kernel(tape, on, into, width, "down_proj", many, outer)
     states = grouped(tape, states, kernel, into)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     back = tape.born(picked, 1, op.INDEX)
     weighted = op.index(tape, weighted, picked, ids=back)
     final = _over_experts(tape, on, weighted)
-    del counted, ids, order, chosen, share, states, bias, kernel
+    del counted, ids, order, chosen, share, states, bias, kernel, outer, factors
     return op.cast(tape, final, hidden.item)
 
 
-def _kernel(tape: Tape, on: Setting, out: int, into: int, name: str, experts: int = 1) -> Tensor:
-    """The weights of experts, or of a router; peft adds its product for all of them to a copy (`torch.baddbmm`).
+def _factors(tape: Tape, on: Setting, out: int, into: int, name: str) -> tuple[Tensor, ...]:
+    """Both adapters of all experts (ParamWrapper.get_delta_factors), before the experts run; none without adapters.
 
-    Where its matrices are of another type, it does so with copies of these.
+    What they are seen as for every expert is made here, so their gradients come when the experts' backward is over.
+    Where they are of another type, they are copied.
     """
-    rank, late = on.fused_rank(name), _late(tape, on)
+    each = on.fused_rank(name) * on.model.experts
+    found = []
+    for side, permuted in ((each * into, False), (each * out, True)) if each else ():
+        leaf = Leaf(side, on.adapter_item)
+        seen = Tensor((1, 0), side, on.adapter_item, None)
+        # The gradient of one that is turned is copied back to its layout.
+        kind = GRADIENTS if on.adapter_item == on.item and permuted else None
+        run = _copied_back(tape, side, on.adapter_item) if kind is not None else lambda _, gradient: [gradient]
+        tape.node(seen, (leaf,), None, run)
+        found.append(op.cast(tape, seen, on.item))
+    return tuple(found)
+
+
+def _copied_back(tape: Tape, elements: int, item: int) -> Callable[..., list[Any]]:
+    return lambda *_: [tape.born((1, 0), elements, item, GRADIENTS)]
+
+
+def _kernel(
+    tape: Tape, on: Setting, out: int, into: int, name: str, experts: int = 1, factors: tuple[Tensor, ...] = ()
+) -> Tensor:
+    """The weights of experts, or of a router; peft adds its product for all of them to a copy (`torch.baddbmm`)."""
+    if factors:
+        return _added(tape, on, experts * out * into, factors)
+    rank = on.fused_rank(name)
     if not rank:
-        whole = on.weight(experts * out * into)
-        if whole.edge:
-            whole.edge.late = late
-        return whole
+        return on.weight(experts * out * into)
     sides = experts * rank * out, experts * rank * into
     copies = [tape.born((1, 0), side, on.item) for side in sides] if on.adapter_item != on.item else []
     saved = tape.keep(*copies)
     made = tape.born((1, 0), experts * out * into, on.item)
     del copies
     leaves = tuple(Leaf(side, on.adapter_item) for side in sides)
-    for leaf in leaves:
-        leaf.late = late
 
     def run(*_: Any) -> list[Any]:
         return [tape.born((1, 0), side, on.adapter_item, GRADIENTS) for side in sides]
 
     return tape.node(made, leaves, saved, run)  # type: ignore[no-any-return]
+
+
+def _added(tape: Tape, on: Setting, elements: int, factors: tuple[Tensor, ...]) -> Tensor:
+    """`torch.baddbmm(weight, high, low, alpha=scaling)`: gradients of the high one and then of the low one."""
+    low, high = factors
+    item, widths = on.item, (high.width, low.width)
+    saved = tape.keep(high, low)
+    made = tape.born((1, 0), elements, item)
+    last = GRADIENTS if on.adapter_item == item else None  # the low one's is its leaf's
+
+    def run(*_: Any) -> list[Any]:
+        found = []
+        for width, kind in zip(widths, (None, last), strict=True):
+            product = tape.born((1, 0), width, item)
+            found.append(tape.born((1, 0), width, item, kind))
+            del product
+        return found
+
+    return tape.node(made, (high.edge, low.edge), saved, run)  # type: ignore[no-any-return]
 
 
 def _over_experts(tape: Tape, on: Setting, weighted: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,7 +59,20 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
     return lambda tape, on, hidden: llama.block(tape, on, hidden, attending=latent_attention, **feeding)
 
 
-_APART = frozenset({"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt"})  # LayerNorms, and no gated feed-forward part
+_APART = frozenset(
+    {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
+)  # LayerNorms, and no gated feed-forward part
+_IN_LLAMAS_FRAME = frozenset(
+    {"granite", "granitemoe", "olmo2", "starcoder2"}
+)  # a block of their own between Llama's embedding and head
+_MODULES = {
+    "falcon": "falcon",
+    "granite": "granite",
+    "granitemoe": "granite",
+    "olmo2": "olmo",
+    "phi": "parallel",
+    "starcoder2": "starcoder",
+}  # where a block is that is not in gpts.py
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 
@@ -66,12 +80,19 @@ _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 @functools.cache
 def family(architecture: str) -> FamilyOfForwards:
     """The forward of a model type; one that differs from Llama's is imported when it is asked for."""
-    if architecture == "deepseek_v3":
+    if architecture in ("deepseek_v2", "deepseek_v3"):
         return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
-    if architecture not in _APART:
+    if architecture in ("glm4_moe", "olmoe"):
+        attending = getattr(_module("attentions"), f"{architecture}_attention")
+        mixture = _module("mixtures").mixture
+        dense = functools.partial(llama.block, attending=attending)
+        return FamilyOfForwards(llama.before, dense, functools.partial(dense, feeding=mixture), llama.head)
+    if architecture not in _APART and architecture not in _IN_LLAMAS_FRAME:
         return _LLAMA
-    from dsgen.memory.activations import falcon, gpts
+    frame = llama if architecture in _IN_LLAMAS_FRAME else _module("gpts")
+    block = getattr(_module(_MODULES.get(architecture, "gpts")), f"{architecture}_block")
+    return FamilyOfForwards(frame.before, block, block, frame.head, architecture in CARRYING)
 
-    module = falcon if architecture == "falcon" else gpts
-    block = getattr(module, f"{architecture}_block")
-    return FamilyOfForwards(gpts.before, block, block, gpts.head, architecture in CARRYING)
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"dsgen.memory.activations.{name}")

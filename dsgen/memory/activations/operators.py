@@ -14,6 +14,7 @@ from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Tape, Tensor
 __all__ = [
     "FP32",
     "INDEX",
+    "MASK",
     "add",
     "cast",
     "cat",
@@ -24,6 +25,7 @@ __all__ = [
     "in_place",
     "index",
     "like",
+    "masked",
     "mean",
     "mul",
     "neg",
@@ -248,6 +250,12 @@ def index(tape: Tape, tensor: Tensor, rows: Size, width: int = 0, ids: Tensor | 
         return found
 
     return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
+
+
+def masked(tape: Tape, tensor: Tensor) -> Tensor:
+    """`masked_fill(~mask.bool(), number)`, whose mask is saved."""
+    saved = tape.keep(like(tape, tensor, MASK))
+    return _simple(tape, like(tape, tensor), tensor, saved)
 
 
 def sub(tape: Tape, one: Tensor, other: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ class Setting(NamedTuple):
         asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
         single: The micro-batch is one sequence.
         drops: Adapters drop elements of their input.
+        sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
     """
 
     model: Model
@@ -56,6 +57,7 @@ class Setting(NamedTuple):
     asks: bool = False
     single: bool = False
     drops: bool = False
+    sdpa: bool = False
 
     @property
     def quantized(self) -> bool:
@@ -173,6 +175,8 @@ class Setting(NamedTuple):
             tape.used()
             return made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
+        if bias:
+            share = op.add(tape, share, self.weight(vocabulary // self.tp))
         if self.model.tied_embeddings:
             return share
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)

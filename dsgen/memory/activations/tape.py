@@ -47,11 +47,14 @@ class Tape:
     Attributes:
         again: Under checkpointing, what runs the body once more; set while its first run and until its second.
         told: Moments tell the way and the matrix at which they are.
+        whole: What runs is gathered whole: no matrix of it is fetched by itself, and its gradients are taken together,
+            in order of this number and then of use; 0 outside such a module.
     """
 
     def __init__(self, vocabulary: tuple[int, ...] = (), told: bool = False) -> None:
         self.vocabulary = vocabulary
         self.told = told
+        self.whole = 0
         self.way, self.place = FORWARD, 0
         self.last = 0
         self.fixed = [0, 0, 0, 0]
@@ -63,7 +66,7 @@ class Tape:
         self.kind = ACTIVATIONS
         self.again: Callable[[], Any] | None = None
         self.promises: list[Promise] = []
-        self.late: list[Storage] = []  # gradients that wait until all of their module's are there
+        self.late: list[tuple[tuple[int, int], Storage]] = []  # gradients that wait until all of their module's are
         self._kept: int | None = None  # promises kept so far while the body runs again
         self._count = 0
 
@@ -103,13 +106,16 @@ class Tape:
         results = made if isinstance(made, list) else [made]
         if any(edge is not None for edge in edges):
             node = Node(self.next(), edges, saved, run, len(results), self.place)
+            for edge in edges if self.whole else ():
+                if isinstance(edge, Leaf):
+                    edge.late = self.whole, node.order
             for index, tensor in enumerate(results):
                 tensor.edge = (node, index)
         return made
 
     def fetch(self) -> None:
         """Note that a matrix of the block is used from now on; at stage 3 it may be gathered first."""
-        if self.told:
+        if self.told and not self.whole:
             self.record()
             self.place += 1
             self.moments.append(self._now())
@@ -117,8 +123,16 @@ class Tape:
 
     def used(self) -> None:
         """Note that the matrix has been used."""
+        if self.told and not self.whole:
+            self.record()
+            self.place += 1
+
+    def between(self) -> None:
+        """Note that the first of a module's two products is over, and that the second begins, of what is there."""
         if self.told:
             self.record()
+            self.place += 2
+            self.moments.append(self._now())
             self.place += 1
 
     def turn(self) -> None:
@@ -214,7 +228,10 @@ class Tape:
                     continue
                 if isinstance(edge, Leaf):
                     if got is not None and got.storage is not None:
-                        (self.late if edge.late else leaves).append(got.storage)
+                        if edge.late:
+                            self.late.append((edge.late, got.storage))
+                        else:
+                            leaves.append(got.storage)
                     got = None
                     continue
                 target, index = edge
@@ -230,8 +247,9 @@ class Tape:
                 if not waiting[target]:
                     heapq.heappush(ready, (-target.order, target))
             if node.takes:
-                leaves += reversed(self.late)
-                self.late.clear()
+                self.late.sort(key=lambda one: one[0])
+                while self.late:
+                    leaves.append(self.late.pop(0)[1])
             while leaves:
                 self.record()
                 self.arrivals.append(self._now())

@@ -151,6 +151,7 @@ def _activations(
         asks=checkpointing and method != "full",
         single=single,
         drops=drops,
+        sdpa=attention == "sdpa",
     )
     first = Tape()
     family = models.family(model.architecture)

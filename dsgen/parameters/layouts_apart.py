@@ -1,0 +1,65 @@
+"""Layouts of models whose attention and feed-forward part have names of their own.
+
+Source: as in layouts.py.
+"""
+
+from __future__ import annotations
+
+from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
+
+__all__ = ["GLM_ATTENTION", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STARCODER2"]
+
+_EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
+
+GLM_ATTENTION = (
+    *linear("self_attn.q_proj", "q", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.k_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.v_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.o_proj", "hidden", "q", "attention"),
+    *norm("self_attn.q_norm", "head", when="qk_norm"),
+    *norm("self_attn.k_norm", "head", when="qk_norm"),
+)
+GRANITE_MIXTURE = (
+    Tensor("block_sparse_moe.router.weight", ("experts", "hidden"), "router"),
+    Tensor("block_sparse_moe.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
+    Tensor("block_sparse_moe.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
+)
+OLMO2_ATTENTION = (
+    *attention(bias="attention_bias"),
+    *norm("self_attn.q_norm", "q"),  # over all heads together
+    *norm("self_attn.k_norm", "kv"),
+)
+PHI = Layout(
+    huggingface="PhiForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *linear("self_attn.q_proj", "q", "hidden", "attention", bias=True),
+        *linear("self_attn.k_proj", "kv", "hidden", "attention", bias=True),
+        *linear("self_attn.v_proj", "kv", "hidden", "attention", bias=True),
+        *linear("self_attn.dense", "hidden", "q", "attention", bias=True),
+        *linear("mlp.fc1", "ffn", "hidden", "mlp", bias=True),
+        *linear("mlp.fc2", "hidden", "ffn", "mlp", bias=True),
+        *layer_norm("input_layernorm"),
+    ),
+    after=layer_norm("model.final_layernorm"),
+    head_bias=True,
+    gated=False,
+    dropouts=True,
+)
+STARCODER2 = Layout(
+    huggingface="Starcoder2ForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *attention(bias="attention_bias"),
+        *linear("mlp.c_fc", "ffn", "hidden", "mlp", bias_when="attention_bias"),  # one key is for all biases
+        *linear("mlp.c_proj", "hidden", "ffn", "mlp", bias_when="attention_bias"),
+        *layer_norm("input_layernorm"),
+        *layer_norm("post_attention_layernorm"),
+    ),
+    after=layer_norm("model.norm"),
+    gated=False,
+    biases=True,
+    dropouts=True,
+)

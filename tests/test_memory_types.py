@@ -1,0 +1,117 @@
+"""The instant memory model against the simulation, for model types without a profile: every part in every phase."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from dsgen.errors import DsgenError
+from dsgen.hf_config import model_from_hf, to_hf_config
+from dsgen.memory_questions.scenarios import refuse
+from dsgen.parameters import model_types
+from dsgen.profiles import Model
+from dsgen.strategies import UNSPLIT, Layout, layouts
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+WITHIN = 1e-3  # of a simulated peak
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """benchmarks/memory_agreement.py."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield importlib.import_module("memory_agreement")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def compared(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.OF_TYPES))
+
+
+@pytest.fixture(scope="module")
+def more(benchmark):
+    """benchmarks/memory_compared.py."""
+    return importlib.import_module("memory_compared")
+
+
+def test_every_run_of_every_type_is_recorded_as_it_is_asked(benchmark):
+    record = benchmark.read(benchmark.OF_TYPES)
+    asked = list(benchmark.of_types())
+
+    assert [row["name"] for row in record["cases"]] == [case.name for case in asked]
+    assert [benchmark.facts(row) for row in record["cases"]] == [benchmark.attrs.asdict(case) for case in asked]
+    assert set(record["versions"]) >= {"deepspeed", "torch", "transformers"}
+
+
+def test_types_are_sorted_known_and_written_as_they_are_read(benchmark):
+    types = importlib.import_module("memory_types").TYPES
+
+    assert list(types) == sorted(types)
+    for name, config in types.items():
+        facts = model_from_hf(config, name)
+        assert facts["architecture"] == name.partition(" ")[0] in model_types()
+        assert model_from_hf(to_hf_config(facts), name) == facts
+        assert Model(**facts).layers <= 8  # a simulation of each takes seconds
+
+
+@pytest.mark.parametrize("model_type", sorted(UNSPLIT))
+def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_proposed(benchmark, model_type):
+    """Seen in the engine of 0.19.8: a ValueError of tp_plan_converter, for every degree and stage."""
+    job = next(case for case in benchmark.of_types() if case.model == model_type).job()
+    split = attrs.evolve(job, nodes=1, gpus_per_node=8, pins=())
+    tried = [layout.tp for layout in layouts(split) if isinstance(layout, Layout)]
+
+    assert set(tried) == {1}
+    with pytest.raises(DsgenError, match=f"AutoTP for {model_type}"):
+        refuse(split, attrs.evolve(layouts_at_2(split), tp=2))
+
+
+def layouts_at_2(job):
+    """A layout of stage 2."""
+    return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
+
+
+def test_every_peak_is_within_a_thousandth(compared):
+    misses = {item.case.name: f"{item.error:+.2%}" for item in compared if abs(item.error) > WITHIN}
+
+    assert all(item.ours for item in compared)
+    assert len(compared) >= 108
+    assert misses == {}
+
+
+def test_every_part_of_every_phase_is_close(compared, more):
+    """Within a hundredth of the part, or a thousandth of the peak."""
+    phases = ("load", "init", "forward", "backward", "step")
+    apart = {
+        (item.case.name, phase, one.part)
+        for item in compared
+        for phase in phases
+        for one in more.differences(item, phase)
+        if not one.close
+    }
+
+    assert apart == set()
+
+
+def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared, more):
+    offloading = {item.case.name: parts for item in compared if (parts := more.differences_on_the_host(item))}
+
+    assert len(offloading) >= 2
+    assert {name for name, parts in offloading.items() if not all(one.close for one in parts)} == set()
+
+
+def test_intervals_cover_the_simulated_peaks(compared):
+    outside = [
+        item.case.name
+        for item in compared
+        if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
+    ]
+
+    assert outside == []
