@@ -39,6 +39,7 @@ _GEMMA = {**_LLAMA, "head_dim": 128, "vocab_size": 64000, "tie_word_embeddings":
 _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
+    "cohere": {**_LLAMA, "tie_word_embeddings": True},
     "deepseek_v3": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -79,6 +80,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": _GEMMA,
     "gemma2": {**_GEMMA, "sliding_window": 1024, "query_pre_attn_scalar": 128},
     "gemma3_text": {**_GEMMA, "num_hidden_layers": 6, "sliding_window": 512, "query_pre_attn_scalar": 128},
+    "glm4": _LLAMA,
     "gpt2": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
@@ -129,6 +131,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen2": _LLAMA,
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
+    "stablelm": {**_LLAMA, "num_key_value_heads": 16},
     "starcoder2": {**_LLAMA, "sliding_window": 4096},
     "starcoder2-dropout": {
         **_LLAMA,

@@ -13,7 +13,7 @@ __all__ = ["ROTATED", "demand_rotated", "read_dropout", "rotated_share", "writte
 
 # Share of a head that the class rotates where nothing is said, and how many elements that is in every model of the
 # type, whatever its heads are; 0 where it is the share of any head.
-ROTATED: dict[str, tuple[float, int]] = {"phi": (0.5, 32)}
+ROTATED: dict[str, tuple[float, int]] = {"glm4": (0.5, 0), "phi": (0.5, 32), "stablelm": (0.25, 0)}
 WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does not ask
 
 

@@ -6,7 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import OLMO2_ATTENTION, PHI, STARCODER2
+from dsgen.parameters.layouts_apart import GLM4, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -208,6 +208,11 @@ _QWEN3_ATTENTION = attention(bias="attention_bias", qk_norm=True)
 
 LAYOUTS: dict[str, Layout] = {
     "bloom": _BLOOM,
+    "cohere": _llama(
+        "CohereForCausalLM",
+        dense=(*attention(bias="attention_bias"), *gated_mlp(), *norm("input_layernorm")),
+        biases=True,
+    ),
     "deepseek_v3": _llama(
         "DeepseekV3ForCausalLM",
         dense=(*_MLA, *gated_mlp(), *_TWO_NORMS),
@@ -219,6 +224,7 @@ LAYOUTS: dict[str, Layout] = {
     "gemma": _llama("GemmaForCausalLM", dense=(*_GEMMA, *_TWO_NORMS), biases=True),
     "gemma2": _llama("Gemma2ForCausalLM", dense=(*_GEMMA, *_FOUR_NORMS), biases=True),
     "gemma3_text": _llama("Gemma3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_FOUR_NORMS), biases=True),
+    "glm4": _llama("Glm4ForCausalLM", dense=GLM4, biases=True),
     "gpt2": _GPT2,
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
@@ -239,5 +245,6 @@ LAYOUTS: dict[str, Layout] = {
         sparse=(*_QWEN3_ATTENTION, *_EXPERTS, *_ROUTER, *_TWO_NORMS),
         biases=True,
     ),
+    "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }

@@ -5,12 +5,27 @@ Source: as in layouts.py.
 
 from __future__ import annotations
 
-from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
+from dsgen.parameters.rows import Layout, Tensor, attention, gated_mlp, layer_norm, linear, norm
 
-__all__ = ["OLMO2_ATTENTION", "PHI", "STARCODER2"]
+__all__ = ["GLM4", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
+_BIASED_QKV = (
+    *linear("self_attn.q_proj", "q", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.k_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.v_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
+    *linear("self_attn.o_proj", "hidden", "q", "attention"),
+)
+GLM4 = (
+    *_BIASED_QKV,
+    *linear("mlp.gate_up_proj", "ffn_pair", "hidden", "mlp"),
+    *linear("mlp.down_proj", "hidden", "ffn", "mlp"),
+    *norm("input_layernorm"),
+    *norm("post_attention_layernorm"),
+    *norm("post_self_attn_layernorm"),
+    *norm("post_mlp_layernorm"),
+)
 OLMO2_ATTENTION = (
     *attention(bias="attention_bias"),
     *norm("self_attn.q_norm", "q"),  # over all heads together
@@ -33,6 +48,21 @@ PHI = Layout(
     head_bias=True,
     gated=False,
     dropouts=True,
+)
+STABLELM = Layout(
+    huggingface="StableLmForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *_BIASED_QKV,
+        *gated_mlp(),
+        *layer_norm("input_layernorm"),
+        *layer_norm("post_attention_layernorm"),
+    ),
+    after=layer_norm("model.norm"),
+    gated=True,
+    split_heads=True,
+    biases=True,
 )
 STARCODER2 = Layout(
     huggingface="Starcoder2ForCausalLM",

@@ -57,16 +57,18 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
 _APART = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
-_IN_LLAMAS_FRAME = frozenset(
-    {"granite", "olmo2", "starcoder2"}
-)  # a block of their own between Llama's embedding and head
-_MODULES = {
+# A block of their own between Llama's embedding and head.
+_IN_LLAMAS_FRAME = frozenset({"cohere", "glm4", "granite", "olmo2", "stablelm", "starcoder2"})
+_MODULES = {  # where a block is that is not in gpts.py
+    "cohere": "cohere",
     "falcon": "falcon",
+    "glm4": "glm",
     "granite": "granite",
     "olmo2": "olmo",
-    "phi": "parallel",
+    "phi": "partial",
+    "stablelm": "partial",
     "starcoder2": "starcoder",
-}  # where a block is that is not in gpts.py
+}
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 
