@@ -131,6 +131,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen2": _LLAMA,
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
+    "smollm3": {**_LLAMA, "num_hidden_layers": 6},
     "stablelm": {**_LLAMA, "num_key_value_heads": 16},
     "starcoder2": {**_LLAMA, "sliding_window": 4096},
     "starcoder2-dropout": {

@@ -125,6 +125,27 @@ TYPES: dict[str, dict[str, Any]] = {
         "vocab_size": 51200,
         "tie_word_embeddings": True,
     },
+    # SmolLM3 3B: the fourth block has no rope.
+    "smollm3": {
+        "model_type": "smollm3",
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 5,
+        "vocab_size": 128256,
+    },
+    # The same with a head of its own; the last block has no rope.
+    "smollm3 untied": {
+        "model_type": "smollm3",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 24,
+        "num_hidden_layers": 4,
+        "vocab_size": 49152,
+        "tie_word_embeddings": False,
+    },
     # StableLM 2 1.6B.
     "stablelm": {
         "model_type": "stablelm",

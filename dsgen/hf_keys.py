@@ -12,6 +12,7 @@ from dsgen.hf_names import (
     GPT2_NAMES,
     HEADS,
     LOCAL_EXPERTS,
+    NOPE_INTERVAL,
     PLAIN_HEADS,
     ROUTED_EXPERTS,
     SPLIT,
@@ -176,6 +177,10 @@ FAMILIES: dict[str, Family] = {
             expert_ffn_size=768,
         ),
         pinned={"decoder_sparse_step": 1},
+    ),
+    "smollm3": Family(
+        keys(36, 2048, 16, 4, SPLIT, 11008, 128256, 32768, tied=True, attention_bias=False, mlp_bias=False),
+        pinned={"no_rope_layer_interval": NOPE_INTERVAL, "use_sliding_window": False},
     ),
     "stablelm": Family(
         keys(

@@ -36,11 +36,11 @@ ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "f
 HEAD_SHARDED = frozenset(
     {
         *("cohere", "gemma", "gemma2", "gemma3_text", "gpt_neox", "granite", "llama", "mistral", "phi"),
-        *("qwen2", "qwen3", "starcoder2"),
+        *("qwen2", "qwen3", "smollm3", "starcoder2"),
     }
 )
 TABLE_SHARDED = frozenset(
-    {"cohere", "gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "starcoder2"}
+    {"cohere", "gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "smollm3", "starcoder2"}
 )
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)

@@ -245,6 +245,7 @@ LAYOUTS: dict[str, Layout] = {
         sparse=(*_QWEN3_ATTENTION, *_EXPERTS, *_ROUTER, *_TWO_NORMS),
         biases=True,
     ),
+    "smollm3": _llama("SmolLM3ForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }

@@ -110,7 +110,7 @@ def _rotate_half(tape: Tape, tensor: Tensor) -> Tensor:
     return op.cat(tape, turned, first)
 
 
-def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def attention(tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tuple[Tensor, Tensor | None]:
     """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
     kind, size = model.architecture, model.head_size
@@ -128,10 +128,11 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     halves = kind == "gpt_oss"
     table = on.table(size // 2 if halves else size)
     turn = rotate_halves if halves else rotate
-    rotated = turn(tape, query, table, table)
-    rotated_key = turn(tape, key, table, table)
-    query, key = rotated, rotated_key
-    del rotated, rotated_key
+    if rope:
+        rotated = turn(tape, query, table, table)
+        rotated_key = turn(tape, key, table, table)
+        query, key = rotated, rotated_key
+        del rotated, rotated_key
     out, weights = attend(
         tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
     )
