@@ -58,6 +58,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "qk_nope_head_dim": 64,
         "v_head_dim": 64,
     },
+    "cohere": {**_LLAMA, "tie_word_embeddings": True},
     "deepseek_v3": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -110,6 +111,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 512,
         "n_shared_experts": 1,
     },
+    "glm4": _LLAMA,
     "gpt2": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
@@ -163,6 +165,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "qwen2_moe": {**_LLAMA, "num_hidden_layers": 4, "mlp_only_layers": [0, 1], **_MOE, **_SHARED},
     "qwen3": {**_LLAMA, "head_dim": 128},
     "qwen3_moe": {**_LLAMA, "head_dim": 128, **_MOE},
+    "smollm3": {**_LLAMA, "num_hidden_layers": 6},
+    "stablelm": {**_LLAMA, "num_key_value_heads": 16},
     "starcoder2": {**_LLAMA, "sliding_window": 4096},
     "starcoder2-dropout": {
         **_LLAMA,
