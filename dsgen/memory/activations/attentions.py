@@ -8,6 +8,7 @@ from __future__ import annotations
 from dsgen.memory.activations import llama
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.norms import head_norm, norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
@@ -25,8 +26,8 @@ def glm4_moe_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor,
     if on.eager:
         value = op.transposed(tape, value)
     if model.qk_norm:
-        query = llama.head_norm(tape, on, query, on.heads)
-        key = llama.head_norm(tape, on, key, on.kv_heads)
+        query = head_norm(tape, on, query, on.heads)
+        key = head_norm(tape, on, key, on.kv_heads)
     query_turned, query_rest = _cut(tape, query, on.heads * rotary)
     key_turned, key_rest = _cut(tape, key, on.kv_heads * rotary)
     table = on.table(rotary)
@@ -50,8 +51,8 @@ def _cut(tape: Tape, tensor: Tensor, width: int) -> tuple[Tensor, Tensor]:
 def olmoe_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """OlmoeAttention: norms over all heads together."""
     size, bias = on.model.head_size, on.model.attention_bias
-    query = llama.norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    key = llama.norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    query = norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    key = norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     query, key = op.transposed(tape, query), op.transposed(tape, key)
     if on.eager:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dsgen.memory.activations import llama
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.norms import norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
@@ -17,7 +18,7 @@ __all__ = ["cohere_block"]
 def cohere_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """CohereDecoderLayer: attention and feed-forward share a norm."""
     residual = hidden
-    states = llama.norm(tape, on, hidden)
+    states = norm(tape, on, hidden)
     found, weights = _attention(tape, on, states)
     out = llama.mlp(tape, on, states)
     both = op.add(tape, residual, found)

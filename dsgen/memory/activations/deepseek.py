@@ -9,7 +9,8 @@ from typing import Any
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
-from dsgen.memory.activations.llama import norm, turned_pair
+from dsgen.memory.activations.llama import turned_pair
+from dsgen.memory.activations.norms import norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 

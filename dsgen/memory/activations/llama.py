@@ -10,6 +10,7 @@ from typing import Any
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.norms import head_norm, norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.profiles import Model
@@ -21,16 +22,11 @@ __all__ = [
     "final_norm",
     "glm_rotary",
     "head",
-    "head_norm",
     "mlp",
-    "norm",
     "rotate",
     "turned_pair",
 ]
 
-GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
-LAYER_NORMS = frozenset({"stablelm", "starcoder2"})
-WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
 GRANITES = frozenset({"granite", "granitemoe"})
 SCALED = GRANITES | {"gemma3_text"}  # the embedding is multiplied by a number
 SANDWICHED = frozenset({"gemma2", "gemma3_text", "glm4"})  # a norm before and after each part of a block
@@ -39,73 +35,6 @@ PAIRED = frozenset({"glm4", "phi3"})  # gate and up are one matrix
 PARTS = {"glm4": 2, "gpt_oss": 2, "stablelm": 4}  # the part of a head that the rope tables are for
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
-
-
-def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
-    if on.model.architecture in LAYER_NORMS:
-        return on.layer_norm(tape, hidden)
-    if on.model.architecture == "cohere":
-        return _cohere_norm(tape, on, hidden)
-    if on.model.architecture in GEMMAS:
-        return _gemma_norm(tape, on, hidden)
-    if on.model.architecture in WIDE_PRODUCTS:
-        return _gpt_oss_norm(tape, on, hidden)
-    width = hidden.width
-    states = op.cast(tape, hidden, op.FP32)
-    variance = _mean_square(tape, states)
-    scale = op.rsqrt(tape, variance)
-    states = op.mul(tape, states, scale)
-    del scale
-    narrow = op.cast(tape, states, hidden.item)
-    return op.mul(tape, on.weight(width), narrow)
-
-
-def _mean_square(tape: Tape, states: Tensor) -> Tensor:
-    squares = op.power(tape, states)
-    return op.mean(tape, squares)
-
-
-def _gemma_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GemmaRMSNorm: `_norm(x.float()) * (1.0 + weight.float())`, then back to the type."""
-    width = hidden.width
-    states = op.cast(tape, hidden, op.FP32)
-    scale = op.rsqrt(tape, _mean_square(tape, states))
-    output = op.mul(tape, states, scale)
-    del states, scale
-    kernel = op.cast(tape, on.weight(width), op.FP32)
-    kernel = op.scaled(tape, kernel)
-    output = op.mul(tape, output, kernel)
-    del kernel
-    return op.cast(tape, output, hidden.item)
-
-
-def _cohere_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """CohereLayerNorm: no bias, in fp32 with the weight too, then back to the type."""
-    item, width = hidden.item, hidden.width
-    states = op.cast(tape, hidden, op.FP32)
-    mean = op.mean(tape, states)
-    apart = op.sub(tape, states, mean)
-    variance = _mean_square(tape, apart)
-    apart = op.sub(tape, states, mean)
-    scale = op.rsqrt(tape, variance)
-    states = op.mul(tape, apart, scale)
-    del apart, scale
-    kernel = op.cast(tape, on.weight(width), op.FP32)
-    states = op.mul(tape, kernel, states)
-    del kernel
-    return op.cast(tape, states, item)
-
-
-def _gpt_oss_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GptOssRMSNorm and Olmo2RMSNorm: the product with the weight in fp32, then back to the type."""
-    states = op.cast(tape, hidden, op.FP32)
-    variance = _mean_square(tape, states)
-    scale = op.rsqrt(tape, variance)
-    states = op.mul(tape, states, scale)
-    del scale
-    product = op.mul(tape, on.weight(hidden.width), states)
-    return op.cast(tape, product, hidden.item)
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -158,13 +87,6 @@ def attention(tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tup
 def glm_rotary(model: Model) -> int:
     """Elements of a head that GLM-4 MoE rotates: partial_rotary_factor of every such model."""
     return model.head_size // 2
-
-
-def head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
-    """A norm over every head."""
-    rows, width = tensor.rows, tensor.width
-    normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))
-    return op.view(normed, rows, width)
 
 
 def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:

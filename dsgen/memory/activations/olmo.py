@@ -8,6 +8,7 @@ from __future__ import annotations
 from dsgen.memory.activations import llama
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.norms import norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
@@ -22,8 +23,8 @@ def olmo2_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 def _attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Olmo2Attention: norms over all heads together, and rope tables in fp32, which make queries and keys fp32 too."""
     size, bias = on.model.head_size, on.model.attention_bias
-    query = llama.norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    key = llama.norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    query = norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    key = norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     query, key = op.transposed(tape, query), op.transposed(tape, key)
     if on.eager:
