@@ -12,6 +12,50 @@ __all__ = ["RUNS", "TYPES", "Run"]
 
 # Name -> config.json, sorted; the name is the model_type, with what is special about a second entry behind it.
 TYPES: dict[str, dict[str, Any]] = {
+    # Aya 23 8B.
+    "cohere": {
+        "model_type": "cohere",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 3,
+        "vocab_size": 256000,
+    },
+    # As Command R has a key for every query, with biases and a head of its own.
+    "cohere untied": {
+        "model_type": "cohere",
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 3,
+        "vocab_size": 64000,
+        "attention_bias": True,
+        "tie_word_embeddings": False,
+    },
+    # GLM-4 9B with half its vocabulary.
+    "glm4": {
+        "model_type": "glm4",
+        "hidden_size": 4096,
+        "intermediate_size": 13696,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 3,
+        "vocab_size": 75776,
+    },
+    # As GLM-4 32B has no biases, and tied.
+    "glm4 tied": {
+        "model_type": "glm4",
+        "hidden_size": 2048,
+        "head_dim": 64,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "num_hidden_layers": 3,
+        "vocab_size": 50304,
+        "attention_bias": False,
+        "tie_word_embeddings": True,
+    },
     # Granite 3.1 2B: a vocabulary that is odd, and tied.
     "granite": {
         "model_type": "granite",
@@ -81,6 +125,48 @@ TYPES: dict[str, dict[str, Any]] = {
         "vocab_size": 51200,
         "tie_word_embeddings": True,
     },
+    # SmolLM3 3B: the fourth block has no rope.
+    "smollm3": {
+        "model_type": "smollm3",
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 5,
+        "vocab_size": 128256,
+    },
+    # The same with a head of its own; the last block has no rope.
+    "smollm3 untied": {
+        "model_type": "smollm3",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 24,
+        "num_hidden_layers": 4,
+        "vocab_size": 49152,
+        "tie_word_embeddings": False,
+    },
+    # StableLM 2 1.6B.
+    "stablelm": {
+        "model_type": "stablelm",
+        "hidden_size": 2048,
+        "intermediate_size": 5632,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 4,
+        "vocab_size": 100352,
+        "use_qkv_bias": True,
+    },
+    # As StableLM 2 12B shares keys among queries, and tied.
+    "stablelm tied": {
+        "model_type": "stablelm",
+        "hidden_size": 5120,
+        "intermediate_size": 13824,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 3,
+        "vocab_size": 100352,
+        "tie_word_embeddings": True,
+    },
     # StarCoder2 3B.
     "starcoder2": {
         "model_type": "starcoder2",
@@ -139,7 +225,7 @@ _TP = {"tensor_parallel": {"autotp_size": 2}}
 RUNS: tuple[tuple[Run, dict[str, Any]], ...] = (
     (Run(1, "bf16", 1, 1, 2048, "flash", False), _zero(0)),
     (Run(8, "bf16", 2, 2, 1024, "sdpa", True), _zero(1)),
-    (Run(8, "bf16", 1, 1, 1024, "eager", False), _zero(2)),
+    (Run(8, "bf16", 2, 1, 1024, "eager", False), _zero(2)),
     (Run(8, "bf16", 2, 2, 2048, "flash", True), _zero(3)),
     (Run(16, "fp16", 2, 1, 512, "eager", False), _zero(3, overlap_comm=True, **_LIVE)),
     (Run(8, "fp32", 2, 1, 1024, "flash", True), _zero(2, offload_optimizer=_CPU)),

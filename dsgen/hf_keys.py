@@ -13,6 +13,7 @@ from dsgen.hf_names import (
     GPT2_NAMES,
     HEADS,
     LOCAL_EXPERTS,
+    NOPE_INTERVAL,
     PLAIN_HEADS,
     ROUTED_EXPERTS,
     SPLIT,
@@ -29,6 +30,10 @@ FAMILIES: dict[str, Family] = {
     "bloom": Family(
         keys(2, 64, 8, HEADS, SPLIT, FOUR_H, 250880, _BLOOM_POSITIONS, tied=True, names={**PLAIN_HEADS, **BLOOM_NAMES}),
         gated=False,
+    ),
+    "cohere": Family(
+        keys(40, 8192, 64, HEADS, SPLIT, 22528, 256000, 8192, tied=True, attention_bias=False),
+        pinned={"use_qk_norm": False},
     ),
     "deepseek_v2": Family(
         keys(
@@ -85,6 +90,7 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": Family(
         keys(26, 2304, 8, 4, 256, 9216, 262208, 131072, tied=True, attention_bias=False, sliding_window=4096)
     ),
+    "glm4": Family(keys(40, 4096, 32, 2, 128, 13696, 151552, 131072, tied=False, attention_bias=True)),
     "glm4_moe": Family(
         keys(
             *(46, 4096, 96, 8, FLOORED, 10944, 151552, 131072),
@@ -240,6 +246,31 @@ FAMILIES: dict[str, Family] = {
             expert_ffn_size=768,
         ),
         pinned={"decoder_sparse_step": 1},
+    ),
+    "smollm3": Family(
+        keys(36, 2048, 16, 4, SPLIT, 11008, 128256, 32768, tied=True, attention_bias=False, mlp_bias=False),
+        pinned={"no_rope_layer_interval": NOPE_INTERVAL, "use_sliding_window": False},
+    ),
+    "stablelm": Family(
+        keys(
+            32,
+            2560,
+            32,
+            32,
+            SPLIT,
+            6912,
+            50304,
+            4096,
+            tied=False,
+            names={"head_size": (), "attention_bias": ("use_qkv_bias",)},
+            attention_bias=False,
+        ),
+        pinned={
+            "qk_layernorm": False,
+            "use_parallel_residual": False,
+            "hidden_dropout": 0.0,
+            "attention_dropout": 0.0,
+        },
     ),
     "starcoder2": Family(
         keys(

@@ -14,6 +14,7 @@ __all__ = [
     "GPT2_NAMES",
     "HEADS",
     "LOCAL_EXPERTS",
+    "NOPE_INTERVAL",
     "PLAIN_HEADS",
     "ROUTED_EXPERTS",
     "SPLIT",
@@ -26,6 +27,7 @@ __all__ = [
 HEADS = "as many as attention heads"
 SPLIT = "hidden_size / attention heads"
 FLOORED = "hidden_size // attention heads"
+NOPE_INTERVAL = 4  # every so many-th block of SmolLM3 has no rope
 FOUR_H = "4 x hidden_size"
 
 

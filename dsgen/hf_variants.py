@@ -7,13 +7,18 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dsgen.errors import DsgenError
-from dsgen.hf_names import Family
+from dsgen.hf_names import NOPE_INTERVAL, Family
 
-__all__ = ["ROTATED", "demand_rotated", "read_dropout", "rotated_share", "written_dropout"]
+__all__ = ["ROTATED", "demand_rope", "demand_rotated", "read_dropout", "rotated_share", "written_dropout"]
 
 # Share of a head that the class rotates where nothing is said, and how many elements that is in every model of the
 # type, whatever its heads are; 0 where it is the share of any head.
-ROTATED: dict[str, tuple[float, int]] = {"glm4_moe": (0.5, 0), "phi": (0.5, 32)}
+ROTATED: dict[str, tuple[float, int]] = {
+    "glm4": (0.5, 0),
+    "glm4_moe": (0.5, 0),
+    "phi": (0.5, 32),
+    "stablelm": (0.25, 0),
+}
 WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does not ask
 
 
@@ -46,6 +51,16 @@ def demand_rotated(model_type: str, reader: Reading, size: int) -> None:
         raise reader.unsupported(
             f"partial_rotary_factor is {default if share is None else share!r} with heads of {size}",
             f"dsgen counts this model_type with {wanted} rotated elements of a head only",
+        )
+
+
+def demand_rope(reader: Reading, layers: int) -> None:
+    """Refuse SmolLM3 with other blocks without rope than every fourth."""
+    listed = reader.part.get("no_rope_layers")
+    if listed is not None and listed != [int((block + 1) % NOPE_INTERVAL != 0) for block in range(layers)]:
+        raise reader.unsupported(
+            f"no_rope_layers is {listed!r}",
+            f"dsgen counts this model_type with rope in all blocks but every {NOPE_INTERVAL}th only",
         )
 
 

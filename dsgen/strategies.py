@@ -42,7 +42,7 @@ _OFFLOADS = {
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
 _TP_AT_3 = (0, 19, 4)  # first release that takes AutoTP with stage 3 (runtime/engine.py of 0.19.0 to 0.19.5 compared)
 # Model types whose plan of Hugging Face DeepSpeed refuses for a style it does not know (seen on 0.19.8).
-UNSPLIT = frozenset({"olmo2"})
+UNSPLIT = frozenset({"glm4", "olmo2"})
 _UNSCALED = (0, 18, 3)  # first release without a scaled loss in fp16 at stage 0 (run; DeepSpeed pull request 8393)
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 

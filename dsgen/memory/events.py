@@ -22,10 +22,11 @@ _FIRST = (
     *("self_attn.qkv_proj", "self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
 )
 _FIRST_PARALLEL = {
-    "falcon": "mlp.dense_h_to_4h",
-    "gpt_neox": "mlp.dense_h_to_4h",
-    "gptj": "mlp.fc_in",
-    "phi": "mlp.fc1",
+    "cohere": ("mlp.gate_proj", "mlp.up_proj"),
+    "falcon": ("mlp.dense_h_to_4h",),
+    "gpt_neox": ("mlp.dense_h_to_4h",),
+    "gptj": ("mlp.fc_in",),
+    "phi": ("mlp.fc1",),
 }
 _POSITIONS = frozenset({"embed_positions", "wpe"})  # tables that ask for no gradient unless they are trained
 
@@ -84,7 +85,7 @@ def unasked(step: Step) -> frozenset[str]:
     """
     if step.checkpointing or step.method == "full":
         return frozenset()
-    names = (*_FIRST, _FIRST_PARALLEL.get(step.model.architecture, ""))
+    names = (*_FIRST, *_FIRST_PARALLEL.get(step.model.architecture, ("",)))
     return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
 
 

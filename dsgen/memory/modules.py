@@ -37,12 +37,15 @@ _DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
 _BLOCKS = {
     "bloom": f"{_FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
     f" self_attention.dense {_SECOND} {_DENSE_4H.format('mlp.gelu_impl')}",
+    "cohere": f"{_FIRST} {_ATTENTION} {_OUT} {_GATED}",
     "deepseek_v2": _DEEPSEEK[0],
     "deepseek_v3": _DEEPSEEK[0],
     "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
     f" {_DENSE_4H.format('mlp.act')}",
     "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
     "gemma3_text": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SANDWICH}",
+    "glm4": f"{_FIRST} {_ATTENTION} {_OUT} post_self_attn_layernorm {_SECOND}"
+    " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj post_mlp_layernorm",
     "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_GATED}",
     "gpt2": "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout",
     "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
@@ -58,6 +61,7 @@ _BLOCKS = {
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "stablelm": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED} dropout",
     "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
 }
 # Modules of a block with experts.

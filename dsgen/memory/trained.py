@@ -34,9 +34,14 @@ ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "f
 # head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
 # the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
 HEAD_SHARDED = frozenset(
-    {"gemma", "gemma2", "gemma3_text", "gpt_neox", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "starcoder2"}
+    {
+        *("cohere", "gemma", "gemma2", "gemma3_text", "gpt_neox", "granite", "llama", "mistral", "phi"),
+        *("qwen2", "qwen3", "smollm3", "starcoder2"),
+    }
 )
-TABLE_SHARDED = frozenset({"gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "starcoder2"})
+TABLE_SHARDED = frozenset(
+    {"cohere", "gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "smollm3", "starcoder2"}
+)
 # Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
 # `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
 DIRECT = frozenset({"falcon", "gpt2"})

@@ -6,7 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import GLM_ATTENTION, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STARCODER2
+from dsgen.parameters.layouts_apart import GLM4, GLM4_MOE, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -221,16 +221,22 @@ _QWEN3_ATTENTION = attention(bias="attention_bias", qk_norm=True)
 
 LAYOUTS: dict[str, Layout] = {
     "bloom": _BLOOM,
+    "cohere": _llama(
+        "CohereForCausalLM",
+        dense=(*attention(bias="attention_bias"), *gated_mlp(), *norm("input_layernorm")),
+        biases=True,
+    ),
     "deepseek_v2": _deepseek("DeepseekV2ForCausalLM"),
     "deepseek_v3": _deepseek("DeepseekV3ForCausalLM"),
     "falcon": _FALCON,
     "gemma": _llama("GemmaForCausalLM", dense=(*_GEMMA, *_TWO_NORMS), biases=True),
     "gemma2": _llama("Gemma2ForCausalLM", dense=(*_GEMMA, *_FOUR_NORMS), biases=True),
     "gemma3_text": _llama("Gemma3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_FOUR_NORMS), biases=True),
+    "glm4": _llama("Glm4ForCausalLM", dense=GLM4, biases=True),
     "glm4_moe": _llama(
         "Glm4MoeForCausalLM",
-        dense=(*GLM_ATTENTION, *gated_mlp(), *_TWO_NORMS),
-        sparse=(*GLM_ATTENTION, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        dense=(*GLM4_MOE, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*GLM4_MOE, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
         biases=True,
         shared=True,
     ),
@@ -273,5 +279,7 @@ LAYOUTS: dict[str, Layout] = {
         sparse=(*_QWEN3_ATTENTION, *_EXPERTS, *_ROUTER, *_TWO_NORMS),
         biases=True,
     ),
+    "smollm3": _llama("SmolLM3ForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
+    "stablelm": STABLELM,
     "starcoder2": STARCODER2,
 }

@@ -5,17 +5,20 @@ Source: as in layouts.py.
 
 from __future__ import annotations
 
-from dsgen.parameters.rows import Layout, Tensor, attention, layer_norm, linear, norm
+from dsgen.parameters.rows import Layout, Tensor, attention, gated_mlp, layer_norm, linear, norm
 
-__all__ = ["GLM_ATTENTION", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STARCODER2"]
+__all__ = ["GLM4", "GLM4_MOE", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
-GLM_ATTENTION = (
+_BIASED_QKV = (
     *linear("self_attn.q_proj", "q", "hidden", "attention", bias_when="attention_bias"),
     *linear("self_attn.k_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
     *linear("self_attn.v_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
     *linear("self_attn.o_proj", "hidden", "q", "attention"),
+)
+GLM4_MOE = (
+    *_BIASED_QKV,
     *norm("self_attn.q_norm", "head", when="qk_norm"),
     *norm("self_attn.k_norm", "head", when="qk_norm"),
 )
@@ -23,6 +26,15 @@ GRANITE_MIXTURE = (
     Tensor("block_sparse_moe.router.weight", ("experts", "hidden"), "router"),
     Tensor("block_sparse_moe.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
     Tensor("block_sparse_moe.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
+)
+GLM4 = (
+    *_BIASED_QKV,
+    *linear("mlp.gate_up_proj", "ffn_pair", "hidden", "mlp"),
+    *linear("mlp.down_proj", "hidden", "ffn", "mlp"),
+    *norm("input_layernorm"),
+    *norm("post_attention_layernorm"),
+    *norm("post_self_attn_layernorm"),
+    *norm("post_mlp_layernorm"),
 )
 OLMO2_ATTENTION = (
     *attention(bias="attention_bias"),
@@ -46,6 +58,21 @@ PHI = Layout(
     head_bias=True,
     gated=False,
     dropouts=True,
+)
+STABLELM = Layout(
+    huggingface="StableLmForCausalLM",
+    before=_EMBEDDING,
+    block="model.layers.*",
+    dense=(
+        *_BIASED_QKV,
+        *gated_mlp(),
+        *layer_norm("input_layernorm"),
+        *layer_norm("post_attention_layernorm"),
+    ),
+    after=layer_norm("model.norm"),
+    gated=True,
+    split_heads=True,
+    biases=True,
 )
 STARCODER2 = Layout(
     huggingface="Starcoder2ForCausalLM",

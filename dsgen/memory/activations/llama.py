@@ -10,16 +10,15 @@ from typing import Any
 
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
+from dsgen.memory.activations.norms import norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.profiles import Model
 
 __all__ = [
     "attention",
     "before",
     "block",
     "final_norm",
-    "glm_rotary",
     "head",
     "head_norm",
     "mlp",
@@ -28,62 +27,14 @@ __all__ = [
     "turned_pair",
 ]
 
-GEMMAS = frozenset({"gemma", "gemma2", "gemma3_text"})
-LAYER_NORMS = frozenset({"starcoder2"})
-WIDE_PRODUCTS = frozenset({"gpt_oss", "olmo2"})  # the norm multiplies by its weight in fp32
 GRANITES = frozenset({"granite", "granitemoe"})
 SCALED = frozenset({"gemma3_text", "granite", "granitemoe"})  # the embedding is multiplied by a number
-SANDWICHED = frozenset({"gemma2", "gemma3_text"})  # a norm before and after each part of a block
+SANDWICHED = frozenset({"gemma2", "gemma3_text", "glm4"})  # a norm before and after each part of a block
+LOCAL_AND_GLOBAL = frozenset({"gemma2", "gemma3_text", "gpt_oss"})  # blocks with a window and without: two masks
+PAIRED = frozenset({"glm4", "phi3"})  # gate and up are one matrix
+PARTS = {"glm4": 2, "glm4_moe": 2, "gpt_oss": 2, "stablelm": 4}  # the part of a head that the rope tables are for
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
-
-
-def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """LlamaRMSNorm: in fp32; the product with the weight in the model's type. Gemma's makes that in fp32 too."""
-    if on.model.architecture in LAYER_NORMS:
-        return on.layer_norm(tape, hidden)
-    if on.model.architecture in GEMMAS:
-        return _gemma_norm(tape, on, hidden)
-    if on.model.architecture in WIDE_PRODUCTS:
-        return _gpt_oss_norm(tape, on, hidden)
-    width = hidden.width
-    states = op.cast(tape, hidden, op.FP32)
-    variance = _mean_square(tape, states)
-    scale = op.rsqrt(tape, variance)
-    states = op.mul(tape, states, scale)
-    del scale
-    narrow = op.cast(tape, states, hidden.item)
-    return op.mul(tape, on.weight(width), narrow)
-
-
-def _mean_square(tape: Tape, states: Tensor) -> Tensor:
-    squares = op.power(tape, states)
-    return op.mean(tape, squares)
-
-
-def _gemma_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GemmaRMSNorm: `_norm(x.float()) * (1.0 + weight.float())`, then back to the type."""
-    width = hidden.width
-    states = op.cast(tape, hidden, op.FP32)
-    scale = op.rsqrt(tape, _mean_square(tape, states))
-    output = op.mul(tape, states, scale)
-    del states, scale
-    kernel = op.cast(tape, on.weight(width), op.FP32)
-    kernel = op.scaled(tape, kernel)
-    output = op.mul(tape, output, kernel)
-    del kernel
-    return op.cast(tape, output, hidden.item)
-
-
-def _gpt_oss_norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """GptOssRMSNorm and Olmo2RMSNorm: the product with the weight in fp32, then back to the type."""
-    states = op.cast(tape, hidden, op.FP32)
-    variance = _mean_square(tape, states)
-    scale = op.rsqrt(tape, variance)
-    states = op.mul(tape, states, scale)
-    del scale
-    product = op.mul(tape, on.weight(hidden.width), states)
-    return op.cast(tape, product, hidden.item)
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -102,7 +53,7 @@ def _rotate_half(tape: Tape, tensor: Tensor) -> Tensor:
     return op.cat(tape, turned, first)
 
 
-def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def attention(tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tuple[Tensor, Tensor | None]:
     """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
     kind, size = model.architecture, model.head_size
@@ -120,21 +71,17 @@ def attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor |
     halves = kind == "gpt_oss"
     table = on.table(size // 2 if halves else size)
     turn = rotate_halves if halves else rotate
-    rotated = turn(tape, query, table, table)
-    rotated_key = turn(tape, key, table, table)
-    query, key = rotated, rotated_key
-    del rotated, rotated_key
+    if rope:
+        rotated = turn(tape, query, table, table)
+        rotated_key = turn(tape, key, table, table)
+        query, key = rotated, rotated_key
+        del rotated, rotated_key
     out, weights = attend(
         tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
     )
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
     out = op.dropout(tape, out, model.dropout)
     return out, weights
-
-
-def glm_rotary(model: Model) -> int:
-    """Elements of a head that GLM-4 MoE rotates: partial_rotary_factor of every such model."""
-    return model.head_size // 2
 
 
 def head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
@@ -191,7 +138,7 @@ def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine:
 def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
     width, bias = width or on.ffn, on.model.mlp_bias
-    if on.model.architecture == "phi3":
+    if on.model.architecture in PAIRED:
         fused = on.linear(tape, hidden, 2 * width, "gate_up_proj")
         gate, up = op.split(tape, fused, width, width)
         del fused
@@ -207,7 +154,7 @@ def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
 
 
 def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
-    """LlamaDecoderLayer; Gemma 2 and 3 have a norm after each part too, OLMo 2 there alone.
+    """LlamaDecoderLayer; Gemma 2, 3 and GLM-4 have a norm after each part too, OLMo 2 there alone.
 
     Args:
         tape: The tape.
@@ -253,11 +200,10 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     hidden = op.dropout(tape, hidden, model.dropout)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
-    if masks and (model.architecture in SANDWICHED or model.architecture == "gpt_oss"):  # local and global blocks
+    if masks and model.architecture in LOCAL_AND_GLOBAL:  # local and global blocks
         masks.append(tape.born(on.rows, on.seq_len, on.item))
     size = model.qk_rope_head_size or model.head_size
-    size = size // 2 if model.architecture == "gpt_oss" else size
-    size = glm_rotary(model) if model.architecture == "glm4_moe" else size
+    size //= PARTS.get(model.architecture, 1)
     pairs = 2 if model.architecture == "gemma3_text" else 1
     item = op.FP32 if model.architecture == "olmo2" else on.item
     tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
@@ -270,6 +216,8 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
         referred.append(tape.born(mask[0], on.seq_len, mask[1]))
+    if model.architecture == "glm4":  # blocks make tables of their own of these
+        return hidden, [], [ids, *masks, *tables], referred
     return hidden, tables, [ids, *masks], referred
 
 
@@ -285,7 +233,7 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
-    if on.model.architecture in GRANITES:
+    if on.model.architecture in GRANITES or on.model.architecture == "cohere":
         logits = op.scaled(tape, logits)
     if on.model.architecture == "gemma2":
         logits = op.scaled(tape, logits)

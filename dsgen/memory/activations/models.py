@@ -30,6 +30,8 @@ class FamilyOfForwards(NamedTuple):
         dense: A block with a plain feed-forward part.
         sparse: A block with experts.
         head: From the last block to the loss.
+        every: Every so many-th block is `other`; 0 where none is.
+        other: A block that differs from `dense` in what it computes, not in its weights.
         carries_weights: Forward refers to a block's attention weights, if it made them, until the next block has ended.
     """
 
@@ -38,6 +40,18 @@ class FamilyOfForwards(NamedTuple):
     sparse: Callable[[Tape, Setting, Tensor], Tensor]
     head: Callable[[Tape, Setting, Any], Tensor]
     carries_weights: bool = False
+    every: int = 0
+    other: Callable[[Tape, Setting, Tensor], Tensor] | None = None
+
+    def order(self, dense: int, sparse: int) -> list[tuple[str, int]]:
+        """Names of the kinds of blocks, as they follow each other, and how many of each."""
+        if not self.every:
+            return [("dense", dense), ("sparse", sparse)]
+        return [("dense", self.every - 1), ("other", 1)] * (dense // self.every) + [("dense", dense % self.every)]
+
+    def body(self, name: str) -> Any:
+        """The block of a kind."""
+        return getattr(self, name)
 
 
 def _sparse_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
@@ -57,17 +71,20 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
 _APART = frozenset(
     {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
-_IN_LLAMAS_FRAME = frozenset(
-    {"granite", "granitemoe", "olmo2", "starcoder2"}
-)  # a block of their own between Llama's embedding and head
-_MODULES = {
+# A block of their own between Llama's embedding and head.
+_IN_LLAMAS_FRAME = frozenset({"cohere", "glm4", "granite", "granitemoe", "olmo2", "stablelm", "starcoder2"})
+_MODULES = {  # where a block is that is not in gpts.py
+    "cohere": "cohere",
     "falcon": "falcon",
+    "glm4": "glm",
     "granite": "granite",
     "granitemoe": "granite",
     "olmo2": "olmo",
-    "phi": "parallel",
+    "phi": "partial",
+    "stablelm": "partial",
     "starcoder2": "starcoder",
-}  # where a block is that is not in gpts.py
+}
+SMOLLM3_PLAIN = 4  # every so many-th block of SmolLM3 has no rope (no_rope_layer_interval of its config)
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 
@@ -82,6 +99,9 @@ def family(architecture: str) -> FamilyOfForwards:
         mixture = _module("mixtures").mixture
         dense = functools.partial(llama.block, attending=attending)
         return FamilyOfForwards(llama.before, dense, functools.partial(dense, feeding=mixture), llama.head)
+    if architecture == "smollm3":
+        plain = functools.partial(llama.block, attending=functools.partial(llama.attention, rope=False))
+        return _LLAMA._replace(every=SMOLLM3_PLAIN, other=plain)
     if architecture not in _APART and architecture not in _IN_LLAMAS_FRAME:
         return _LLAMA
     frame = llama if architecture in _IN_LLAMAS_FRAME else _module("gpts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dsgen.memory.activations import models
@@ -27,7 +27,7 @@ class BlockRun(NamedTuple):
     """Equal blocks that follow each other.
 
     Attributes:
-        name: dense or sparse (a mixture of experts).
+        name: dense, sparse (a mixture of experts) or other.
         repeats: How many.
         kept: What each keeps from forward to its backward.
         gradients: Bytes of the weight gradients of one, in the type of the weights.
@@ -165,14 +165,12 @@ def _activations(
     if checkpointing and on.eager and family.carries_weights:
         during = _plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
-    counts = {"dense": (dense, family.dense), "sparse": (model.layers - dense, family.sparse)}
-    runs = [
-        (name, count, Stretch.run(_ready(body, on), shape, again=checkpointing, told=told))
-        for name, (count, body) in counts.items()
-        if count
-    ]
+    order = [(name, count) for name, count in family.order(dense, model.layers - dense) if count]
+    bodies = {name: _ready(family.body(name), on) for name, _ in order}
+    made = {name: Stretch.run(body, shape, again=checkpointing, told=told) for name, body in bodies.items()}
+    runs = [(name, count, made[name]) for name, count in order]
     if not starts:
-        runs = _first_apart(runs, counts, on, shape, told)
+        runs = _first_apart(runs, bodies, shape, told)
     last = _head(on, shape.rows, shape.width, shape.item, told)
     blocks = _NOTHING
     for _, count, stretch in runs:
@@ -218,12 +216,12 @@ def _head(on: Setting, rows: Size, width: int, item: int, told: bool) -> Stretch
 
 
 def _first_apart(
-    runs: list[tuple[str, int, Stretch]], counts: dict[str, tuple[int, Any]], on: Setting, shape: Tensor, told: bool
+    runs: list[tuple[str, int, Stretch]], bodies: Mapping[str, Callable[[Tape, Any], Tensor]], shape: Tensor, told: bool
 ) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient."""
     name, count, stretch = runs[0]
     plain = Tensor(shape.rows, shape.width, shape.item, None)
-    first = (name, 1, Stretch.run(_ready(counts[name][1], on), plain, again=False, told=told))
+    first = (name, 1, Stretch.run(bodies[name], plain, again=False, told=told))
     return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
 
 
