@@ -40,6 +40,7 @@ _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 51
 _SHARED = {"shared_expert_intermediate_size": 1024}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
+    "cohere": {**_LLAMA, "tie_word_embeddings": True},
     "deepseek_v2": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -58,7 +59,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "qk_nope_head_dim": 64,
         "v_head_dim": 64,
     },
-    "cohere": {**_LLAMA, "tie_word_embeddings": True},
     "deepseek_v3": {
         **_LLAMA,
         "num_key_value_heads": 16,
@@ -99,6 +99,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": _GEMMA,
     "gemma2": {**_GEMMA, "sliding_window": 1024, "query_pre_attn_scalar": 128},
     "gemma3_text": {**_GEMMA, "num_hidden_layers": 6, "sliding_window": 512, "query_pre_attn_scalar": 128},
+    "glm4": _LLAMA,
     "glm4_moe": {
         **_LLAMA,
         "head_dim": 128,
@@ -111,7 +112,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 512,
         "n_shared_experts": 1,
     },
-    "glm4": _LLAMA,
     "gpt2": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,

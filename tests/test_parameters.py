@@ -221,6 +221,26 @@ def test_lora_adapters_of_experts(name: str, targets: tuple[str, ...], count: in
     assert lora_parameters(attrs.evolve(model, layers=2, dense_layers=min(1, model.dense_layers)), 16, targets) == count
 
 
+# What peft 0.21.2 trains of these; it takes the experts of qwen2_moe and granitemoe for no linear layers.
+@pytest.mark.parametrize(
+    ("name", "targets", "count"),
+    [
+        ("deepseek_v2", ("all-linear",), 13_928_960),
+        ("deepseek_v2 grouped", ("all-linear",), 61_304_832),
+        ("glm4_moe", ("all-linear",), 40_683_520),
+        ("glm4_moe", ("gate", "o_proj"), 460_800),
+        ("granitemoe", ("all-linear",), 245_760),
+        ("olmoe", ("all-linear",), 17_745_408),
+        ("olmoe", ("gate", "o_proj"), 148_992),
+        ("qwen2_moe", ("all-linear",), 995_352),
+        ("qwen2_moe wide", ("gate_proj", "up_proj", "down_proj", "q_proj"), 1_867_776),
+    ],
+)
+def test_lora_adapters_of_mixtures_without_a_profile(name: str, targets: tuple[str, ...], count: int) -> None:
+    facts: dict[str, Any] = model_from_hf(TYPES[name], name)
+    assert lora_parameters(Model(**facts), 8, targets) == count
+
+
 def test_lora_targets_that_are_one_tensor_today_are_named_together() -> None:
     with pytest.raises(DsgenError, match=r"leaves out 'up_proj'.*(?s:.)*gate_proj and up_proj together"):
         lora_parameters(model_of("qwen3-30b-a3b"), 8, ["gate_proj", "q_proj"])

@@ -6,15 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import (
-    GLM4,
-    GLM_ATTENTION,
-    GRANITE_MIXTURE,
-    OLMO2_ATTENTION,
-    PHI,
-    STABLELM,
-    STARCODER2,
-)
+from dsgen.parameters.layouts_apart import GLM4, GLM4_MOE, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -243,8 +235,8 @@ LAYOUTS: dict[str, Layout] = {
     "glm4": _llama("Glm4ForCausalLM", dense=GLM4, biases=True),
     "glm4_moe": _llama(
         "Glm4MoeForCausalLM",
-        dense=(*GLM_ATTENTION, *gated_mlp(), *_TWO_NORMS),
-        sparse=(*GLM_ATTENTION, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
+        dense=(*GLM4_MOE, *gated_mlp(), *_TWO_NORMS),
+        sparse=(*GLM4_MOE, *_EXPERTS, *_ROUTER, *gated_mlp("mlp.shared_experts", "shared_ffn"), *_TWO_NORMS),
         biases=True,
         shared=True,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsgen.parameters.rows import Layout, Tensor, attention, gated_mlp, layer_norm, linear, norm
 
-__all__ = ["GLM4", "GLM_ATTENTION", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
+__all__ = ["GLM4", "GLM4_MOE", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
@@ -17,7 +17,7 @@ _BIASED_QKV = (
     *linear("self_attn.v_proj", "kv", "hidden", "attention", bias_when="attention_bias"),
     *linear("self_attn.o_proj", "hidden", "q", "attention"),
 )
-GLM_ATTENTION = (
+GLM4_MOE = (
     *_BIASED_QKV,
     *norm("self_attn.q_norm", "head", when="qk_norm"),
     *norm("self_attn.k_norm", "head", when="qk_norm"),

@@ -19,7 +19,7 @@ def glm4_moe_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor,
     """Glm4MoeAttention: half of every head is rotated; a norm over every head where the config says so."""
     model = on.model
     size, bias = model.head_size, model.attention_bias
-    rotary = llama.glm_rotary(model)
+    rotary = size // llama.PARTS["glm4_moe"]
     query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
     key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)

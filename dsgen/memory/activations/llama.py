@@ -13,14 +13,12 @@ from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.norms import head_norm, norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.profiles import Model
 
 __all__ = [
     "attention",
     "before",
     "block",
     "final_norm",
-    "glm_rotary",
     "head",
     "mlp",
     "rotate",
@@ -28,11 +26,11 @@ __all__ = [
 ]
 
 GRANITES = frozenset({"granite", "granitemoe"})
-SCALED = GRANITES | {"gemma3_text"}  # the embedding is multiplied by a number
+SCALED = frozenset({"gemma3_text", "granite", "granitemoe"})  # the embedding is multiplied by a number
 SANDWICHED = frozenset({"gemma2", "gemma3_text", "glm4"})  # a norm before and after each part of a block
 LOCAL_AND_GLOBAL = frozenset({"gemma2", "gemma3_text", "gpt_oss"})  # blocks with a window and without: two masks
 PAIRED = frozenset({"glm4", "phi3"})  # gate and up are one matrix
-PARTS = {"glm4": 2, "gpt_oss": 2, "stablelm": 4}  # the part of a head that the rope tables are for
+PARTS = {"glm4": 2, "glm4_moe": 2, "gpt_oss": 2, "stablelm": 4}  # the part of a head that the rope tables are for
 QK_NORMS = frozenset({"qwen3", "qwen3_moe", "gemma3_text"})
 AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none before
 
@@ -82,11 +80,6 @@ def attention(tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tup
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
     out = op.dropout(tape, out, model.dropout)
     return out, weights
-
-
-def glm_rotary(model: Model) -> int:
-    """Elements of a head that GLM-4 MoE rotates: partial_rotary_factor of every such model."""
-    return model.head_size // 2
 
 
 def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -201,7 +194,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     if masks and model.architecture in LOCAL_AND_GLOBAL:  # local and global blocks
         masks.append(tape.born(on.rows, on.seq_len, on.item))
     size = model.qk_rope_head_size or model.head_size
-    size = glm_rotary(model) if model.architecture == "glm4_moe" else size // PARTS.get(model.architecture, 1)
+    size //= PARTS.get(model.architecture, 1)
     pairs = 2 if model.architecture == "gemma3_text" else 1
     item = op.FP32 if model.architecture == "olmo2" else on.item
     tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]

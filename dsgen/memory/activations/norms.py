@@ -1,6 +1,7 @@
-"""Norms of Llama and of the models written after it: sizes on a tape.
+"""The norms of Llama and of the models written after it: sizes on a tape.
 
-Source: transformers 5.23, models/*/modeling_*.py.
+Source: transformers 5.23, models/{llama,cohere,gemma,gpt_oss,olmo2}/modeling_*.py. Local variables are those of the
+classes: they decide how long a tensor lives.
 """
 
 from __future__ import annotations
