@@ -82,6 +82,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma3_text": {**_GEMMA, "num_hidden_layers": 6, "sliding_window": 512, "query_pre_attn_scalar": 128},
     "glm4": _LLAMA,
     "gpt2": _GPT,
+    "gpt_bigcode": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
         "intermediate_size": 4096,
@@ -329,8 +330,8 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
     facts = model_from_hf(MODELS[case["model"]], "config.json")
     model = Model(**{field.name: facts[yaml_name(field.name)] for field in attrs.fields(Model) if field.name in facts})
     asked = {name: case[name] for name in FIELDS if name != "micro_batch"}
-    found = activations(model, **asked)
     batch = case["micro_batch"]
+    found = activations(model, **asked, single=batch == 1)
     return {
         "kept": found.kept[0] + batch * found.kept[1],
         "kept_logits": found.kept_logits[0] + batch * found.kept_logits[1],

@@ -194,7 +194,8 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         found: Its parts, when the caller has them already.
     """
     micro_batch, gpu = strategy.micro_batch, room(job)
-    single = micro_batch == 1 and strategy.tp > 1  # what the caller has leaves the micro-batch open
+    # What the caller has leaves the micro-batch open.
+    single = micro_batch == 1 and (strategy.tp > 1 or job.training.attention == "eager")
     if found is None or single:
         found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
     moment, peak = _highest(found.moments, micro_batch)

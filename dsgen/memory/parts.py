@@ -20,6 +20,7 @@ from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, States, states
 from dsgen.memory.together import Run, Together, together
 from dsgen.memory.trained import AFTER, BEFORE, head_sharded
+from dsgen.profiles import Model
 from dsgen.strategies import Layout
 
 __all__ = ["Parts", "parts"]
@@ -61,7 +62,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         single: The micro-batch is not open: it is one sequence.
     """
     stage = layout.stage
-    single = single and layout.tp > 1 and job.model.tied_embeddings and head_sharded(job.model)
+    single = single and (_sliced(job.model, layout.tp) or _shared(job.model, job.training.attention))
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
@@ -77,6 +78,16 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
     return Parts(moments, lines, host(job, own, buffers, found, accumulates))
+
+
+def _sliced(model: Model, tp: int) -> bool:
+    """Whether the loss slices logits of a part of the vocabulary, which it need not copy of one sequence."""
+    return tp > 1 and model.tied_embeddings and head_sharded(model)
+
+
+def _shared(model: Model, attention: str) -> bool:
+    """Whether a key and a value are read for all heads, which need no copy of one sequence."""
+    return attention == "eager" and model.kv_heads == 1 and model.architecture != "falcon"
 
 
 @functools.lru_cache(maxsize=8192)

@@ -6,7 +6,7 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import GLM4, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
+from dsgen.parameters.layouts_apart import GLM4, GPT_BIGCODE, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -226,6 +226,7 @@ LAYOUTS: dict[str, Layout] = {
     "gemma3_text": _llama("Gemma3ForCausalLM", dense=(*_QWEN3_ATTENTION, *gated_mlp(), *_FOUR_NORMS), biases=True),
     "glm4": _llama("Glm4ForCausalLM", dense=GLM4, biases=True),
     "gpt2": _GPT2,
+    "gpt_bigcode": GPT_BIGCODE,
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
     "gptj": _GPTJ,

@@ -49,9 +49,14 @@ def attend(
     if not on.eager:
         out = flash(tape, query, key, value, on.heads, kv_heads)
         return (op.clone(tape, out) if heads_first else out), None
-    keys, values = _repeat(tape, on, key, kv_heads), _repeat(tape, on, value, kv_heads)
-    first = query if heads_first else op.clone(tape, query)
-    second = keys if heads_first or kv_heads != on.heads else op.clone(tape, keys)
+    shared = kv_heads == 1 and style == LLAMA and not heads_first and on.heads > 1
+    if shared:
+        keys, values = _spread(tape, on, key), _spread(tape, on, value)
+    else:
+        keys, values = _repeat(tape, on, key, kv_heads), _repeat(tape, on, value, kv_heads)
+    first = query if heads_first or (shared and on.single) else op.clone(tape, query)
+    copied = kv_heads == on.heads or (shared and not on.single)
+    second = op.clone(tape, keys) if copied and not heads_first else keys
     weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
     del first, second
     weights = op.in_place(tape, weights) if style == FALCON else op.scaled(tape, weights)
@@ -73,7 +78,7 @@ def attend(
             weights = _wide_softmax(tape, weights, value.item)
     if drop:
         weights = op.dropout(tape, weights, drop)
-    return _gathered(tape, on, weights, values, kv_heads), weights
+    return _gathered(tape, on, weights, values, copied), weights
 
 
 def _masked_softmax(tape: Tape, weights: Tensor, mask: Tensor) -> Tensor:
@@ -89,9 +94,9 @@ def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
     return op.cast(tape, probabilities, item)
 
 
-def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads: int) -> Tensor:
+def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
     """Weights times values, and the heads of a token brought together in a copy."""
-    given = op.clone(tape, values) if kv_heads == on.heads else values
+    given = op.clone(tape, values) if copied else values
     out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
     del given
     return op.clone(tape, out)
@@ -136,6 +141,13 @@ def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Ten
     merged = op.clone(tape, out)
     del out, scores, masked, query, key
     return merged, weights
+
+
+def _spread(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+    """`repeat_kv` of one head: a view, which is copied by the product where there are more sequences than one."""
+    rows, width, item = tensor.rows, tensor.width, tensor.item
+    made = Tensor(rows, width * on.heads, item, tensor.storage)
+    return tape.node(made, (tensor.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
 
 
 def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int) -> Tensor:

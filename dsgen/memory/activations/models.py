@@ -69,7 +69,7 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
 
 
 _APART = frozenset(
-    {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
+    {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
 # A block of their own between Llama's embedding and head.
 _IN_LLAMAS_FRAME = frozenset({"cohere", "glm4", "granite", "olmo2", "stablelm", "starcoder2"})
@@ -77,6 +77,7 @@ _MODULES = {  # where a block is that is not in gpts.py
     "cohere": "cohere",
     "falcon": "falcon",
     "glm4": "glm",
+    "gpt_bigcode": "bigcode",
     "granite": "granite",
     "olmo2": "olmo",
     "phi": "partial",
