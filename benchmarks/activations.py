@@ -113,6 +113,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "n_shared_experts": 1,
     },
     "gpt2": _GPT,
+    "gpt_bigcode": _GPT,
     "gpt_neox": {
         "hidden_size": 1024,
         "intermediate_size": 4096,
@@ -373,8 +374,8 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
     facts = model_from_hf(MODELS[case["model"]], "config.json")
     model = Model(**{field.name: facts[yaml_name(field.name)] for field in attrs.fields(Model) if field.name in facts})
     asked = {name: case[name] for name in FIELDS if name != "micro_batch"}
-    found = activations(model, **asked)
     batch = case["micro_batch"]
+    found = activations(model, **asked, single=batch == 1)
     return {
         "kept": found.kept[0] + batch * found.kept[1],
         "kept_logits": found.kept_logits[0] + batch * found.kept_logits[1],

@@ -160,7 +160,9 @@ def of_types() -> Iterator[Case]:
     for name in TYPES:
         for number, (run, more) in enumerate(RUNS):
             facts = _of_type(name)
-            if "tensor_parallel" not in more or not (facts.experts or facts.architecture in UNSPLIT):
+            if "tensor_parallel" not in more or not (
+                facts.experts or facts.kv_heads == 1 or facts.architecture in UNSPLIT
+            ):
                 yield _run(f"{name} {number + 1}", name, run, more)
 
 

@@ -56,6 +56,31 @@ TYPES: dict[str, dict[str, Any]] = {
         "attention_bias": False,
         "tie_word_embeddings": True,
     },
+    # StarCoder's width, and a head of its own.
+    "gpt_bigcode": {
+        "model_type": "gpt_bigcode",
+        "n_embd": 6144,
+        "n_head": 48,
+        "n_inner": 24576,
+        "n_layer": 3,
+        "n_positions": 8192,
+        "vocab_size": 49152,
+        "activation_function": "gelu",
+        "tie_word_embeddings": False,
+    },
+    # SantaCoder's width, without a dropout.
+    "gpt_bigcode tied": {
+        "model_type": "gpt_bigcode",
+        "n_embd": 2048,
+        "n_head": 16,
+        "n_inner": 8192,
+        "n_layer": 4,
+        "n_positions": 2048,
+        "vocab_size": 49280,
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+    },
     # Granite 3.1 2B: a vocabulary that is odd, and tied.
     "granite": {
         "model_type": "granite",

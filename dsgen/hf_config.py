@@ -9,7 +9,15 @@ import attrs
 from dsgen.errors import DsgenError, mistake, nearest
 from dsgen.hf_keys import FAMILIES
 from dsgen.hf_names import FLOORED, FOUR_H, HEADS, SPLIT, Family, Key
-from dsgen.hf_variants import ROTATED, demand_rope, demand_rotated, read_dropout, rotated_share, written_dropout
+from dsgen.hf_variants import (
+    ROTATED,
+    demand_fused,
+    demand_rope,
+    demand_rotated,
+    read_dropout,
+    rotated_share,
+    written_dropout,
+)
 from dsgen.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
@@ -219,6 +227,8 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
             facts["embedding_size"] = 0
     elif model_type == "falcon":
         _read_falcon(reader, facts)
+    if model_type == "gpt_bigcode":
+        demand_fused(reader, "activation_function")
     if model_type == "smollm3":
         demand_rope(reader, sizes["layers"])
     if model_type in ROTATED:

@@ -111,6 +111,12 @@ FAMILIES: dict[str, Family] = {
         gated=False,
         pinned={"add_cross_attention": False},
     ),
+    "gpt_bigcode": Family(
+        keys(12, 768, 12, 1, SPLIT, FOUR_H, 50257, 1024, tied=True, names={**PLAIN_HEADS, **GPT2_NAMES}),
+        gated=False,
+        pinned={"multi_query": True, "add_cross_attention": False},
+        dropouts={"attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1},
+    ),
     "gpt_neox": Family(
         keys(44, 6144, 64, HEADS, SPLIT, 24576, 50432, 2048, tied=False, names=PLAIN_HEADS),
         gated=False,

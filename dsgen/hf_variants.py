@@ -9,7 +9,15 @@ from typing import Protocol
 from dsgen.errors import DsgenError
 from dsgen.hf_names import NOPE_INTERVAL, Family
 
-__all__ = ["ROTATED", "demand_rope", "demand_rotated", "read_dropout", "rotated_share", "written_dropout"]
+__all__ = [
+    "ROTATED",
+    "demand_fused",
+    "demand_rope",
+    "demand_rotated",
+    "read_dropout",
+    "rotated_share",
+    "written_dropout",
+]
 
 # Share of a head that the class rotates where nothing is said, and how many elements that is in every model of the
 # type, whatever its heads are; 0 where it is the share of any head.
@@ -19,6 +27,7 @@ ROTATED: dict[str, tuple[float, int]] = {
     "phi": (0.5, 32),
     "stablelm": (0.25, 0),
 }
+FUSED_GELUS = ("gelu", "gelu_pytorch_tanh")
 WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does not ask
 
 
@@ -51,6 +60,15 @@ def demand_rotated(model_type: str, reader: Reading, size: int) -> None:
         raise reader.unsupported(
             f"partial_rotary_factor is {default if share is None else share!r} with heads of {size}",
             f"dsgen counts this model_type with {wanted} rotated elements of a head only",
+        )
+
+
+def demand_fused(reader: Reading, name: str) -> None:
+    """Refuse a GELU that is written out step by step, each of which is kept."""
+    found = reader.part.get(name)
+    if found is not None and found not in FUSED_GELUS:
+        raise reader.unsupported(
+            f"{name} is {found!r}", f"dsgen counts this model_type with {' or '.join(FUSED_GELUS)} only"
         )
 
 

@@ -82,7 +82,7 @@ def test_every_peak_is_within_a_thousandth(compared):
     misses = {item.case.name: f"{item.error:+.2%}" for item in compared if abs(item.error) > WITHIN}
 
     assert all(item.ours for item in compared)
-    assert len(compared) >= 216
+    assert len(compared) >= 240
     assert misses == {}
 
 

@@ -286,6 +286,7 @@ def test_unknown_architecture_names_the_supported_ones() -> None:
         ("llama-2-7b", {"kv_lora_rank": 512}, "kv_lora_rank is 512"),
         ("gpt2", {"kv_heads": 4}, "kv_heads is 4"),
         ("gpt2", {"head_size": 32}, "head_size is 32"),
+        ("gpt2", {"architecture": "gpt_bigcode"}, "kv_heads is 12"),
         ("bloom-560m", {"ffn_size": 1000}, "ffn_size is 1000"),
         ("qwen2.5-7b", {"attention_bias": True}, "attention_bias is true"),
         ("qwen2.5-7b", {"mlp_bias": True}, "mlp_bias is true"),

@@ -31,6 +31,7 @@ _SHARED = "mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts " + " 
     f"mlp.shared_experts.{name}" for name in ("gate_proj", "act_fn", "up_proj", "down_proj")
 )
 _DEEPSEEK = f"{_FIRST} {_LATENT} {_SECOND} {_GATED}", f"{_FIRST} {_LATENT} {_SECOND} {_SHARED}"
+_GPT2 = "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout"
 _DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
 
 # Modules of a block with a plain feed-forward part; what contains others comes before them.
@@ -47,7 +48,8 @@ _BLOCKS = {
     "glm4": f"{_FIRST} {_ATTENTION} {_OUT} post_self_attn_layernorm {_SECOND}"
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj post_mlp_layernorm",
     "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_GATED}",
-    "gpt2": "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout",
+    "gpt2": _GPT2,
+    "gpt_bigcode": _GPT2,
     "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
     f" {_DENSE_4H.format('mlp.act')} post_mlp_dropout",
     "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
@@ -82,6 +84,7 @@ _BEFORE = {
     "bloom": "word_embeddings word_embeddings_layernorm",
     "falcon": "word_embeddings rotary_emb",
     "gpt2": "wte wpe drop",
+    "gpt_bigcode": "wte wpe drop",
     "gpt_neox": "embed_in emb_dropout rotary_emb",
     "gptj": "wte drop",
     "opt": "embed_tokens embed_positions project_in",
@@ -102,7 +105,13 @@ _FUNCTIONS = frozenset(
 _AS_STORED = frozenset({"gpt_oss"})
 # Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
 # a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
-_ASKING = {"gpt2": "mlp.dropout", "opt": "", "phi dropout": "resid_dropout", "starcoder2 dropout": "mlp"}
+_ASKING = {
+    "gpt2": "mlp.dropout",
+    "gpt_bigcode dropout": "mlp.dropout",
+    "opt": "",
+    "phi dropout": "resid_dropout",
+    "starcoder2 dropout": "mlp",
+}
 
 
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})

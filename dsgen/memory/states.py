@@ -118,7 +118,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=kept,
-        loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
+        loaded=_loaded(model, numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
@@ -143,15 +143,20 @@ def _making(model: Model, layout: Any, ranks: int, size: int) -> int:
 
 
 def _tables(model: Model) -> int:
-    """Bytes of sines and cosines that every block of GPT-J has of its own (GPTJAttention.embed_positions)."""
+    """Bytes of buffers: the sines and cosines that every block of GPT-J has of its own (GPTJAttention.embed_positions),
+    and the mask of GPT-BigCode, a byte for every pair of positions (GPTBigCodeModel.bias).
+    """
+    if model.architecture == "gpt_bigcode":
+        return model.max_positions**2
     if model.architecture != "gptj":
         return 0
     return FP32 * model.layers * model.max_positions * min(GPTJ_ROTARY, model.head_size)
 
 
-def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
+def _loaded(model: Model, numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
-    return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
+    there = _tables(model) if model.architecture == "gpt_bigcode" else 0  # GPT-J's are no buffers yet
+    return there + FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
 
 
 def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:

@@ -6,7 +6,16 @@ field `huggingface` names, transformers 5.23, compared tensor by tensor in tests
 
 from __future__ import annotations
 
-from dsgen.parameters.layouts_apart import GLM4, GLM4_MOE, GRANITE_MIXTURE, OLMO2_ATTENTION, PHI, STABLELM, STARCODER2
+from dsgen.parameters.layouts_apart import (
+    GLM4,
+    GLM4_MOE,
+    GPT_BIGCODE,
+    GRANITE_MIXTURE,
+    OLMO2_ATTENTION,
+    PHI,
+    STABLELM,
+    STARCODER2,
+)
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -241,6 +250,7 @@ LAYOUTS: dict[str, Layout] = {
         shared=True,
     ),
     "gpt2": _GPT2,
+    "gpt_bigcode": GPT_BIGCODE,
     "gpt_neox": _GPT_NEOX,
     "gpt_oss": _llama("GptOssForCausalLM", sparse=_GPT_OSS),
     "gptj": _GPTJ,

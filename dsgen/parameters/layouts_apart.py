@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsgen.parameters.rows import Layout, Tensor, attention, gated_mlp, layer_norm, linear, norm
 
-__all__ = ["GLM4", "GLM4_MOE", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
+__all__ = ["GLM4", "GLM4_MOE", "GPT_BIGCODE", "GRANITE_MIXTURE", "OLMO2_ATTENTION", "PHI", "STABLELM", "STARCODER2"]
 
 _EMBEDDING = (Tensor("model.embed_tokens.weight", ("vocab", "hidden"), "embedding"),)
 
@@ -35,6 +35,27 @@ GLM4 = (
     *norm("post_attention_layernorm"),
     *norm("post_self_attn_layernorm"),
     *norm("post_mlp_layernorm"),
+)
+GPT_BIGCODE = Layout(
+    huggingface="GPTBigCodeForCausalLM",
+    before=(
+        Tensor("transformer.wte.weight", ("vocab", "hidden"), "embedding"),
+        Tensor("transformer.wpe.weight", ("positions", "hidden"), "position"),
+    ),
+    block="transformer.h.*",
+    dense=(
+        *layer_norm("ln_1"),
+        *linear("attn.c_attn", "qkv", "hidden", "attention", bias=True),
+        *linear("attn.c_proj", "hidden", "q", "attention", bias=True),
+        *layer_norm("ln_2"),
+        *linear("mlp.c_fc", "ffn", "hidden", "mlp", bias=True),
+        *linear("mlp.c_proj", "hidden", "ffn", "mlp", bias=True),
+    ),
+    after=layer_norm("transformer.ln_f"),
+    gated=False,
+    one_key_head=True,
+    split_heads=True,
+    dropouts=True,
 )
 OLMO2_ATTENTION = (
     *attention(bias="attention_bias"),

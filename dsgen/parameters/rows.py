@@ -34,6 +34,7 @@ class Layout:
     head_bias: bool = False
     gated: bool  # whether the feed-forward part has a gate
     same_heads: bool = False  # every head has its own key and value (no GQA)
+    one_key_head: bool = False  # all heads share one key and value
     split_heads: bool = False  # the heads split hidden_size; head_size is no choice
     ffn_factor: int = 0  # ffn_size is this multiple of hidden_size; 0: free
     biases: bool = False  # a config may turn on attention_bias

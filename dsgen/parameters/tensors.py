@@ -126,6 +126,8 @@ def _check(model: Model, layout: Layout) -> None:
         raise _impossible(model, "kv_heads", f"it must divide attention_heads ({model.attention_heads})")
     if layout.same_heads and model.kv_heads != model.attention_heads:
         raise _impossible(model, "kv_heads", f"{a} has as many as attention_heads ({model.attention_heads})")
+    if layout.one_key_head and model.kv_heads != 1:
+        raise _impossible(model, "kv_heads", f"{a} has one")
     if layout.split_heads and model.head_size * model.attention_heads != model.hidden_size:
         raise _impossible(model, "head_size", f"{a} splits hidden_size ({model.hidden_size}) among its heads")
     if layout.ffn_factor and model.ffn_size != layout.ffn_factor * model.hidden_size:

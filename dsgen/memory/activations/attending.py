@@ -49,10 +49,13 @@ def attend(
     if not on.eager:
         out = flash(tape, query, key, value, on.heads, kv_heads)
         return (op.clone(tape, out) if heads_first else out), None
-    keys = _repeat(tape, on, key, kv_heads)
-    values = value if style == FALCON else _repeat(tape, on, value, kv_heads)  # its product itself repeats them
+    shared = kv_heads == 1 and on.heads > 1 and not heads_first
+    late = shared and style == FALCON  # the product itself repeats them
+    keys = _repeat(tape, on, key, kv_heads, shared)
+    values = value if late else _repeat(tape, on, value, kv_heads, shared)
+    copied = kv_heads == on.heads or shared
     first = query if heads_first else _joined(tape, on, query)
-    second = keys if heads_first or kv_heads != on.heads else _joined(tape, on, keys)
+    second = _joined(tape, on, keys) if copied and not heads_first else keys
     weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
     del first, second
     weights = op.in_place(tape, weights) if style == FALCON else op.scaled(tape, weights)
@@ -74,7 +77,8 @@ def attend(
             weights = _wide_softmax(tape, weights, value.item)
     if drop:
         weights = op.dropout(tape, weights, drop)
-    return _gathered(tape, on, weights, values, kv_heads, style == FALCON), weights
+    values = _repeat(tape, on, values, kv_heads, shared) if late else values
+    return _gathered(tape, on, weights, values, copied), weights
 
 
 def _joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
@@ -95,12 +99,9 @@ def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
     return op.cast(tape, probabilities, item)
 
 
-def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, kv_heads: int, repeats: bool = False) -> Tensor:
-    """Weights times values, which it `repeats` for every query head; and the heads of a token together in a copy."""
-    if kv_heads == on.heads:
-        given = _joined(tape, on, values)
-    else:
-        given = _repeat(tape, on, values, kv_heads) if repeats else values
+def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
+    """Weights times values, and the heads of a token brought together in a copy."""
+    given = _joined(tape, on, values) if copied else values
     out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
     del given
     return op.clone(tape, out)
@@ -151,15 +152,11 @@ def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Ten
     return merged, weights
 
 
-def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int) -> Tensor:
-    """`repeat_kv`: keys and values for every query head, a copy where there are fewer.
-
-    The only head of a single sequence is repeated without one: all its rows are the same.
-    """
+def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int, view: bool = False) -> Tensor:
+    """`repeat_kv`: keys and values for every query head, a copy where there are fewer, or a `view` of a single one."""
     if kv_heads == on.heads:
         return tensor
     rows, width, item = tensor.rows, tensor.width, tensor.item
     whole = width // kv_heads * on.heads
-    same = on.single and kv_heads == 1
-    made = Tensor(rows, whole, item, tensor.storage) if same else tape.born(rows, whole, item)
+    made = Tensor(rows, whole, item, tensor.storage) if view else tape.born(rows, whole, item)
     return tape.node(made, (tensor.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]

@@ -225,14 +225,13 @@ def before(tape: Tape, on: Setting) -> Before:
     on.ask(tape, embedded)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
-    if kind in ("gpt2", "opt"):
-        rows = (on.seq_len, 0) if kind == "gpt2" else on.rows
+    if kind in ("gpt2", "gpt_bigcode", "opt"):
+        rows = on.rows if kind == "opt" else (on.seq_len, 0)
         positions = op.embedding(tape, rows, on.weight(model.max_positions * on.hidden), on.hidden)
         if width != on.hidden:
             embedded = on.linear(tape, embedded, on.hidden)
         hidden = op.add(tape, embedded, positions)
-        if kind == "gpt2":
-            hidden = op.dropout(tape, hidden, True)
+        hidden = op.dropout(tape, hidden, kind == "gpt2" or model.dropout)
         return hidden, [], [ids, *masks], [embedded, positions]
     if kind == "bloom":
         hidden = on.layer_norm(tape, embedded)

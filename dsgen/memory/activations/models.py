@@ -74,7 +74,7 @@ def _latent(*, sparse: bool) -> Callable[[Tape, Setting, Tensor], Tensor]:
 
 
 _APART = frozenset(
-    {"bloom", "falcon", "gpt2", "gpt_neox", "gptj", "opt", "phi"}
+    {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "opt", "phi"}
 )  # LayerNorms, and no gated feed-forward part
 # A block of their own between Llama's embedding and head.
 _IN_LLAMAS_FRAME = frozenset({"cohere", "glm4", "granite", "granitemoe", "olmo2", "stablelm", "starcoder2"})
@@ -82,6 +82,7 @@ _MODULES = {  # where a block is that is not in gpts.py
     "cohere": "cohere",
     "falcon": "falcon",
     "glm4": "glm",
+    "gpt_bigcode": "bigcode",
     "granite": "granite",
     "granitemoe": "granite",
     "olmo2": "olmo",
