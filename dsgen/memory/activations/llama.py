@@ -1,7 +1,8 @@
 """Forward of Llama and of the dense models written after it: sizes on a tape.
 
-Source: transformers 5.23, models/{llama,mistral,qwen2,qwen3,phi3,gemma,gemma2,gemma3}/modeling_*.py. Local variables
-are those of the classes: they decide how long a tensor lives.
+Source: transformers 5.23, models/{llama,mistral,qwen2,qwen3,phi3,gemma,gemma2,gemma3,smollm3}/modeling_*.py; of norms,
+embeddings and heads those of cohere, glm4, granite, olmo2, stablelm and starcoder2 too. Local variables are those of
+the classes: they decide how long a tensor lives.
 """
 
 from __future__ import annotations
