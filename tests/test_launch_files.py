@@ -195,6 +195,8 @@ TEXTS = st.text(alphabet="ABexport=123 \t\n\"'\\#;&|()<>$`{}-", max_size=80)
 
 
 @example("\\e=", "a.sh")  # an escaped name is no assignment
+@example("'e=", "a.sh")  # a quote before the name
+@example("export 'A'=1", "a.sh")
 @given(TEXTS, st.sampled_from(("a.sh", ".env", "Dockerfile", "a.yaml")))
 def test_no_text_breaks_the_reader(text: str, name: str) -> None:
     found = launch_files.scan(text, name)

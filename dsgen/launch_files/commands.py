@@ -134,11 +134,12 @@ def _is_assignment(word: Word) -> bool:
 def _setting(word: Word, exported: bool) -> Setting:
     found = _ASSIGNMENT.match(word.text)
     name = found[1] if found else word.text
-    begins = word.span.start + (found.end() if found else 0)
+    start = word.span.start + word.lead
+    begins = start + (found.end() if found else 0)
     return Setting(
         name=name,
         value=word.text[found.end() :] if found else "",
-        key=Span(word.span.start, word.span.start + len(name)),
+        key=Span(start, start + len(name)),
         at=Span(min(begins, word.span.end), word.span.end),
         whole=word.span,
         exported=exported,

@@ -22,13 +22,18 @@ _IN_DOUBLE_QUOTES = '$`"\\\n'  # what a backslash escapes between double quotes
 
 @attrs.frozen
 class Word:
-    """One word of a command: its text without quotes, where it stands with them, and whether a backslash stands
-    before its first `=`, which makes it no assignment."""
+    """One word of a command: its text without quotes, and where it stands with them.
+
+    Attributes:
+        escaped: A backslash stands before its first `=`, or a quote that ends before it: it is no assignment.
+        lead: Quotes before its first letter, of a word that is quoted from there beyond its first `=`.
+    """
 
     text: str
     span: Span
     quoted: bool = False
     escaped: bool = False
+    lead: int = 0
 
 
 @attrs.frozen
@@ -115,12 +120,15 @@ class _Reader:
         self.ends = []
 
     def _word(self) -> None:
-        start, parts, quoted, escapes = self.at, [], False, False
+        start, parts, quoted, escapes, lead = self.at, [], False, False, 0
         while self.at < self.end and self.text[self.at] not in _SPACE + _OPERATORS + "<>":
             letter = self.text[self.at]
             if letter in "'\"":
-                quoted = True
+                quoted, first = True, not parts
+                whole = "=" in "".join(parts)
                 parts.append(self._quoted(letter))
+                lead = 1 if first and "=" in parts[-1] else lead
+                escapes = escapes or not (whole or lead)
             elif letter == "\\":
                 escapes = escapes or "=" not in "".join(parts)
                 escaped = self.text[self.at + 1 : min(self.at + 2, self.end)]
@@ -134,7 +142,7 @@ class _Reader:
                 parts.append(letter)
                 self.at += 1
         if not self.skips:
-            self.words.append(Word("".join(parts), Span(start, self.at), quoted, escapes))
+            self.words.append(Word("".join(parts), Span(start, self.at), quoted, escapes, lead))
         self.skips = False
 
     def _quoted(self, quote: str) -> str:

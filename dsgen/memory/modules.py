@@ -112,13 +112,9 @@ _ASKING = {
     "phi dropout": "resid_dropout",
     "starcoder2 dropout": "mlp",
 }
-
-
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
 # The linear layer that is registered first where it runs later, or is asked by name.
 _REGISTERED = {"gptj": "q_proj", "opt": "k_proj", "phi3": "o_proj"}
-
-
 NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
 
 

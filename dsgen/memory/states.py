@@ -118,7 +118,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=kept,
-        loaded=_loaded(model, numbers, linear, packed, elements) if training.method == "qlora" else 0,
+        loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=_making(model, layout, ranks, size) if stage == 3 else 0,
@@ -153,10 +153,9 @@ def _tables(model: Model) -> int:
     return FP32 * model.layers * model.max_positions * min(GPTJ_ROTARY, model.head_size)
 
 
-def _loaded(model: Model, numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
+def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
-    there = _tables(model) if model.architecture == "gpt_bigcode" else 0  # GPT-J's are no buffers yet
-    return there + FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
+    return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
 
 
 def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
