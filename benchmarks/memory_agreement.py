@@ -24,7 +24,7 @@ from memory_compared import DROPPING, LATER, OF_MIXTURES, OF_TYPES, RECORD, Comp
 
 from dsgen.units import gib
 
-GROUPS = (RECORD, LATER, DROPPING)
+GROUPS = (RECORD, LATER, DROPPING, OF_TYPES, OF_MIXTURES)
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 
 
@@ -35,12 +35,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        found = [(RECORD, cases()), (LATER, later()), (DROPPING, dropping())]
-        found += [(OF_TYPES, of_types()), (OF_MIXTURES, of_mixtures())]
-        for path, drawn in found:
+        drawn_all = cases(), later(), dropping(), of_types(), of_mixtures()
+        for path, drawn in zip(GROUPS, drawn_all, strict=True):
             _simulate(path, list(drawn), set(options.only))
         PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
-    for path in (*GROUPS, OF_TYPES, OF_MIXTURES):
+    for path in GROUPS:
         for item in compare(read(path)):
             print(f"{item.case.name:24} {_line(item)}")
         print(summary(compare(read(path))))

@@ -31,7 +31,7 @@ __all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
-LATER_SEED, LATER_ROUNDS = 31337, 2
+LATER_SEEDS, LATER_ROUNDS = (31337, 90210), 2
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
@@ -125,12 +125,13 @@ def cases() -> Iterator[Case]:
 
 
 def later() -> Iterator[Case]:
-    """The same from another draw, made when the instant model was finished."""
-    for name, model in _models():
-        for number in range(LATER_ROUNDS):
-            draw = random.Random(f"{LATER_SEED} {name} {number}")
-            depth = None if model.layers <= DEPTH else DEPTH
-            yield _case(f"{name} f{number + 1}", name, depth, draw, model)
+    """The same from other draws, each made when the instant model was finished, and once more finished."""
+    for turn, seed in enumerate(LATER_SEEDS):
+        for name, model in _models():
+            for number in range(LATER_ROUNDS):
+                draw = random.Random(f"{seed} {name} {number}")
+                depth = None if model.layers <= DEPTH else DEPTH
+                yield _case(f"{name} f{turn * LATER_ROUNDS + number + 1}", name, depth, draw, model)
 
 
 def dropping() -> Iterator[Case]:

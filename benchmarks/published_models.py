@@ -33,6 +33,8 @@ _TYPES = {
     "mpt": "gpt_neox",
     "open-llama": "llama",
     "opt": "opt",
+    "phi-1": "phi",
+    "phi-2": "phi",
     "phi-3": "phi3",
     "pythia": "gpt_neox",
     "qwen": "qwen2",
@@ -70,9 +72,15 @@ _EVERY_PART = frozenset({"query", "key", "value", "projection", "mlp"})
 
 
 def type_of(record: Mapping[str, Any]) -> str | None:
-    """The model_type of a record's model; None where dsgen has none for it."""
+    """The model_type of a record's model; None where dsgen has none for it.
+
+    transformers leaves Falcon's layers in 16 bits where bitsandbytes makes others 4. LitGPT's own class does not: Phi
+    has the same block (one norm, attention and feed-forward part beside each other), of layers that it makes 4 bits.
+    """
     name = record["model"]["name"].lower()
-    return next((found for start, found in _TYPES.items() if name.startswith(start)), None)
+    found = next((found for start, found in _TYPES.items() if name.startswith(start)), None)
+    packed = record["id"].startswith(_LITGPT) and record["config"].get("quantization")
+    return "phi" if packed and found == "falcon" else found
 
 
 def model_of(record: Mapping[str, Any]) -> Model:

@@ -28,7 +28,9 @@ _HOW = (
     "LitGPT's models have a head of their own, whatever the checkpoint ties (litgpt/model.py).",
     "LLM Foundry's loss is flash-attn's fused cross-entropy, which keeps one copy of the logits; the chunked loss,"
     " which keeps none, is the nearest word.",
-    "A 4-bit base is one with double quantization: the plain NF4 of most records takes 0.37 bits a weight more.",
+    "A 4-bit base is one with double quantization: the plain NF4 of most records takes 0.37 bits a weight more, GPTQ's"
+    " int4 with groups of 128 only 0.03.",
+    "Falcon in 4 bits is taken as Phi, which has the same block: transformers leaves Falcon's own layers in 16 bits.",
     "LoRA on a fused matrix is LoRA on each of its parts, each with a dropout of its own.",
     "Adapters of LitGPT, ms-swift and Qwen have the dropout that their programs have by default, 0.05.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
@@ -45,6 +47,10 @@ _CAUSES = (
     " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
     "LitGPT without a 4-bit base (lith-08, lith-42): its query, key and value are one matrix, whose adapter drops of"
     " its input once, and dsgen counts that for each of the three.",
+    "LitGPT's Phi (litr-01 to litr-05, lith-32): its GELU is one operator; that of transformers' class is made of many"
+    " (NewGELUActivation), of which autograd keeps several tensors of the feed-forward part's width.",
+    "GPTQ (qwen-13 to qwen-18, qwen-69, swb-47 ...): its own kernels, and Qwen's own model code on one GPU without"
+    " DeepSpeed: too low for short sequences and too high for long ones; dsgen knows the words, not that code.",
     "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
     " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
     " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",

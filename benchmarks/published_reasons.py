@@ -15,7 +15,8 @@ Record = Mapping[str, Any]
 _OTHER_SYSTEMS = ("megatron", "nanotron", "colossalai")
 _PLAIN_OPTIMIZERS = ("AdamW", "Adam", "FusedAdam", "decoupled_adamw", "torch.optim.AdamW", "Muon (2D hidden weights)")
 _UNKNOWN_OPTIMIZERS = ("8bit", "optimizer_in_bwd", "unknown")
-_NF4 = ("bnb.nf4", "bnb.nf4-dq", "nf4", "int4 (bnb)", "bnb nf4 (bf16 storage)")
+_GPTQ = ("gptq-int4", "int4 (gptq)")  # groups of 128 take 4.16 bits a weight, NF4 with double quantization 4.13
+_NF4 = (*_GPTQ, "bnb.nf4", "bnb.nf4-dq", "nf4", "int4 (bnb)", "bnb nf4 (bf16 storage)")
 _OFFLOADS = {
     "none": ("none", "none"),
     "optimizer cpu": ("cpu", "none"),
@@ -132,11 +133,6 @@ def _quantized_otherwise(record: Record) -> bool:
     return said is not None and said not in _NF4
 
 
-def _packed_falcon(record: Record) -> bool:
-    """A 4-bit Falcon that is not transformers' own, whose layers (FalconLinear) transformers 5 leaves in 16 bits."""
-    return type_of(record) == "falcon" and bool(record["config"].get("quantization"))
-
-
 def _unknown_precision(record: Record) -> bool:
     said = record["config"]["precision"]
     return "?" in said or said == "fp16/bf16"
@@ -166,8 +162,7 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "what is offloaded, and where to, is not stated": lambda r: offload_of(r) is None,
     "layers spread over GPUs (device_map)": lambda r: r["config"].get("parallel") == "device_map",
     "adapters that are no plain LoRA, or embeddings trained beside them": _other_adapters,
-    "a quantized base that is not NF4 (GPTQ)": _quantized_otherwise,
-    "Falcon in 4 bits in LitGPT's own class: that of transformers, which is dsgen's, stays in 16": _packed_falcon,
+    "a base in 8 bits (GPTQ)": _quantized_otherwise,
     "FSDP with fp32 weights, which ZeRO has twice, or with a 4-bit base, which ZeRO-3 keeps gathered": _unlike_zero,
     "checkpointing of a part of each block, or not stated": lambda r: checkpointing_of(r) is None,
     "sparse attention": lambda r: "blocksparse" in str(r["config"].get("flash_attn")),

@@ -29,15 +29,12 @@ UNEQUAL = {
     *("1.3b 1", "125m 1", "3b 1", "65b 3", "gpt-j-6b 1", "llama-3.2-3b 2", "mistral-7b 2", "mixtral-8x22b 1"),
     *("opt-13b 1", "opt-350m 2", "opt-6.7b 1", "opt-66b 3", "qwen2.5-7b 3"),
 }
-# Where a phase that has not the peak has other parts: the second pass of the first step at stage 3, moments of nearly
-# the same height.
+# Where a phase that has not the peak has other parts: parameters on their way from RAM, moments of nearly the same
+# height.
 APART = {
     "load": set(),
     "init": {"opt-125m 4", "opt-350m 2", "qwen3-30b-a3b 1"},
-    "forward": {
-        *("1t 2", "530b 3", "530b 4", "70b 1", "gpt-j-6b 1", "opt-30b 3", "phi-4 4", "qwen2.5-14b 1"),
-        *("qwen2.5-32b 2", "qwen2.5-72b 4"),
-    },
+    "forward": {"530b 3", "70b 1", "gpt-j-6b 1"},
     "backward": {"125m 3", "1b 4", "350m 3", "8b 4", "gpt-j-6b 4", "qwen2.5-14b 4", "qwen3-8b 4"},
     "step": {"13b 4", "qwen2.5-14b 1"},
 }
@@ -71,7 +68,7 @@ def dropping(benchmark):
 @pytest.fixture(scope="module")
 def groups(benchmark):
     """The records and what was drawn for each."""
-    drawn = benchmark.cases, benchmark.later, benchmark.dropping
+    drawn = benchmark.cases, benchmark.later, benchmark.dropping, benchmark.of_types, benchmark.of_mixtures
     return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
 
 
@@ -153,12 +150,12 @@ def test_a_phase_has_the_same_parts_whether_the_peak_is_there_or_not(compared, p
     assert apart <= APART[phase]
 
 
-def test_scenarios_that_were_drawn_later_are_within_two_hundredths(drawn_later):
-    """They were not looked at when the model was made, but for one that was mended afterwards."""
+def test_scenarios_that_were_drawn_later_are_within_three_thousandths(drawn_later):
+    """They were not looked at when the model was made; what the first half of them showed was mended afterwards."""
     counted = [item for item in drawn_later if item.ours]
-    outside = {item.case.name: f"{item.error:+.1%}" for item in counted if abs(item.error) > 0.02}
+    outside = {item.case.name: f"{item.error:+.1%}" for item in counted if abs(item.error) > 0.003}
 
-    assert len(counted) >= 157
+    assert len(counted) >= 315
     assert outside == {}
     assert statistics.median(abs(item.error) for item in counted) < 1e-4
 
@@ -199,8 +196,9 @@ def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping):
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, drawn_later, dropping):
+def test_the_page_shows_every_scenario(benchmark, compared, dropping):
     text = benchmark.PAGE.read_text(encoding="utf-8")
+    groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
-    assert text == benchmark.page(compared, drawn_later, dropping, benchmark.read()["versions"])
+    assert text == benchmark.page(*groups, benchmark.read()["versions"])
     assert all(item.case.name in text for item in (*compared, *dropping))

@@ -461,7 +461,7 @@ def test_the_fewest_gpus_have_the_buffers_of_so_many() -> None:
     )
     known = counterfactuals(asked)
 
-    assert (known.gpus, known.nodes) == (12, 3)
+    assert (known.gpus, known.nodes) == (20, 5)  # torch's Adagrad steps with two more fp32 copies of its share
 
 
 def test_where_nothing_fits_offload_that_saves_next_to_nothing_is_not_shown() -> None:

@@ -64,6 +64,7 @@ def test_no_reason_stands_for_nothing(module: Any, cases: Any) -> None:
 
 EARLIER = {
     "activations offloaded to the CPU",
+    "dsgen has no such model type",
     "the host's memory ran out, whose size is not stated",
     "the ZeRO stage is not stated",
     "the adapted matrices are not stated",
@@ -148,8 +149,7 @@ LEFT_OUT = {
     "ttn-20": "fp8",
     "ttn-10": "checkpointing of a part of each block, or not stated",
     "tune-10": "all weights and states in 16 bits, without an fp32 copy",
-    "qwen-13": "a quantized base that is not NF4 (GPTQ)",
-    "litr-03": "dsgen has no such model type",
+    "swb-48": "a base in 8 bits (GPTQ)",
     "hfb-fsdp10": FSDP,
     "peft-fs3": FSDP,
     "litr-24": "adapters that are no plain LoRA, or embeddings trained beside them",
@@ -158,7 +158,6 @@ LEFT_OUT = {
     "hfb-fsdp08": "DDP keeps a second copy of every gradient in its buckets",
     "tunel2-1": "the real sequences were shorter, by how much is not stated",
     "dsaz-1t-g512-b2": "what is offloaded, and where to, is not stated",
-    "lith-02": "Falcon in 4 bits in LitGPT's own class: that of transformers, which is dsgen's, stays in 16",
     "h2o-2": "checkpointing of a part of each block, or not stated",
 }
 
@@ -192,29 +191,53 @@ BOUNDS = {
 }
 
 
+# What only the nearest word expresses (a base in GPTQ as NF4, LitGPT's Phi and 4-bit Falcon as transformers' Phi).
+NEAR = {"GPTQ": (26, 0.10), "Phi": (11, 0.25)}
+
+
+@pytest.fixture(scope="module")
+def nearly(module: Any, records: Mapping[str, Any], cases: Any) -> Any:
+    """Peaks that only the nearest word expresses, by that word; the others under an empty one."""
+    found: dict[str, list[Any]] = {"": [], **{word: [] for word in NEAR}}
+    for case in cases:
+        if case.kind == "peak":
+            record = records[case.name]
+            packed = "gptq" in str(record["config"].get("quantization"))
+            phi = module("published_models").type_of(record) == "phi"
+            found["GPTQ" if packed else "Phi" if phi else ""].append(case)
+    return found
+
+
 @pytest.mark.parametrize("source", sorted(BOUNDS))
-def test_peaks_are_as_near_as_they_were(cases: Any, source: str) -> None:
+def test_peaks_are_as_near_as_they_were(nearly: Any, source: str) -> None:
     count, bound = BOUNDS[source]
-    errors = [abs(case.error) for case in cases if case.source == source and case.kind == "peak"]
+    errors = [abs(case.error) for case in nearly[""] if case.source == source]
     assert len(errors) == count
     assert statistics.median(errors) <= bound
+
+
+@pytest.mark.parametrize("word", sorted(NEAR))
+def test_peaks_of_the_nearest_word_are_as_near_as_they_were(nearly: Any, word: str) -> None:
+    count, bound = NEAR[word]
+    assert len(nearly[word]) == count
+    assert statistics.median(abs(case.error) for case in nearly[word]) <= bound
 
 
 def test_every_source_with_a_peak_has_a_bound(cases: Any) -> None:
     assert {case.source for case in cases if case.kind == "peak"} == set(BOUNDS)
 
 
-def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
-    errors = [case.error for case in cases if case.kind == "peak"]
+def test_all_peaks_together_are_as_near_as_they_were(nearly: Any) -> None:
+    errors = [case.error for case in nearly[""]]
     assert len(errors) == 126
     assert -0.10 <= statistics.median(errors) <= 0.05
     assert statistics.median(map(abs, errors)) <= 0.09
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
-    """Of 348 runs one is said not to fit, of nine that ran out of memory two are said to; few are left open."""
+    """Of 385 runs one is said not to fit, of eleven that ran out of memory two are said to; few are left open."""
     found = collections.Counter((case.fits, case.right) for case in cases if case.verdict is not None)
-    assert found.total() == 357
+    assert found.total() == 396
     assert found[True, False] <= 1
     assert found[False, False] <= 2
     assert found[True, None] + found[False, None] <= 15

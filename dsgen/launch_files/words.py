@@ -120,7 +120,8 @@ class _Reader:
         self.ends = []
 
     def _word(self) -> None:
-        start, parts, quoted, escapes, lead = self.at, [], False, False, 0
+        start, quoted, escapes, lead = self.at, False, False, 0
+        parts: list[str] = []
         while self.at < self.end and self.text[self.at] not in _SPACE + _OPERATORS + "<>":
             letter = self.text[self.at]
             if letter in "'\"":

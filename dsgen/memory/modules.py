@@ -103,8 +103,7 @@ _FUNCTIONS = frozenset(
 # Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
 # turned. (With adapters it is with their sum, which it keeps.)
 _AS_STORED = frozenset({"gpt_oss"})
-# Where backward of a block first asks for what a checkpoint did not save, if it is not the last module with a tensor:
-# a dropout that drops, of GPT-2's class; OPT's is a function that its block calls itself.
+# Where backward of a block first asks for what a checkpoint did not save, if not at its last tensor: OPT at itself.
 _ASKING = {
     "gpt2": "mlp.dropout",
     "gpt_bigcode dropout": "mlp.dropout",
