@@ -1,4 +1,7 @@
-"""The instant memory model against the simulation, for model types without a profile: every part in every phase."""
+"""The instant memory model against the simulation, for model types without a profile: every part in every phase.
+
+Dense ones, and mixtures of experts.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,12 @@ from dsgen.strategies import UNSPLIT, Layout, layouts
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak
+# Group -> scenarios, those that offload, and module and name of the configs
+GROUPS = {
+    "OF_TYPES": (240, 2, "memory_types", "TYPES"),
+    "OF_MIXTURES": (110, 20, "memory_types_mixtures", "MIXTURES"),
+}
+each = pytest.mark.parametrize("group", list(GROUPS))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +41,7 @@ def benchmark():
 
 @pytest.fixture(scope="module")
 def compared(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.OF_TYPES))
+    return {group: benchmark.compare(benchmark.read(getattr(benchmark, group))) for group in GROUPS}
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +50,20 @@ def more(benchmark):
     return importlib.import_module("memory_compared")
 
 
-def test_every_run_of_every_type_is_recorded_as_it_is_asked(benchmark):
-    record = benchmark.read(benchmark.OF_TYPES)
-    asked = list(benchmark.of_types())
+@each
+def test_every_run_of_every_type_is_recorded_as_it_is_asked(benchmark, group):
+    record = benchmark.read(getattr(benchmark, group))
+    asked = list(getattr(benchmark, group.lower())())
 
     assert [row["name"] for row in record["cases"]] == [case.name for case in asked]
     assert [benchmark.facts(row) for row in record["cases"]] == [benchmark.attrs.asdict(case) for case in asked]
     assert set(record["versions"]) >= {"deepspeed", "torch", "transformers"}
 
 
-def test_types_are_sorted_known_and_written_as_they_are_read(benchmark):
-    types = importlib.import_module("memory_types").TYPES
+@each
+def test_types_are_sorted_known_and_written_as_they_are_read(benchmark, group):
+    *_, module, name = GROUPS[group]
+    types = getattr(importlib.import_module(module), name)
 
     assert list(types) == sorted(types)
     for name, config in types.items():
@@ -59,6 +71,7 @@ def test_types_are_sorted_known_and_written_as_they_are_read(benchmark):
         assert facts["architecture"] == name.partition(" ")[0] in model_types()
         assert model_from_hf(to_hf_config(facts), name) == facts
         assert Model(**facts).layers <= 8  # a simulation of each takes seconds
+        assert bool(Model(**facts).experts) is (group == "OF_MIXTURES")
 
 
 @pytest.mark.parametrize("model_type", sorted(UNSPLIT))
@@ -78,20 +91,22 @@ def layouts_at_2(job):
     return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
 
 
-def test_every_peak_is_within_a_thousandth(compared):
-    misses = {item.case.name: f"{item.error:+.2%}" for item in compared if abs(item.error) > WITHIN}
+@each
+def test_every_peak_is_within_a_thousandth(compared, group):
+    misses = {item.case.name: f"{item.error:+.2%}" for item in compared[group] if abs(item.error) > WITHIN}
 
-    assert all(item.ours for item in compared)
-    assert len(compared) >= 240
+    assert all(item.ours for item in compared[group])
+    assert len(compared[group]) >= GROUPS[group][0]
     assert misses == {}
 
 
-def test_every_part_of_every_phase_is_close(compared, more):
+@each
+def test_every_part_of_every_phase_is_close(compared, more, group):
     """Within a hundredth of the part, or a thousandth of the peak."""
     phases = ("load", "init", "forward", "backward", "step")
     apart = {
         (item.case.name, phase, one.part)
-        for item in compared
+        for item in compared[group]
         for phase in phases
         for one in more.differences(item, phase)
         if not one.close
@@ -100,17 +115,19 @@ def test_every_part_of_every_phase_is_close(compared, more):
     assert apart == set()
 
 
-def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared, more):
-    offloading = {item.case.name: parts for item in compared if (parts := more.differences_on_the_host(item))}
+@each
+def test_a_nodes_ram_is_what_its_ranks_hold_after_the_last_step(compared, more, group):
+    offloading = {item.case.name: parts for item in compared[group] if (parts := more.differences_on_the_host(item))}
 
-    assert len(offloading) >= 2
+    assert len(offloading) >= GROUPS[group][1]
     assert {name for name, parts in offloading.items() if not all(one.close for one in parts)} == set()
 
 
-def test_intervals_cover_the_simulated_peaks(compared):
+@each
+def test_intervals_cover_the_simulated_peaks(compared, group):
     outside = [
         item.case.name
-        for item in compared
+        for item in compared[group]
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 

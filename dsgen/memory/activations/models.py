@@ -82,10 +82,12 @@ _MODULES = {  # where a block is that is not in gpts.py
     "cohere": "cohere",
     "falcon": "falcon",
     "glm4": "glm",
+    "glm4_moe": "glm",
     "gpt_bigcode": "bigcode",
     "granite": "granite",
     "granitemoe": "granite",
     "olmo2": "olmo",
+    "olmoe": "olmo",
     "phi": "partial",
     "stablelm": "partial",
     "starcoder2": "starcoder",
@@ -101,7 +103,7 @@ def family(architecture: str) -> FamilyOfForwards:
     if architecture in ("deepseek_v2", "deepseek_v3"):
         return FamilyOfForwards(llama.before, _latent(sparse=False), _latent(sparse=True), llama.head)
     if architecture in ("glm4_moe", "olmoe"):
-        attending = getattr(_module("attentions"), f"{architecture}_attention")
+        attending = getattr(_module(_MODULES[architecture]), f"{architecture}_attention")
         mixture = _module("mixtures").mixture
         dense = functools.partial(llama.block, attending=attending)
         return FamilyOfForwards(llama.before, dense, functools.partial(dense, feeding=mixture), llama.head)

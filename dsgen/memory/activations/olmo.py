@@ -1,9 +1,11 @@
-"""Forward of OLMo 2's block: sizes on a tape.
+"""Forward of OLMo 2's block, and attention of OLMoE: sizes on a tape.
 
-Source: transformers 5.23, models/olmo2/modeling_olmo2.py. Local variables are those of the class.
+Source: transformers 5.23, models/{olmo2,olmoe}/modeling_*.py. Local variables are those of the classes.
 """
 
 from __future__ import annotations
+
+import functools
 
 from dsgen.memory.activations import llama
 from dsgen.memory.activations import operators as op
@@ -12,16 +14,16 @@ from dsgen.memory.activations.norms import norm
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
 
-__all__ = ["olmo2_block"]
+__all__ = ["olmo2_block", "olmoe_attention"]
 
 
 def olmo2_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
-    """Olmo2DecoderLayer."""
-    return llama.block(tape, on, hidden, attending=_attention)
+    """Olmo2DecoderLayer: rope tables are in fp32, which make queries and keys fp32 too."""
+    return llama.block(tape, on, hidden, attending=functools.partial(olmoe_attention, item=op.FP32))
 
 
-def _attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Olmo2Attention: norms over all heads together, and rope tables in fp32, which make queries and keys fp32 too."""
+def olmoe_attention(tape: Tape, on: Setting, hidden: Tensor, item: int | None = None) -> tuple[Tensor, Tensor | None]:
+    """OlmoeAttention and Olmo2Attention: norms over all heads together; `item` is bytes of a number of a rope table."""
     size, bias = on.model.head_size, on.model.attention_bias
     query = norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
     key = norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
@@ -29,9 +31,9 @@ def _attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor 
     query, key = op.transposed(tape, query), op.transposed(tape, key)
     if on.eager:
         value = op.transposed(tape, value)
-    table = on.table(size, op.FP32)
-    wide, wide_key = llama.rotate(tape, query, table, table), llama.rotate(tape, key, table, table)
-    query, key = op.cast(tape, wide, value.item), op.cast(tape, wide_key, value.item)
-    del wide, wide_key
+    table = on.table(size, item)
+    turned, turned_key = llama.rotate(tape, query, table, table), llama.rotate(tape, key, table, table)
+    query, key = op.cast(tape, turned, value.item), op.cast(tape, turned_key, value.item)
+    del turned, turned_key
     out, weights = attend(tape, on, query, key, value)
     return on.linear(tape, out, on.hidden, "o_proj", bias=bias), weights
