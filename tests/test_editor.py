@@ -193,6 +193,19 @@ def test_nothing_but_the_entry_goes(text: str, path: str, new: str) -> None:
     assert edited(text, Remove(path)) == new
 
 
+@pytest.mark.parametrize(
+    ("text", "path", "new"),
+    [
+        ("a:\n  - - 1\n    - 2\n    - 3\n", "a[0][0]", "a:\n  - - 2\n    - 3\n"),
+        ("a:\n  - - - 1\n      - 2\n", "a[0][0][0]", "a:\n  - - - 2\n"),
+        ("a:\n  - - b: 1\n      c: 2\n    - 3\n", "a[0][0]", "a:\n  - - 3\n"),
+        ("a:\n  - - 1  # one\n    - 2\n", "a[0][0]", "a:\n  - - 2\n"),
+    ],
+)
+def test_the_first_item_behind_two_dashes_leaves_its_place_to_the_next(text: str, path: str, new: str) -> None:
+    assert in_yaml(text, Remove(path)) == new
+
+
 # What moves takes its text and its comment with it.
 
 

@@ -84,8 +84,9 @@ def removing(layout: Layout, node: Node) -> Iterator[list[Patch]]:
         yield from _emptied(layout, node, tail)
     elif not head.strip() or (node.key is None and not head.replace("-", "", 1).strip()):
         yield [layout.lines(start, tail)]
-    elif after is not None:  # the first key behind the dash of an item
-        if layout.is_blank(tail, after.start):
+    elif after is not None:  # the first key, or the first item, behind the dash of an item
+        between = text[tail : after.start]
+        if not (between.replace("-", "", 1) if node.key is None else between).strip():
             yield [(start, after.start, "")]
         yield [(layout.blanks_before(start), tail, "")]
 
