@@ -485,3 +485,20 @@ def test_the_change_with_the_fewest_differences_comes_first() -> None:
 
     assert estimate(asked.job, asked.strategy).verdict is not Verdict.FITS
     assert counterfactuals(asked).changes[0].options == {"checkpointing": "full"}
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "told"),
+    [
+        ("deepseek-v3", {}, True),
+        ("deepseek-v3", {"zero_stage": 2}, False),
+        ("deepseek-v3", {"lora_targets": ["o_proj"]}, False),
+        ("deepseek-v3", {"method": "full"}, False),
+        ("mixtral-8x7b", {}, False),  # gathered as one module
+        ("7b", {}, False),
+    ],
+)
+def test_adapters_of_experts_at_stage_3_are_doubted(model: str, more: dict[str, Any], told: bool) -> None:
+    asked = question({"method": "lora", "zero_stage": 3, "micro_batch": 1, **more}, model=model)
+
+    assert any("tracing error" in note for note in asked.notes) is told

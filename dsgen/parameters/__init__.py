@@ -8,6 +8,7 @@ from dsgen.parameters.adapters import (
     adaptable,
     adapters,
     check_dropout,
+    expert_target,
     fused_targets,
     lora_parameters,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "adaptable",
     "adapters",
     "check_dropout",
+    "expert_target",
     "fused_targets",
     "lora_parameters",
     "model_types",

@@ -47,21 +47,28 @@ def fused_targets(model: Model) -> Mapping[str, str]:
     return _FUSED.get(model.architecture, _NONE)
 
 
+def expert_target(model: Model, targets: Iterable[str]) -> str | None:
+    """The first target that is for experts or their router; None where none is."""
+    fused = fused_targets(model)
+    named = (target for target in targets if target == ALL_LINEAR or any(_named(old, target) for old in fused))
+    return next(named, None) if fused else None
+
+
 def check_dropout(model: Model, targets: Iterable[str]) -> None:
     """Refuse a dropout where peft does: it knows none for adapters of experts and routers (lora.ParamWrapper).
 
     Raises:
         DsgenError: A target is for one of them.
     """
-    fused = fused_targets(model)
-    for target in targets:
-        if fused and (target == ALL_LINEAR or any(_named(old, target) for old in fused)):
-            plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
-            raise mistake(
-                f"lora_dropout is above 0 and lora_targets names {target!r}",
-                must="it must be 0 there: peft has no dropout for adapters of experts and their router",
-                todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
-            )
+    target = expert_target(model, targets)
+    if target is not None:
+        fused = fused_targets(model)
+        plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+        raise mistake(
+            f"lora_dropout is above 0 and lora_targets names {target!r}",
+            must="it must be 0 there: peft has no dropout for adapters of experts and their router",
+            todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
+        )
 
 
 def adaptable(model: Model, training: Training) -> bool:
