@@ -163,7 +163,9 @@ def lookup(config: Mapping[str, Any], path: str) -> tuple[bool, Any]:
     """Whether a dotted path is in a config, and its value (None when it is not)."""
     here: Any = config
     for part in path.split("."):
-        if not isinstance(here, Mapping) or part not in here:
+        if type(here) is not dict and not isinstance(here, Mapping):  # the first question is the cheap one
+            return False, None
+        if part not in here:
             return False, None
         here = here[part]
     return True, here

@@ -45,6 +45,7 @@ class Surface:
     _moved: Mapping[str, str]
     _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
     _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
+    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # key -> others
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -62,8 +63,12 @@ class Surface:
         if section in _CLASSES and name:
             kind = str(lookup(config or {}, f"{section}.type")[1])[:_LONGEST_PATH]
             asked = f"{path} of {kind}"
-            return self._known.setdefault(asked, self._known.get(asked) or self._argument(path, section, name, kind))
-        return self._known.setdefault(path, self._known.get(path) or self._general(path))
+            if asked not in self._known:
+                self._known[asked] = self._argument(path, section, name, kind)
+            return self._known[asked]
+        if path not in self._known:
+            self._known[path] = self._general(path)
+        return self._known[path]
 
     def _general(self, path: str) -> Key | None:
         general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
@@ -129,9 +134,12 @@ class Surface:
 
     def value(self, path: str, config: Mapping[str, Any]) -> Any:
         """What is in force at a path: as written, under another name, or the default."""
-        names = [path, *(other for other, name in (*self.aliases.items(), *self._moved.items()) if name == path)]
+        if path not in self._names:
+            others = (*self.aliases.items(), *self._moved.items())
+            self._names[path] = (path, *(other for other, name in others if name == path))
+        names = self._names[path]
         if path.startswith("bf16.") and "bf16" not in config:
-            names.append(path.replace("bf16.", "bfloat16.", 1))
+            names = (*names, path.replace("bf16.", "bfloat16.", 1))
         for name in names:
             found, value = lookup(config, name)
             if found:
