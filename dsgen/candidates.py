@@ -98,7 +98,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
             if gpu.low(held(job, trial.layout, trial.buffers)) > gpu.limit:
                 hopeless.append(trial)
             else:
-                likely.append(trial._replace(best=cost(job, trial.strategy(0))))
+                likely.append(_Trial(*trial[:4], cost(job, trial.strategy(0))))
         tried = sorted(likely, key=lambda trial: -trial.speed)
     for trial in _then(tried, lambda: [] if fitting or uncertain else hopeless):
         if matters and fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
@@ -202,7 +202,7 @@ def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, s
             place="host",
             why=f"needs {gib(host.low_bytes + host.overhead_bytes)} GiB of host RAM: {_more(host)} GiB too much",
         )
-    nvme = sum(found.host.nvme.values())
+    nvme = found.host.stored
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(
             layout=layout,

@@ -13,7 +13,7 @@ import attrs
 from dsgen import near_misses
 from dsgen.data import data_root
 from dsgen.errors import DsgenError, mistake
-from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, lookup, say, too_large
+from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, key_of, lookup, say, too_large
 
 __all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
 
@@ -73,9 +73,9 @@ class Surface:
     def _general(self, path: str) -> Key | None:
         general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
         if general in self._table:
-            return _key(general, self._table[general], self.sections.get(_parent(general)) == "strict")
+            return key_of(general, self._table[general], self.sections.get(_parent(general)) == "strict")
         if gone := next((p for p in _parents(general) if self._table.get(p, {}).get("removed")), None):
-            return _key(gone, self._table[gone], False)
+            return key_of(gone, self._table[gone], False)
         free = next((p for p in _parents(general) if self.sections.get(p) == "free"), None)
         return Key(path=path, description=f"Read by whoever reads {free}.") if free else None
 
@@ -175,7 +175,7 @@ class Surface:
         """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
         found = self.forms(section, kind)
         if found is None and path in self._table:
-            return _key(path, self._table[path], False)
+            return key_of(path, self._table[path], False)
         if found == ():
             return Key(path=path, description="An argument of another package's class.", auto=True)
         if found is None:
@@ -186,37 +186,10 @@ class Surface:
             if name in form["params"]:
                 shape = self._classes["params"].get(name, {})
                 default = form["params"][name]
-                return _key(path, {"types": _types(default), **shape, **facts, "default": default}, False)
+                return key_of(path, {"types": _types(default), **shape, **facts, "default": default}, False)
             if name in form.get("also", ()):
-                return _key(path, facts, False)
-        return _key(path, facts, False) if facts.get("deprecated") else None
-
-
-def _key(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
-    effect = facts.get("effect", {})
-    return Key(
-        path=path,
-        types=tuple(facts.get("types", ())),
-        default=facts.get("default"),
-        minimum=facts.get("minimum"),
-        maximum=facts.get("maximum"),
-        above=facts.get("exclusiveMinimum"),
-        below=facts.get("exclusiveMaximum"),
-        excluded=facts.get("not"),
-        enum=tuple(facts.get("enum", ())),
-        items=tuple(facts.get("items", ())),
-        folded=facts.get("folded", False),
-        description=facts.get("about", ""),
-        strict=strict,
-        deprecated=facts.get("deprecated", False),
-        replaced_by=facts.get("replaced_by"),
-        removed=facts.get("removed"),
-        since=facts.get("since"),
-        effect=Effect(when=tuple(effect.get("when", ())), never=effect.get("never"), needs=effect.get("needs")),
-        refuses=facts.get("refuses", {}),
-        elements=facts.get("elements", False),
-        auto=facts.get("auto", False),
-    )
+                return key_of(path, facts, False)
+        return key_of(path, facts, False) if facts.get("deprecated") else None
 
 
 def _forms(entry: Any) -> list[Mapping[str, Any]]:
