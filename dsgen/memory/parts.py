@@ -13,6 +13,7 @@ from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
+from dsgen.memory.doubted import doubted
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
@@ -36,11 +37,13 @@ class Parts(NamedTuple):
         moments: Those that can be the highest of their phase.
         lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
+        doubted: DeepSpeed may run otherwise, or not at all.
     """
 
     moments: tuple[Moment, ...]
     lines: tuple[Line, ...]
     host: Host
+    doubted: bool
 
     def peak(self, micro_batch: int) -> int:
         """Bytes of the highest moment of a micro-batch."""
@@ -91,7 +94,8 @@ def _parts(
     if flattens:
         moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
-    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates))
+    unsure = doubted(asked.model, asked.training, layout.stage) is not None
+    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), unsure)
 
 
 @functools.lru_cache(maxsize=8192)
