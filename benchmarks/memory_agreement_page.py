@@ -29,6 +29,7 @@ def page(
     found: list[Compared],
     drawn: list[Compared],
     dropping: list[Compared],
+    heads: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
     versions: Mapping[str, str],
@@ -39,6 +40,7 @@ def page(
         found: The scenarios with which the instant model was made.
         drawn: Those that were drawn later.
         dropping: Those whose adapters drop elements of their input.
+        heads: Those with an adapter of the output head.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
         versions: Package -> version of the simulation.
@@ -93,6 +95,15 @@ def page(
         summary(dropping) + ".",
         "",
         *_table(sorted(dropping, key=lambda item: item.case.name)),
+        "",
+        "## Adapters of the output head",
+        "",
+        "Three scenarios of every architecture whose head is not its embedding: `lm_head` as the only target, where",
+        "without checkpointing no block has a backward, and beside a matrix of attention.",
+        "",
+        summary(heads) + ".",
+        "",
+        *_table(sorted(heads, key=lambda item: item.case.name)),
         "",
         "## Model types without a profile",
         "",

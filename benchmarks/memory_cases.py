@@ -22,18 +22,19 @@ from dsgen.jobs import Job
 from dsgen.layers import Origin
 from dsgen.memory.trained import LEAVES
 from dsgen.memory_questions import ask_config, given
-from dsgen.parameters import ALL_LINEAR, fused_targets, parameter_count
+from dsgen.parameters import ALL_LINEAR, fused_targets, parameter_count, parameters
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import UNSPLIT, Strategy
 
-__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types"]
+__all__ = ["Case", "cases", "dropping", "heads", "later", "of_mixtures", "of_types"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEEDS, LATER_ROUNDS = (31337, 90210), 2
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
+HEAD_SEED, HEAD_DEPTH = 6060, 4  # of the scenarios with an adapter of the output head
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
@@ -154,6 +155,21 @@ def dropping() -> Iterator[Case]:
             if fused_targets(model):
                 options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
             yield attrs.evolve(case, options=options)
+
+
+def heads() -> Iterator[Case]:
+    """Adapters of the output head, alone and beside attention's, over every architecture whose head is its own."""
+    seen = set()
+    for name, model in _models():
+        if model.architecture in seen or model.tied_embeddings:
+            continue
+        seen.add(model.architecture)
+        head = next(item.name for item in parameters(model) if item.kind == "head").split(".")[-2]
+        matrix = next(item.name for item in parameters(model) if item.matrix and item.layer).split(".")[-2]
+        for number, targets in enumerate(([head], [matrix, head], [matrix, head])):
+            draw = random.Random(f"{HEAD_SEED} {name} {number}")
+            case = _case(f"{name} h{number + 1}", name, min(model.layers, HEAD_DEPTH), draw, model, ("lora", "qlora"))
+            yield attrs.evolve(case, options={**case.options, "lora_targets": targets})
 
 
 def of_types() -> Iterator[Case]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+import dsgen
 from dsgen.memory import estimate
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -66,9 +67,17 @@ def dropping(benchmark):
 
 
 @pytest.fixture(scope="module")
+def heads(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.HEADS))
+
+
+@pytest.fixture(scope="module")
 def groups(benchmark):
     """The records and what was drawn for each."""
-    drawn = benchmark.cases, benchmark.later, benchmark.dropping, benchmark.of_types, benchmark.of_mixtures
+    drawn = (
+        *(benchmark.cases, benchmark.later, benchmark.dropping, benchmark.heads),
+        *(benchmark.of_types, benchmark.of_mixtures),
+    )
     return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
 
 
@@ -186,10 +195,33 @@ def test_a_dropout_is_what_the_simulated_peaks_are_made_of(dropping):
     assert missed >= 20
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping):
+def test_adapters_of_the_output_head_are_within_two_thousandths(heads, parts):
+    """And every part of their peaks is close; of one the peak is in the first step, by four megabytes of states."""
+    outside = {item.case.name: f"{item.error:+.2%}" for item in heads if abs(item.error) > 0.002}
+    apart = [item.case.name for item in heads if not all(one.close for one in parts(item, item.simulated["phase"]))]
+
+    assert len([item for item in heads if item.ours]) >= 33
+    assert outside == {}
+    assert apart == ["mistral-7b h2"]
+    assert statistics.median(abs(item.error) for item in heads) < 1e-5
+
+
+def test_an_adapter_of_the_output_head_is_counted_where_logits_are(heads):
+    """Without it many peaks would be missed."""
+    missed = 0
+    for item in heads:
+        job, strategy = item.case.strategy()
+        others = tuple(target for target in job.training.lora_targets if target != "lm_head")
+        without = attrs.evolve(job, training=attrs.evolve(job.training, lora_targets=others or ("o_proj",)))
+        missed += bool(others) and abs(estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed >= 14
+
+
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping)
+        for item in (*compared, *drawn_later, *dropping, *heads)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
@@ -202,3 +234,16 @@ def test_the_page_shows_every_scenario(benchmark, compared, dropping):
 
     assert text == benchmark.page(*groups, benchmark.read()["versions"])
     assert all(item.case.name in text for item in (*compared, *dropping))
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize(("model", "target"), [("deepseek-v3", "gate"), ("7b", "lm_head")])
+def test_blocks_before_the_first_adapter_have_no_backward(make_job, model, target, checkpointing):
+    """They keep nothing without checkpointing; with it each is run again."""
+    facts = {"training.method": "lora", "training.checkpointing": checkpointing, "training.zero_stage": 2}
+    facts |= {"training.micro_batch": 1, "model.layers": 4}
+    some, every = ({**facts, "training.lora_targets": [name]} for name in (target, "o_proj"))
+    few, all_of_them = (dsgen.plan(make_job("h200-141g", model, **said)).chosen.memory for said in (some, every))
+    kept = [one.phases[2].gpu["activations"] for one in (few, all_of_them)]
+
+    assert kept[0] < 0.9 * kept[1] if checkpointing == "none" else kept[0] > 0.5 * kept[1]

@@ -502,3 +502,18 @@ def test_adapters_of_experts_at_stage_3_are_doubted(model: str, more: dict[str, 
     asked = question({"method": "lora", "zero_stage": 3, "micro_batch": 1, **more}, model=model)
 
     assert any("tracing error" in note for note in asked.notes) is told
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"chunked_loss": True}, "its adapter would learn nothing"),
+        ({"tp": 2, "zero_stage": 1}, "leave lm_head out of lora_targets"),
+    ],
+)
+def test_an_adapter_of_the_output_head_is_refused_where_it_would_be_lost(wishes: dict[str, Any], said: str) -> None:
+    adapters = {"method": "lora", "lora_targets": ["q_proj", "lm_head"], "micro_batch": 1}
+
+    with pytest.raises(DsgenError, match=said):
+        question({**adapters, **wishes}, model="llama-3.1-8b")
+    assert question({**adapters, "zero_stage": 1}, model="llama-3.1-8b").strategy.stage == 1

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, Step, events, unasked
+from dsgen.memory.events import Event, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -200,7 +200,7 @@ def _kept(
     held = packed = 0
     kept: dict[int, int] = {}
     saving = AGAIN if checkpointing else FORWARD
-    without = unasked(step)
+    begin, without = first_asked(step), unasked(step)
     for event, released in zip(events, gone, strict=True):
         during.append(held)
         partly = held
@@ -220,7 +220,9 @@ def _kept(
                 continue
             mine = tensor.keeper == BITSANDBYTES
             direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
-            if tensor.frozen and not event.block and event.module.name in without:
+            if tensor.frozen and (
+                BEFORE < event.block < begin or (event.block == begin and event.module.name in without)
+            ):
                 continue
             if mine or (direct and tensor in saved):
                 kept[tensor.place] = extent = tensor.extent(wide)

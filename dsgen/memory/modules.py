@@ -91,7 +91,8 @@ _BEFORE = {
     "phi": "embed_tokens embed_dropout rotary_emb",
 }
 _EMBEDDING = "embed_tokens rotary_emb"
-_AFTER = "norm ln_f final_layer_norm final_layernorm project_out lm_head"
+HEAD = "lm_head"
+_AFTER = f"norm ln_f final_layer_norm final_layernorm project_out {HEAD}"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _FUNCTIONS = frozenset(
     {
@@ -243,12 +244,13 @@ def modules(
             blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
-        around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
+        around[HEAD] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get(HEAD, ())]
     before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
     first = _made(before, around, dict.fromkeys(before[:1], 0))
-    last = _made(_existing(_AFTER, around), around, {"lm_head": 0})
-    parts_ = ((BEFORE, first), *blocks, (AFTER, last))
-    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_dropping(model)))
+    heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else [HEAD]
+    last = _made(_existing(_AFTER, around), around, dict.fromkeys(heads, 0))
+    roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
+    return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))
 
 
 def _read(own: _Own, kind: str) -> None:
@@ -260,12 +262,8 @@ def _read(own: _Own, kind: str) -> None:
         own.setdefault(first.partition(".")[0], []).append(own[first][0])
 
 
-def _style(model: Model) -> str:
-    return f"{model.architecture} post_norm" if model.post_norm else model.architecture
-
-
-def _dropping(model: Model) -> str:
-    return f"{model.architecture} dropout" if model.dropout else _style(model)
+def _style(model: Model, drops: bool = False) -> str:
+    return f"{model.architecture}{' dropout' if drops else ' post_norm' if model.post_norm else ''}"
 
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:

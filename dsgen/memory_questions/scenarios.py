@@ -19,10 +19,10 @@ from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
-from dsgen.parameters import check_dropout
+from dsgen.parameters import check_dropout, check_head
 from dsgen.pins import Pin
 from dsgen.planner import decide
-from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_plan, strategy
+from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
 
@@ -162,6 +162,8 @@ def refuse(job: Job, chosen: Layout) -> None:
     """
     if job.training.method != "full" and job.training.lora_dropout:
         check_dropout(job.model, job.training.lora_targets)
+    if job.training.method != "full" and job.training.chunked_loss:
+        check_head(job.model, job.training.lora_targets)
     tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))
     heads, keys = job.model.attention_heads, job.model.kv_heads
     why = None
@@ -171,8 +173,8 @@ def refuse(job: Job, chosen: Layout) -> None:
         why = f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
     elif chosen.stage == _WHOLE and release < _TP_AT_3:
         why = f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
-    elif job.model.architecture in UNSPLIT:
-        why = no_plan(job.model)
+    elif found := unsplit(job):
+        why = found
     elif job.world % tp:
         why = f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     elif heads % tp or keys % tp:

@@ -12,7 +12,18 @@ from dsgen.parameters.counts import parameters
 from dsgen.parameters.tensors import CACHED_MODELS, Parameter
 from dsgen.profiles import Model, Training
 
-__all__ = ["ALL_LINEAR", "Adapter", "adaptable", "adapters", "check_dropout", "fused_targets", "lora_parameters"]
+__all__ = [
+    "ALL_LINEAR",
+    "Adapter",
+    "adaptable",
+    "adapters",
+    "adapts_head",
+    "check_dropout",
+    "check_head",
+    "expert_target",
+    "fused_targets",
+    "lora_parameters",
+]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
 # Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
@@ -54,6 +65,26 @@ def expert_target(model: Model, targets: Iterable[str]) -> str | None:
     return next(named, None) if fused else None
 
 
+def adapts_head(model: Model, targets: Iterable[str]) -> bool:
+    """Whether the output head gets an adapter: only where it is named, peft's "all-linear" leaves it out."""
+    named = {target.rpartition(".")[2] for target in targets}
+    return any(_module(item).rpartition(".")[2] in named for item in parameters(model) if item.kind == "head")
+
+
+def check_head(model: Model, targets: Iterable[str]) -> None:
+    """Refuse an adapter of the head beside a chunked loss, which takes the head's weight itself.
+
+    Raises:
+        DsgenError: A target is the head.
+    """
+    if adapts_head(model, targets):
+        raise mistake(
+            "chunked_loss is true and lora_targets names the output head",
+            must="one of the two: a chunked loss takes the head's own weight, so its adapter would learn nothing",
+            todo="Leave lm_head out of lora_targets, or set chunked_loss to false.",
+        )
+
+
 def check_dropout(model: Model, targets: Iterable[str]) -> None:
     """Refuse a dropout where peft does: it knows none for adapters of experts and routers (lora.ParamWrapper).
 
@@ -77,6 +108,8 @@ def adaptable(model: Model, training: Training) -> bool:
         adapters(model, training.lora_rank, training.lora_targets)
         if training.lora_dropout:
             check_dropout(model, training.lora_targets)
+        if training.chunked_loss:
+            check_head(model, training.lora_targets)
     except DsgenError:
         return False
     return True
