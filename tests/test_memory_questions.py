@@ -514,6 +514,6 @@ def test_adapters_of_experts_at_stage_3_are_doubted(model: str, more: dict[str, 
 def test_an_adapter_of_the_output_head_is_refused_where_it_would_be_lost(wishes: dict[str, Any], said: str) -> None:
     adapters = {"method": "lora", "lora_targets": ["q_proj", "lm_head"], "micro_batch": 1}
 
-    with pytest.raises(DsgenError, match=said):
+    with pytest.raises(dsgen.DsgenError, match=said):
         question({**adapters, **wishes}, model="llama-3.1-8b")
     assert question({**adapters, "zero_stage": 1}, model="llama-3.1-8b").strategy.stage == 1
