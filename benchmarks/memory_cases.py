@@ -27,13 +27,14 @@ from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import UNSPLIT, Strategy
 
-__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types"]
+__all__ = ["Case", "cases", "dropping", "later", "narrow", "of_mixtures", "of_types"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEEDS, LATER_ROUNDS = (31337, 90210), 2
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
+NARROW_SEED, NARROW_DEPTH = 1616, 4  # blocks
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
@@ -154,6 +155,26 @@ def dropping() -> Iterator[Case]:
             if fused_targets(model):
                 options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
             yield attrs.evolve(case, options=options)
+
+
+def narrow() -> Iterator[Case]:
+    """Master weights and their gradients in 16 bits, with the optimizer's states or, on the CPU, without, in each model.
+
+    DeepSpeed has them in ZeRO alone, and those of fp16 on the CPU alone.
+    """
+    for name, model in _models():
+        draw = random.Random(f"{NARROW_SEED} {name}")
+        depth = min(model.layers, NARROW_DEPTH)
+        case = _case(f"{name} n1", name, depth, draw, model, ("full",) * 3 + ("lora", "qlora"))
+        zero = {**case.config["zero_optimization"]}
+        zero["stage"] = zero["stage"] or draw.choice((1, 2))
+        offloads = "offload_optimizer" in zero
+        dtype = "fp16" if offloads and "fp16" in case.config else "bf16"
+        section = {"enabled": True, f"{dtype}_master_weights_and_grads": True}
+        if dtype == "bf16" and (not offloads or draw.random() < 0.5):
+            section["bf16_optimizer_states"] = True
+        rest = {key: value for key, value in case.config.items() if key not in ("bf16", "fp16")}
+        yield attrs.evolve(case, config={**rest, "zero_optimization": zero, dtype: section})
 
 
 def of_types() -> Iterator[Case]:

@@ -49,13 +49,13 @@ def optimizer(subject: Subject) -> str | None:
 
 
 def precision(subject: Subject) -> str | None:
-    """The dtype of the weights; None where the program chooses, or keeps some other number of bytes."""
+    """The dtype of the weights; None where the program chooses."""
     for dtype in ("bf16", "fp16"):
         on = subject.value(f"{dtype}.enabled")
         if on is OPEN:
             return "bf16"
         if on is True:
-            return None if subject.value(f"{dtype}.{dtype}_master_weights_and_grads") is True else dtype
+            return dtype
     return None if subject.target.name != "deepspeed" or subject.on("torch_autocast") else "fp32"
 
 

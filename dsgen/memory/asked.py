@@ -19,7 +19,8 @@ __all__ = ["Asked", "felt", "held", "plain", "tells", "through_training"]
 
 def held(job: Job, layout: Layout, buffers: Buffers) -> int:
     """Bytes that a layout holds on the GPU from the first forward pass on: less than its peak, and soon known."""
-    asked = Asked(job.model, job.training, job.seq_len, job.world if layout.stage else layout.tp)
+    world = job.world if layout.stage else layout.tp
+    asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
     return _held(asked, layout, felt(buffers, layout.stage))
 
 
@@ -88,6 +89,7 @@ class Asked(NamedTuple):
         seq_len: Tokens of a sequence.
         world: Ranks; at stage 0 those of one replica.
         single: As in a run.
+        narrow: As in a job.
     """
 
     model: Model
@@ -95,3 +97,4 @@ class Asked(NamedTuple):
     seq_len: int
     world: int
     single: bool = False
+    narrow: str = ""

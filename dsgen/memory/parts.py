@@ -66,7 +66,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
     own = layout if type(layout) is Layout else plain(layout)
-    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
+    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice, anew)
     flat = found.size * found.tensors.elements
     if stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
@@ -134,7 +134,7 @@ class _Moments(NamedTuple):
             return
         # This rank's part is copied before it leaves for the CPU.
         yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
-        first = FP32 * found.own if found.on_gpu and found.master else 0
+        first = found.wide * found.own if found.on_gpu and found.master else 0
         wrapped = stage == 0 and found.master > 0
         states = held.optimizer if wrapped else found.early
         if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
@@ -146,7 +146,7 @@ class _Moments(NamedTuple):
         found, size = self.found, self.found.size
         if found.on_gpu and size != FP32 and self.job.training.method != "lora":
             most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
-            yield moment("init", Held(held.weights, held.master + FP32 * most, 0, 0))
+            yield moment("init", Held(held.weights, held.master + found.wide * most, 0, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)
         whole = found.tensors.largest
         if self.layout.offload_param != "none":
