@@ -158,7 +158,7 @@ def dropping() -> Iterator[Case]:
 
 
 def narrow() -> Iterator[Case]:
-    """Master weights and their gradients in 16 bits, with the optimizer's states or, on the CPU, without, in each model.
+    """Master weights and their gradients in 16 bits, with the optimizer's states or, on the CPU, without: every model.
 
     DeepSpeed has them in ZeRO alone, and those of fp16 on the CPU alone.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsgen.buffers import MOMENTS, Buffers
+from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.jobs import STATES
 from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
@@ -14,7 +14,7 @@ from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
 from dsgen.parameters import adapters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["FP32", "States", "states", "takes"]
+__all__ = ["FP32", "States", "states", "takes", "widths"]
 
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
@@ -95,6 +95,18 @@ def takes(narrow: str, layout: Any, optimizer: str) -> bool:
     return narrow == STATES and layout.offload_optimizer == "none" and optimizer != MUON
 
 
+def widths(job: Any, layout: Any) -> tuple[int, int]:
+    """Bytes of a master weight, as of the gradient that it is stepped with, and of a moment of its.
+
+    Args:
+        job: As for `states`; neither model nor world are asked.
+        layout: As for `takes`.
+    """
+    if not takes(job.narrow, layout, job.training.optimizer):
+        return FP32, FP32
+    return SIXTEEN_BIT, SIXTEEN_BIT if job.narrow == STATES else FP32
+
+
 def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """The states of a layout.
 
@@ -123,8 +135,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     else:
         own = elements
         weights = own * size + frozen
-    narrow = job.narrow if takes(job.narrow, layout, training.optimizer) else ""
-    wide, state = (size if narrow else FP32), (size if narrow == STATES else FP32)
+    wide, state = widths(job, layout)
     master = 0 if size == FP32 and stage == 0 else wide * own
     on_gpu = layout.offload_optimizer == "none" or stage == 0
     # torch's Adagrad makes its states for the weights it is given, before DeepSpeed gives it its own, and keeps them.

@@ -18,7 +18,7 @@ from dsgen.jobs import Job, narrowed
 from dsgen.layers import Rank, show
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, not_counted, refuse
+from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, narrow, not_counted, refuse
 from dsgen.sources import Source
 from dsgen.strategies import Layout, Strategy, best_precision
 from dsgen.subjects import Facts, Subject
@@ -224,7 +224,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
-    for path in meanings.uncounted(subject.config, subject.surface):
+    for path in meanings.uncounted(subject.config, subject.surface, narrow(job, chosen)):
         yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
