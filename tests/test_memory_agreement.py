@@ -40,6 +40,10 @@ APART = {
 }
 
 
+# Where stage 3 fetches ahead for an adapter before eager attention's backward has ended, and is counted as behind it.
+FETCHED_BEFORE = {"70b n1"}
+
+
 @pytest.fixture(scope="module")
 def benchmark():
     """benchmarks/memory_agreement.py."""
@@ -66,9 +70,15 @@ def dropping(benchmark):
 
 
 @pytest.fixture(scope="module")
+def narrow(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.NARROW))
+
+
+@pytest.fixture(scope="module")
 def groups(benchmark):
     """The records and what was drawn for each."""
-    drawn = benchmark.cases, benchmark.later, benchmark.dropping, benchmark.of_types, benchmark.of_mixtures
+    names = ("cases", "later", "dropping", "narrow", "of_types", "of_mixtures")
+    drawn = [getattr(benchmark, name) for name in names]
     return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
 
 
@@ -186,19 +196,61 @@ def test_a_dropout_is_what_the_simulated_peaks_are_made_of(dropping):
     assert missed >= 20
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping):
+def test_master_weights_in_16_bits_are_within_a_thousandth(narrow, parts):
+    """But for the one that is named above, whose fp32 ones are as far off."""
+    outside = {
+        item.case.name: f"{item.error:+.2%}"
+        for item in narrow
+        if item.case.name not in FETCHED_BEFORE
+        and (abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"])))
+    }
+
+    assert len(narrow) >= 81
+    assert outside == {}
+    assert statistics.median(abs(item.error) for item in narrow) < 1e-6
+
+
+def test_16_bit_states_and_what_is_offloaded_of_them_are_equal(narrow):
+    """On the GPU after the last step, and in a node's RAM."""
+    on_host = importlib.import_module("memory_compared").differences_on_the_host
+    kept = {"none": 0, "cpu": 0}
+    for item in narrow:
+        zero = item.case.config["zero_optimization"]
+        step = item.simulated["phases"]["step"]
+        ours = next(phase.gpu for phase in item.ours.phases if phase.phase == "step")
+        for name in STATES:
+            assert ours.get(name, 0) == pytest.approx(step.get(name, 0), rel=1e-4, abs=1e5), (item.case.name, name)
+        assert all(one.close for one in on_host(item)), item.case.name
+        kept[zero.get("offload_optimizer", {}).get("device", "none")] += 1
+
+    assert kept["none"] >= 40
+    assert kept["cpu"] >= 20
+
+
+def test_16_bit_master_weights_are_what_the_simulated_peaks_are_made_of(narrow):
+    """In fp32 half of those on the GPU would be missed."""
+    missed = 0
+    for item in narrow:
+        job, strategy = item.case.strategy()
+        wide = estimate(attrs.evolve(job, narrow=""), strategy)
+        missed += abs(wide.gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed >= 30
+
+
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, narrow):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping)
+        for item in (*compared, *drawn_later, *dropping, *narrow)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, dropping):
+def test_the_page_shows_every_scenario(benchmark, compared, dropping, narrow):
     text = benchmark.PAGE.read_text(encoding="utf-8")
     groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
     assert text == benchmark.page(*groups, benchmark.read()["versions"])
-    assert all(item.case.name in text for item in (*compared, *dropping))
+    assert all(item.case.name in text for item in (*compared, *dropping, *narrow))
