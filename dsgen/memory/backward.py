@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of, worst
-from dsgen.memory.shares import NORM, scattered
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of
+from dsgen.memory.shares import NORM
 from dsgen.memory.states import FP32, States
+from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
 
 __all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
@@ -63,9 +64,7 @@ def beside(stage: int, buffers: Buffers, accumulates: bool) -> bool:
     return stage >= 2 or (stage == 1 and buffers.overlap_comm and not accumulates)
 
 
-def reductions(
-    found: States, stage: int, buffers: Buffers, accumulates: bool, runs: Runs, gathered: Callable[[int, int], int]
-) -> Iterator[Load]:
+def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, both: Together) -> Iterator[Load]:
     """What is there at every reduction beside backward that can make its peak.
 
     Args:
@@ -73,14 +72,13 @@ def reductions(
         stage: The ZeRO stage.
         buffers: Element counts of the communication buffers.
         accumulates: Gradients of earlier passes are there.
-        runs: As for `flushes`.
-        gathered: Bytes that stage 3 has gathered in backward of a block when the gradient of a tensor has been made.
+        both: What lives beside them.
     """
+    runs = both.runs
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        made = scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs, found.swaps)
-        for flush in worst(made, lambda one: gathered(one.block, one.tensor)):
+        for flush in both.reductions(found.tensors, buffers.reduce_bucket, found.ranks, found.swaps):
             held, copied = found.size * flush.larger, found.size * flush.copied
             moved = 0 if found.on_gpu else _normed(found.size, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current

@@ -17,11 +17,10 @@ from dsgen.buffers import choose
 from dsgen.candidates import search
 from dsgen.errors import mistake
 from dsgen.jobs import STATES, Job
-from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
 from dsgen.memory.states import takes
-from dsgen.memory.trained import LEAVES
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
-from dsgen.parameters import check_dropout, expert_target
+from dsgen.parameters import check_dropout
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_plan, strategy
@@ -199,13 +198,8 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (DeepSpeed 0.19.8); stage 1 is right"
     elif chosen.stage == 0 and chosen.precision == "fp16":
         yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
-    model, training = job.model, job.training
-    adapted = training.method != "full" and expert_target(model, training.lora_targets)
-    if chosen.stage == 3 and adapted and model.architecture not in LEAVES:
-        yield (
-            f"adapters of experts ({adapted}) at stage 3: DeepSpeed 0.19.8 mostly stops with a tracing error for"
-            f" {model.architecture}, and this memory is less sure; stage 2 runs, or name targets outside the experts"
-        )
+    if why := doubted(job.model, job.training, chosen.stage):
+        yield why
     if chosen.tp > 1 and job.training.chunked_loss:
         yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
     if narrow(job, chosen):
