@@ -19,11 +19,13 @@ from typing import Any
 
 import attrs
 from memory_agreement_page import page
-from memory_cases import Case, cases, dropping, heads, later, of_mixtures, of_types  # benchmarks/memory_cases.py
+from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
+from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types
 from memory_compared import (
     DROPPING,
     HEADS,
     LATER,
+    NARROW,
     OF_MIXTURES,
     OF_TYPES,
     RECORD,
@@ -36,7 +38,15 @@ from memory_compared import (
 
 from dsgen.units import gib
 
-GROUPS = (RECORD, LATER, DROPPING, HEADS, OF_TYPES, OF_MIXTURES)
+GROUPS = {  # what was recorded -> what draws it
+    RECORD: cases,
+    LATER: later,
+    DROPPING: dropping,
+    HEADS: heads,
+    NARROW: narrow,
+    OF_TYPES: of_types,
+    OF_MIXTURES: of_mixtures,
+}
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 
 
@@ -47,9 +57,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        drawn_all = cases(), later(), dropping(), heads(), of_types(), of_mixtures()
-        for path, drawn in zip(GROUPS, drawn_all, strict=True):
-            _simulate(path, list(drawn), set(options.only))
+        for path, draw in GROUPS.items():
+            _simulate(path, list(draw()), set(options.only))
         PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
     for path in GROUPS:
         for item in compare(read(path)):

@@ -30,6 +30,7 @@ def page(
     drawn: list[Compared],
     dropping: list[Compared],
     heads: list[Compared],
+    narrow: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
     versions: Mapping[str, str],
@@ -41,6 +42,7 @@ def page(
         drawn: Those that were drawn later.
         dropping: Those whose adapters drop elements of their input.
         heads: Those with an adapter of the output head.
+        narrow: Those whose master weights are in 16 bits.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
         versions: Package -> version of the simulation.
@@ -105,6 +107,16 @@ def page(
         "",
         *_table(sorted(heads, key=lambda item: item.case.name)),
         "",
+        "## Master weights in 16 bits",
+        "",
+        "One scenario of every model profile, with `bf16_master_weights_and_grads` and `bf16_optimizer_states` or,",
+        "with the optimizer on the CPU, without the latter or in fp16: master weights, the gradients that they are",
+        "stepped with, and the states have 2 bytes instead of 4.",
+        "",
+        summary(narrow) + ".",
+        "",
+        *_table(sorted(narrow, key=lambda item: item.case.name)),
+        "",
         "## Model types without a profile",
         "",
         "What a `config.json` alone tells: two models of each dense type and of each kind of mixture, at their real",
@@ -166,6 +178,9 @@ def _described(case: Case) -> str:
     said += ["chunked loss"] if options["chunked_loss"] else []
     said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
     said += ["overlap"] if zero.get("overlap_comm") else []
+    narrow = config.get(precision, {})
+    also = ", states too" if narrow.get("bf16_optimizer_states") else ""
+    said += [f"16-bit master weights{also}"] if narrow.get(f"{precision}_master_weights_and_grads") else []
     return ", ".join(said)
 
 

@@ -179,6 +179,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "optimizer offload needs ZeRO: at stage 0 DeepSpeed offloads nothing"
     if stage == 0 and job.training.optimizer == "Adagrad" and layout.precision != "fp32":
         return "Adagrad at stage 0 in 16 bit cannot save a checkpoint (KeyError in 0.19.8); stage 1 can"
+    if stage == 0 and job.narrow:
+        return "16-bit master weights need ZeRO: at stage 0 DeepSpeed refuses them"
     if stage == 0 and layout.precision == "fp16" and _release(job) >= _UNSCALED:
         return "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 scales it"
     if stage < 3 and parameter != "none":

@@ -72,13 +72,14 @@ def heads(benchmark):
 
 
 @pytest.fixture(scope="module")
+def narrow(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.NARROW))
+
+
+@pytest.fixture(scope="module")
 def groups(benchmark):
     """The records and what was drawn for each."""
-    drawn = (
-        *(benchmark.cases, benchmark.later, benchmark.dropping, benchmark.heads),
-        *(benchmark.of_types, benchmark.of_mixtures),
-    )
-    return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
+    return [(benchmark.read(path), list(draw())) for path, draw in benchmark.GROUPS.items()]
 
 
 @pytest.fixture(scope="module")
@@ -218,22 +219,63 @@ def test_an_adapter_of_the_output_head_is_counted_where_logits_are(heads):
     assert missed >= 14
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads):
+def test_master_weights_in_16_bits_are_within_a_thousandth(narrow, parts):
+    """Of the peak, and of every part of it that is not within a hundredth."""
+    outside = {
+        item.case.name: f"{item.error:+.2%}"
+        for item in narrow
+        if abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"]))
+    }
+
+    assert len(narrow) >= 81
+    assert outside == {}
+    assert statistics.median(abs(item.error) for item in narrow) < 1e-6
+
+
+def test_16_bit_states_and_what_is_offloaded_of_them_are_equal(narrow):
+    """On the GPU after the last step, and in a node's RAM."""
+    on_host = importlib.import_module("memory_compared").differences_on_the_host
+    kept = {"none": 0, "cpu": 0}
+    for item in narrow:
+        zero = item.case.config["zero_optimization"]
+        step = item.simulated["phases"]["step"]
+        ours = next(phase.gpu for phase in item.ours.phases if phase.phase == "step")
+        for name in STATES:
+            assert ours.get(name, 0) == pytest.approx(step.get(name, 0), rel=1e-4, abs=1e5), (item.case.name, name)
+        assert all(one.close for one in on_host(item)), item.case.name
+        kept[zero.get("offload_optimizer", {}).get("device", "none")] += 1
+
+    assert kept["none"] >= 40
+    assert kept["cpu"] >= 20
+
+
+def test_16_bit_master_weights_are_what_the_simulated_peaks_are_made_of(narrow):
+    """In fp32 half of those on the GPU would be missed."""
+    missed = 0
+    for item in narrow:
+        job, strategy = item.case.strategy()
+        wide = estimate(attrs.evolve(job, narrow=""), strategy)
+        missed += abs(wide.gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed >= 30
+
+
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads, narrow):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping, *heads)
+        for item in (*compared, *drawn_later, *dropping, *heads, *narrow)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, dropping):
+def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, narrow):
     text = benchmark.PAGE.read_text(encoding="utf-8")
     groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
     assert text == benchmark.page(*groups, benchmark.read()["versions"])
-    assert all(item.case.name in text for item in (*compared, *dropping))
+    assert all(item.case.name in text for item in (*compared, *dropping, *heads, *narrow))
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])

@@ -30,7 +30,8 @@ class Plain(NamedTuple):
 
 def held(job: Job, layout: Layout, buffers: Buffers) -> int:
     """Bytes that a layout holds on the GPU from the first forward pass on: less than its peak, and soon known."""
-    asked = Asked(job.model, job.training, job.seq_len, job.world if layout.stage else layout.tp)
+    world = job.world if layout.stage else layout.tp
+    asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
     return _held(asked, plain(layout), felt(buffers, layout.stage))
 
 
@@ -93,6 +94,7 @@ class Asked(NamedTuple):
         seq_len: Tokens of a sequence.
         world: Ranks; at stage 0 those of one replica.
         single: As in a run.
+        narrow: As in a job.
     """
 
     model: Model
@@ -100,3 +102,4 @@ class Asked(NamedTuple):
     seq_len: int
     world: int
     single: bool = False
+    narrow: str = ""

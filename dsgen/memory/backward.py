@@ -80,7 +80,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, b
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
         for flush in both.reductions(found.tensors, buffers.reduce_bucket, found.ranks, found.swaps):
             held, copied = found.size * flush.larger, found.size * flush.copied
-            moved = 0 if found.on_gpu else _normed(found.size, flush.normed) + FP32 * flush.before
+            moved = 0 if found.on_gpu else _normed(found.size, found.wide, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):
@@ -117,9 +117,9 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
     return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.own, runs, handed)
 
 
-def _normed(size: int, share: int) -> int:
-    """Bytes of a share of a gradient on the GPU while its norm is taken in float64, or it is copied to fp32."""
-    return size * share + max(NORM * min(share, NORM_CHUNK), FP32 * share if size != FP32 else 0)
+def _normed(size: int, wide: int, share: int) -> int:
+    """Bytes of a share of a gradient on the GPU while its norm is taken in float64, or it is copied to `wide` bytes."""
+    return size * share + max(NORM * min(share, NORM_CHUNK), wide * share if size != wide else 0)
 
 
 def _reduced(found: States, flush: Flush, prior: int, bucket: int) -> tuple[Load, Load | None]:

@@ -157,15 +157,24 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
     Before the last, those of a second product behind the first.
     """
     parts = dict(modules(*step[:5], step.reads).parts)
+    last = ".lora_B.default"  # of a layer with an adapter
+    layers = {
+        block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
+        for block, part in parts.items()
+    }
     found: list[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place]] = []
-    place = 0
+    place = asking = 0
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
             if here == (block, AGAIN):  # forward again ends at the matrix whose module backward has just asked for
                 entered = (block, AGAIN, place + 2)
-            place = 3 * sum(one.product + (one.second > 0) for one in parts[block]) if way == BACKWARD else 0
+                place = asking
+            else:
+                asking = place
+                ends = sum(one.product + (one.second > 0) for one in parts[block]) + len(layers[block])
+                place = 3 * ends if way == BACKWARD else 0
             if block != here[0]:
                 entered = (block, way, place)
             here = block, way
@@ -178,7 +187,11 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
             if module.second:
                 later = tuple((block, way, other) for other in (place, first + along, first + along + 1))
                 place += along
+        elif way == BACKWARD and module.name in layers[block]:
+            place -= 3
         found.append((entered, fetched, used, later, (block, way, place)))
+        if way != BACKWARD and module.product and module.name.endswith(last):
+            place += 3
     return tuple(found)
 
 

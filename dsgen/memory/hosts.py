@@ -50,12 +50,12 @@ def host(ranks: int, layout: Any, swapped: Sequence[int], found: States, accumul
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * found.master
         training["optimizer states"] = ranks * found.moments
-        training["gradients"] = ranks * FP32 * own
+        training["gradients"] = ranks * found.wide * own
         if layout.stage == 3:
             training["gradients"] += ranks * size * own
         else:
             training["offload buffers"] = ranks * size * (own + largest)
-            if accumulates and layout.stage == 2:
+            if accumulates and layout.stage == 2 and found.wide == FP32:
                 training["gradients"] += ranks * size * found.kept
         pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":

@@ -67,7 +67,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
     hardware = job.hardware
-    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
+    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
     node = job.gpus_per_node, hardware.usable_memory_bytes, *swapped
     return _parts(asked, plain(layout), felt(buffers, stage), accumulates, twice, anew, node)
@@ -153,7 +153,7 @@ class _Moments(NamedTuple):
             return
         # This rank's part is copied before it leaves for the CPU.
         yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
-        first = FP32 * found.own if found.on_gpu and found.master else 0
+        first = found.wide * found.own if found.on_gpu and found.master else 0
         wrapped = stage == 0 and found.master > 0
         states = held.optimizer if wrapped else found.early
         if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
@@ -165,7 +165,7 @@ class _Moments(NamedTuple):
         found, size = self.found, self.found.size
         if found.on_gpu and size != FP32 and self.job.training.method != "lora":
             most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
-            yield moment("init", Held(held.weights, held.master + FP32 * most, 0, 0))
+            yield moment("init", Held(held.weights, held.master + found.wide * most, 0, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)
         whole = found.tensors.largest
         if self.layout.offload_param != "none":

@@ -16,15 +16,16 @@ from dsgen import meanings, surface
 from dsgen.buffers import choose
 from dsgen.candidates import search
 from dsgen.errors import mistake
-from dsgen.jobs import Job
+from dsgen.jobs import STATES, Job
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
+from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.parameters import check_dropout, check_head
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
 
-__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
+__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "narrow", "not_counted", "refuse"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
@@ -69,7 +70,7 @@ def ask(job: Job) -> Question:
         for name, field in FIELDS.items()
     }
     said |= named(job)
-    keys = meanings.uncounted(job.deepspeed, surface.load(job.version))
+    keys = meanings.uncounted(job.deepspeed, surface.load(job.version), narrow(job, chosen))
     notes = (*job.warnings, *doubts(job, chosen), *(not_counted(path) for path in keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
@@ -203,8 +204,16 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield why
     if chosen.tp > 1 and job.training.chunked_loss:
         yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
+    if narrow(job, chosen):
+        also = ", and the optimizer's states" if job.narrow == STATES else ""
+        yield f"fp32 master weights: in 16 bits, as the config asks, with their gradients{also}"
     if chosen.tp > job.gpus_per_node:
         yield f"tensor parallelism over {chosen.tp} GPUs leaves the node of {job.gpus_per_node}"
+
+
+def narrow(job: Job, chosen: Layout) -> bool:
+    """Whether master weights are counted in 16 bits."""
+    return takes(job.narrow, chosen, job.training.optimizer)
 
 
 def not_counted(path: str) -> str:

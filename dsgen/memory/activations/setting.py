@@ -164,7 +164,9 @@ class Setting(NamedTuple):
             product = op.cast(tape, product, made.item)
         total = op.add(tape, made, product)
         del product, states
-        return op.cast(tape, total, made.item)
+        total = op.cast(tape, total, made.item)
+        tape.left()
+        return total
 
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
