@@ -289,3 +289,62 @@ def test_blocks_before_the_first_adapter_have_no_backward(make_job, model, targe
     kept = [one.phases[2].gpu["activations"] for one in (few, all_of_them)]
 
     assert kept[0] < 0.9 * kept[1] if checkpointing == "none" else kept[0] > 0.5 * kept[1]
+
+
+def case_of(benchmark, model, blocks, gpus, passes, zero, optimizer="AdamW"):
+    """A scenario of its own, in bf16 with FlashAttention and checkpointing, one sequence of 512 tokens."""
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": passes,
+        "optimizer": {"type": optimizer, "params": {"lr": 1e-4}},
+        "bf16": {"enabled": True},
+        "zero_optimization": zero,
+    }
+    options = {
+        "seq_len": 512,
+        "attention": "flash",
+        "checkpointing": True,
+        "method": "full",
+        "lora_rank": 8,
+        "chunked_loss": False,
+    }
+    return benchmark.Case(name="", model=model, depth=blocks, gpus=gpus, config=config, options=options)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "passes", "offloads", "simulated"),
+    [
+        (1, 2, True, 20.104),
+        (2, 2, True, 19.221),
+        (8, 2, True, 18.770),
+        (1, 3, True, 20.104),
+        (8, 3, True, 19.016),
+        (8, 2, False, 19.268),
+    ],
+)
+def test_stage_1_reduces_the_sums_of_several_passes_beside_the_last(benchmark, gpus, passes, offloads, simulated):
+    """GiB that the simulation of DeepSpeed 0.19.8 has at most; the embedding is larger than the bucket."""
+    zero = {"stage": 1, "overlap_comm": True, "reduce_bucket_size": 50_000_000}
+    zero |= {"offload_optimizer": {"device": "cpu", "pin_memory": True}} if offloads else {}
+    ours = estimate(*case_of(benchmark, "gemma-3-27b", 2, gpus, passes, zero).strategy())
+
+    assert ours.gpu.peak_bytes / 2**30 == pytest.approx(simulated, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "stage", "gpus", "passes", "simulated"),
+    [
+        ("llama-3.1-8b", 0, 1, 1, 29.977),
+        ("llama-3.1-8b", 1, 1, 1, 28.840),
+        ("llama-3.1-8b", 1, 8, 2, 10.625),
+        ("llama-3.1-8b", 2, 8, 1, 9.471),
+        ("llama-3.1-8b", 2, 8, 2, 10.669),
+        ("llama-2-7b", 2, 1, 1, 15.215),
+        ("qwen2.5-1.5b", 2, 8, 1, 3.426),
+    ],
+)
+def test_the_interval_of_muon_is_wide_enough(benchmark, model, stage, gpus, passes, simulated):
+    """GiB that the simulation of DeepSpeed 0.19.8 has at most."""
+    ours = estimate(*case_of(benchmark, model, 3, gpus, passes, {"stage": stage}, "Muon").strategy()).gpu
+
+    assert ours.low_bytes <= simulated * 2**30 <= ours.high_bytes - ours.overhead_bytes

@@ -13,7 +13,7 @@ from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
-from dsgen.memory.doubted import doubted
+from dsgen.memory.doubted import doubted, unsure
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
@@ -37,13 +37,15 @@ class Parts(NamedTuple):
         moments: Those that can be the highest of their phase.
         lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
-        doubted: DeepSpeed may run otherwise, or not at all.
+        doubted: DeepSpeed may not run it.
+        unsure: What is counted is less sure than it is elsewhere.
     """
 
     moments: tuple[Moment, ...]
     lines: tuple[Line, ...]
     host: Host
     doubted: bool
+    unsure: bool
 
     def peak(self, micro_batch: int) -> int:
         """Bytes of the highest moment of a micro-batch."""
@@ -94,8 +96,9 @@ def _parts(
     if flattens:
         moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
-    unsure = doubted(asked.model, asked.training, layout.stage) is not None
-    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), unsure)
+    stops = doubted(asked.model, asked.training, layout.stage) is not None
+    less = stops or unsure(asked.training) is not None
+    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), stops, less)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -210,8 +213,10 @@ class _Moments(NamedTuple):
                 gradients = self.of_two(gradients)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
-        if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, self.both):
+        # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
+        again = stage == 1 and self.accumulates and buffers_.overlap_comm and not found.on_gpu
+        if walked or again:
+            for load in reductions(found, stage, buffers_, self.accumulates and not again, self.both):
                 yield self._loaded(load, held)
         if found.updates and stage:  # each of this rank's gradients becomes an update when backward ends
             yield moment("backward", held, found.size * found.kept + found.updates, full, 0, 0, NOTHING, inputs)
@@ -224,8 +229,10 @@ class _Moments(NamedTuple):
         With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
         With two, the first pass has only its own two, and the last has four once all others are reduced.
         """
-        head = self.found.size * self.found.tensors.head
-        return max(gradients - head, 4 * head)
+        found = self.found
+        head = found.size * found.tensors.head
+        others = stays(found, self.buffers, self.both.runs, found.tensors.elements - found.tensors.head)
+        return max(gradients - head, 4 * head + others)
 
     def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
         """Moments of the first block behind which this rank's own gradients are kept, if others are around it."""
