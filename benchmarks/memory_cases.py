@@ -79,6 +79,7 @@ class Case:
             lora_rank=options["lora_rank"],
             lora_targets=tuple(options.get("lora_targets", (ALL_LINEAR,))),
             lora_dropout=options.get("lora_dropout", 0.0),
+            lora_train_embeddings=options.get("lora_train_embeddings", False),
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )

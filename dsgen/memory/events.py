@@ -61,6 +61,7 @@ class Step(NamedTuple):
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters.
         checkpointing: Each block runs forward again before its backward.
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
         wide: An element of an adapter takes twice what an element of a weight takes.
@@ -72,6 +73,7 @@ class Step(NamedTuple):
     lora_rank: int
     lora_targets: tuple[str, ...]
     tp: int
+    embeddings: bool = False
     checkpointing: bool = False
     chunked: bool = False
     wide: bool = False
@@ -83,7 +85,7 @@ def unasked(step: Step) -> frozenset[str]:
 
     They save no weight for backward, and have none.
     """
-    if step.checkpointing or step.method == "full":
+    if step.checkpointing or step.embeddings or step.method == "full":
         return frozenset()
     names = (*_FIRST, *_FIRST_PARALLEL.get(step.model.architecture, ("",)))
     return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
@@ -93,14 +95,15 @@ def unasked(step: Step) -> frozenset[str]:
 def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = modules(*step[:5], step.reads)
+    found = modules(*step[:6], step.reads)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
     after = found.parts[-1][1]
     made = [Event(BEFORE, root, FORWARD)] * found.roots
     outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
-        whole, after = root._replace(tensors=after[-1].tensors), after[:-1]
+        whole = root._replace(tensors=after[-1].tensors)
+        after = tuple(module for module in after if not module.name.startswith("lm_head"))
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
@@ -110,7 +113,7 @@ def events(step: Step) -> tuple[Event, ...]:
     ]
     made += [Event(AFTER, module, FORWARD) for module in after]
     without = unasked(step)
-    head = [] if chunked else [Event(AFTER, after[-1], BACKWARD)]
+    head = [Event(AFTER, module, BACKWARD) for module in after if module.name.startswith("lm_head")]
     made += [*outer, *head, Event(AFTER, root, BACKWARD)]
     made += [Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
     for block, part in found.parts[-2:0:-1]:
@@ -132,7 +135,7 @@ def events(step: Step) -> tuple[Event, ...]:
         rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
-    if method == "full" or checkpointing:  # frozen embeddings have no backward, those of positions with neither
+    if method == "full" or checkpointing or step.embeddings:  # frozen embeddings have no backward, those of positions with neither
         still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
         made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]

@@ -150,7 +150,7 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
 
     Before the last, those of a second product behind the first.
     """
-    parts = dict(modules(*step[:5], step.reads).parts)
+    parts = dict(modules(*step[:6], step.reads).parts)
     found: list[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place]] = []
     place = 0
     here = BEFORE, FORWARD

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
-from dsgen.parameters import adapters, stretches
+from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
 
 __all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "modules"]
@@ -93,6 +93,7 @@ _BEFORE = {
 _EMBEDDING = "embed_tokens rotary_emb"
 _AFTER = "norm ln_f final_layer_norm final_layernorm project_out lm_head"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
+_COPY = ".modules_to_save.default"  # what peft trains in the place of a module
 _FUNCTIONS = frozenset(
     {
         *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "embed_dropout"),
@@ -124,7 +125,7 @@ class Held(NamedTuple):
         place: Its index among all of the model's.
         numel: Its elements.
         keeper: Who keeps what was gathered when it is released.
-        frozen: Whether it gets no gradient.
+        frozen: Whether it gets no gradient, or is a copy beside adapters, which has the type of those that get none.
         read: Attention reads its type, and so holds it too; it is not told that its own backward is over, because it
             is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
     """
@@ -179,7 +180,13 @@ _Own = dict[str, list[Held]]  # module -> its tensors
 
 @functools.lru_cache(maxsize=1024)
 def modules(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, reads: bool = False
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    embeddings: bool = False,
+    reads: bool = False,
 ) -> Modules:
     """The modules of a model.
 
@@ -189,6 +196,7 @@ def modules(
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters, and run in their place.
         reads: Attention reads the type of its first linear layer's weight itself, as FlashAttention makes it in fp32,
             so the weight is gathered with attention too (transformers, integrations/flash_attention.py,
             get_target_dtype; deepspeed, register_external_parameter).
@@ -210,6 +218,7 @@ def modules(
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
+            name += _COPY if embeddings and frozen and in_outer_module(item) else ""
             linear = item.matrix and item.layer
             direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
                 linear and kind in DIRECT
@@ -245,8 +254,9 @@ def modules(
     if model.tied_embeddings:
         around["lm_head"] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
     before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
-    first = _made(before, around, dict.fromkeys(before[:1], 0))
-    last = _made(_existing(_AFTER, around), around, {"lm_head": 0})
+    first = _made(before, around, {next(name for name in before if name in around): 0})
+    after = _existing(_AFTER, around)
+    last = _made(after, around, {after[-1]: 0})
     parts_ = ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_dropping(model)))
 
@@ -275,6 +285,8 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
         last = name.rpartition(".")[2]
         if f"{name}.base_layer" in own:
             found += [name, *(name + more for more in _ADAPTED)]
+        elif f"{name}{_COPY}" in own:
+            found += [name, f"{name}{_COPY}"]
         elif name in own or last in _FUNCTIONS or any(other.startswith(f"{name}.") for other in own):
             found.append(name)
     return found

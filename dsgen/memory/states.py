@@ -10,7 +10,7 @@ from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
-from dsgen.parameters import adapters, stretches
+from dsgen.parameters import added, in_outer_module, parameters, stretches
 from dsgen.profiles import Model
 
 __all__ = ["FP32", "States", "states"]
@@ -83,7 +83,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """
     training, model, stage = job.training, job.model, layout.stage
     size = FP32 if layout.precision == "fp32" else 2
-    rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
+    rest = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
     numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
@@ -95,6 +95,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         own = partition_numel(tensors, ranks)
         # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
         weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks)
+        if training.lora_train_embeddings and training.method == "lora":  # copies are made in the base's type
+            copies = [item.numel for item in parameters(model) if in_outer_module(item)]
+            weights -= (FP32 - size) * sum(-(-numel // ranks) for numel in copies)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
@@ -166,7 +169,8 @@ def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
 
 def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
     """Bytes of the tensor in the making, less what those before it have given back, where that is most."""
-    return _most(_unpacked(model, packed, adapters(model, training.lora_rank, training.lora_targets)), size)
+    beside = added(model, training.lora_rank, training.lora_targets, training.lora_train_embeddings)
+    return _most(_unpacked(model, packed, beside), size)
 
 
 def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]) -> list[tuple[int, list[int]]]:

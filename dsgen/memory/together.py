@@ -103,9 +103,10 @@ class Run(NamedTuple):
         return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
 
     @property
-    def trains(self) -> tuple[str, int, tuple[str, ...], int]:
-        """Method, rank and targets of the adapters, AutoTP degree."""
-        return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
+    def trains(self) -> tuple[str, int, tuple[str, ...], int, bool]:
+        """Method, rank and targets of the adapters, AutoTP degree, whether embedding and head are trained beside."""
+        training = self.training
+        return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
 
 
 def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
@@ -147,6 +148,7 @@ def _active(run: Run) -> Activations:
         told=run.told,
         single=run.single,
         drops=training.lora_dropout > 0,
+        embeddings=training.lora_train_embeddings,
     )
 
 

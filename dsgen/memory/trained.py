@@ -9,7 +9,7 @@ import math
 
 import attrs
 
-from dsgen.parameters import Parameter, adapters, stretches
+from dsgen.parameters import Parameter, added, stretches
 from dsgen.profiles import Model
 
 __all__ = [
@@ -101,7 +101,9 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int) -> Trained:
+def trained(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, embeddings: bool = False
+) -> Trained:
     """The tensors that one way of training gives a gradient to.
 
     Args:
@@ -110,11 +112,12 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters.
 
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    found = None if method == "full" else adapters(model, lora_rank, lora_targets)
+    found = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     numels: list[int] = []
     blocks: list[int] = []
     first, head, vocabulary = 0, 0, 0
@@ -128,6 +131,7 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
             else:
                 row += found.get(item.name, ())
+                head = item.numel if item.kind == "head" and item.name in found else head
         for _ in range(stretch.repeats):
             numels += row
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
