@@ -125,7 +125,7 @@ class Held(NamedTuple):
         place: Its index among all of the model's.
         numel: Its elements.
         keeper: Who keeps what was gathered when it is released.
-        frozen: Whether it gets no gradient, or is a copy beside adapters, which has the type of those that get none.
+        frozen: Whether it gets no gradient.
         read: Attention reads its type, and so holds it too; it is not told that its own backward is over, because it
             is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
     """
@@ -218,7 +218,8 @@ def modules(
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
-            name += _COPY if embeddings and frozen and in_outer_module(item) else ""
+            copied = embeddings and frozen and in_outer_module(item)
+            name += _COPY if copied else ""
             linear = item.matrix and item.layer
             direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
                 linear and kind in DIRECT
@@ -231,7 +232,9 @@ def modules(
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
-            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
+            own.setdefault(module, []).append(
+                Held(size, partitioned(model, item, tp, packed), keeper, frozen and not copied)
+            )
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name

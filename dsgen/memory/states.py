@@ -9,8 +9,8 @@ from dsgen.buffers import MOMENTS, Buffers
 from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
-from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
-from dsgen.parameters import added, in_outer_module, parameters, stretches
+from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide
+from dsgen.parameters import added, stretches
 from dsgen.profiles import Model
 
 __all__ = ["FP32", "States", "states"]
@@ -93,11 +93,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
-        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks)
-        if training.lora_train_embeddings and training.method == "lora":  # copies are made in the base's type
-            copies = [item.numel for item in parameters(model) if in_outer_module(item)]
-            weights -= (FP32 - size) * sum(-(-numel // ranks) for numel in copies)
+        weights = own * (FP32 if wide(training) else size) + -(-(frozen - scales) // ranks)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen

@@ -18,7 +18,7 @@ from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
 from dsgen.memory.states import FP32
-from dsgen.memory.trained import AFTER, BEFORE, trained
+from dsgen.memory.trained import AFTER, BEFORE, trained, wide
 from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
@@ -94,7 +94,7 @@ class Run(NamedTuple):
     @property
     def wide(self) -> bool:
         """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
-        return self.told and self.training.method == "lora" and self.size < FP32
+        return self.told and wide(self.training) and self.size < FP32
 
     @property
     def reads(self) -> bool:

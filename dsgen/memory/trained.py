@@ -10,7 +10,7 @@ import math
 import attrs
 
 from dsgen.parameters import Parameter, added, stretches
-from dsgen.profiles import Model
+from dsgen.profiles import Model, Training
 
 __all__ = [
     "AFTER",
@@ -24,6 +24,7 @@ __all__ = [
     "head_sharded",
     "sharded",
     "trained",
+    "wide",
 ]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
@@ -98,6 +99,16 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
     if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
         return math.ceil(item.numel / tp)
     return item.numel
+
+
+def wide(training: Training) -> bool:
+    """Whether stage 3 has adapters in fp32 beside weights in 16 bits.
+
+    peft makes them so, and those beside a base under zero.Init stay so; those of a base in 4 bits were cast before.
+    Where a copy of the embedding is trained too, it is the first tensor, whose type all trained ones get (stage3.py,
+    _create_param_groups_fp16_flat_cpu_memory: parameters wait on the CPU, or DeepSpeed refuses the two types).
+    """
+    return training.method == "lora" and not training.lora_train_embeddings
 
 
 @functools.lru_cache(maxsize=1024)

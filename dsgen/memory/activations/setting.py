@@ -79,7 +79,7 @@ class Setting(NamedTuple):
     @property
     def adapter_item(self) -> int:
         """Bytes of an element of an adapter: peft makes fp32, which stays where the base was made under zero.Init."""
-        return op.FP32 if self.zero3 and self.method == "lora" else self.item
+        return op.FP32 if self.zero3 and self.method == "lora" and not self.embeddings else self.item
 
     def fused_rank(self, name: str) -> int:
         """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
