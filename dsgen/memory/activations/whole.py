@@ -215,7 +215,7 @@ def _activations(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
         forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
-        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting),
+        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0),
         first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
     )
 
