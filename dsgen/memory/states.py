@@ -120,7 +120,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
-        making=_making(model, layout, ranks, size) if stage == 3 else 0,
+        making=_making(model, layout, ranks, size, tensors.head and tensors.elements + tensors.head, frozen)
+        if stage == 3
+        else 0,
         tables=_tables(model),
         scales=scales if stage == 3 else 0,
         weights=weights,
@@ -133,12 +135,17 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     )
 
 
-def _making(model: Model, layout: Any, ranks: int, size: int) -> int:
-    """Bytes of the module in the making, and of this rank's shares until then, where both are most."""
+def _making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int) -> int:
+    """Bytes of the module in the making, and of this rank's shares until then, where both are most.
+
+    peft copies the gathered embedding and head when all else is there: `copied` elements, the head gathered among them,
+    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.)
+    """
     found = made(model, layout.tp)
+    copied = size * copied if frozen else 0
     if layout.offload_param != "none":
-        return size * found[-1][1]
-    return size * max(-(-upto // ranks) + own for upto, own in found)
+        return max(size * found[-1][1], copied)
+    return max(size * max(-(-upto // ranks) + own for upto, own in found), copied and copied + -(-frozen // ranks))
 
 
 def _tables(model: Model) -> int:

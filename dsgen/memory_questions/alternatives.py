@@ -8,7 +8,7 @@ import attrs
 
 from dsgen.memory import MemoryEstimate, estimate
 from dsgen.memory_questions.questions import Question, strategy_of
-from dsgen.strategies import Strategy
+from dsgen.strategies import Strategy, no_copies
 
 __all__ = ["Alternative", "alternatives", "places"]
 
@@ -53,10 +53,15 @@ def alternatives(question: Question, every: bool = False) -> tuple[Alternative, 
 
 
 def places(question: Question) -> Iterator[tuple[int, str, str]]:
-    """Stage, and where optimizer and parameters are: every combination worth a row, the plainest first."""
+    """Stage, and where optimizer and parameters are: every combination worth a row that runs, the plainest first."""
+    job = question.job
     for stage, ways in _FULL.items():
-        for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and question.job.training.method != "full" else ways:
-            yield stage, optimizer, parameters
+        for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
+            other = attrs.evolve(
+                question.strategy, stage=stage, offload_optimizer=optimizer, offload_param=parameters
+            )
+            if not no_copies(job, other):
+                yield stage, optimizer, parameters
 
 
 def _other(question: Question, stage: int, optimizer: str, parameters: str, checkpointing: bool) -> Strategy:
