@@ -19,12 +19,24 @@ from typing import Any
 
 import attrs
 from memory_agreement_page import page
-from memory_cases import Case, cases, dropping, later, of_mixtures, of_types  # benchmarks/memory_cases.py
-from memory_compared import DROPPING, LATER, OF_MIXTURES, OF_TYPES, RECORD, Compared, compare, facts, read, summary
+from memory_cases import Case, cases, dropping, later, of_mixtures, of_types, with_embeddings  # beside this script
+from memory_compared import (
+    DROPPING,
+    EMBEDDINGS,
+    LATER,
+    OF_MIXTURES,
+    OF_TYPES,
+    RECORD,
+    Compared,
+    compare,
+    facts,
+    read,
+    summary,
+)
 
 from dsgen.units import gib
 
-GROUPS = (RECORD, LATER, DROPPING, OF_TYPES, OF_MIXTURES)
+GROUPS = (RECORD, LATER, DROPPING, EMBEDDINGS, OF_TYPES, OF_MIXTURES)
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 
 
@@ -35,7 +47,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        drawn_all = cases(), later(), dropping(), of_types(), of_mixtures()
+        drawn_all = cases(), later(), dropping(), with_embeddings(), of_types(), of_mixtures()
         for path, drawn in zip(GROUPS, drawn_all, strict=True):
             _simulate(path, list(drawn), set(options.only))
         PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")

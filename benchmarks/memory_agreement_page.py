@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases import EMBEDDINGS_ROUNDS, Case  # benchmarks/memory_cases.py, beside this script
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -29,6 +29,7 @@ def page(
     found: list[Compared],
     drawn: list[Compared],
     dropping: list[Compared],
+    embeddings: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
     versions: Mapping[str, str],
@@ -39,6 +40,7 @@ def page(
         found: The scenarios with which the instant model was made.
         drawn: Those that were drawn later.
         dropping: Those whose adapters drop elements of their input.
+        embeddings: Those that train embedding and head beside adapters.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
         versions: Package -> version of the simulation.
@@ -93,6 +95,16 @@ def page(
         summary(dropping) + ".",
         "",
         *_table(sorted(dropping, key=lambda item: item.case.name)),
+        "",
+        "## Embedding and head beside adapters",
+        "",
+        f"{EMBEDDINGS_ROUNDS} scenarios of every architecture whose head is not tied, with LoRA or QLoRA and",
+        "`lora_train_embeddings`: peft leaves both where they are, frozen, and trains a copy of each. LoRA in 16 bits is",
+        "at stage 3 with parameters on the CPU alone, for without it DeepSpeed stops.",
+        "",
+        summary(embeddings) + ".",
+        "",
+        *_table(sorted(embeddings, key=lambda item: item.case.name)),
         "",
         "## Model types without a profile",
         "",

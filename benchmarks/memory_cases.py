@@ -27,13 +27,14 @@ from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
 from dsgen.strategies import UNSPLIT, Strategy
 
-__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types"]
+__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types", "with_embeddings"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEEDS, LATER_ROUNDS = (31337, 90210), 2
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
+EMBEDDINGS_SEED, EMBEDDINGS_ROUNDS = 7411, 4  # rounds of each architecture whose head is not tied
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
@@ -55,7 +56,7 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets and lora_dropout where they are not as usual.
+            lora_targets, lora_dropout and lora_train_embeddings where they are not as usual.
     """
 
     name: str
@@ -152,6 +153,30 @@ def dropping() -> Iterator[Case]:
             )
             options = {**case.options, "lora_dropout": DROPOUT}
             options["checkpointing"] &= number < DROPPING_ROUNDS - 1  # else little of what is dropped is at the peak
+            if fused_targets(model):
+                options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
+            yield attrs.evolve(case, options=options)
+
+
+def with_embeddings() -> Iterator[Case]:
+    """Embedding and head trained beside adapters: over every architecture whose head is a matrix of its own.
+
+    Where DeepSpeed stops at stage 3, which is with adapters in fp32 beside copies in 16 bits, parameters are offloaded.
+    """
+    seen = set()
+    for name, model in _models():
+        if model.tied_embeddings or model.architecture in seen:
+            continue
+        seen.add(model.architecture)
+        for number in range(EMBEDDINGS_ROUNDS):
+            draw = random.Random(f"{EMBEDDINGS_SEED} {name} {number}")
+            depth = min(model.layers, DEPTH)
+            case = _case(f"{name} e{number + 1}", name, depth, draw, model, ("lora", "lora", "qlora"))
+            chunked = draw.random() < 0.2
+            options = {**case.options, "lora_train_embeddings": True, "chunked_loss": chunked}
+            zero = case.config["zero_optimization"]
+            if zero["stage"] == 3 and options["method"] == "lora" and {"bf16", "fp16"} & {*case.config}:
+                zero["offload_param"] = {"device": "cpu", "pin_memory": True}
             if fused_targets(model):
                 options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
             yield attrs.evolve(case, options=options)
