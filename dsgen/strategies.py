@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
+from dsgen.copies import no_copies
 from dsgen.jobs import Job
 from dsgen.pins import Pin
 from dsgen.profiles import Model
@@ -23,7 +24,6 @@ __all__ = [
     "best_precision",
     "describe",
     "layouts",
-    "no_copies",
     "no_plan",
     "strategy",
 ]
@@ -202,24 +202,6 @@ def _impossible(job: Job, layout: Layout) -> str | None:
 def no_plan(model: Model) -> str:
     """Why AutoTP does not run for a model type of UNSPLIT."""
     return f"DeepSpeed refuses AutoTP for {model.architecture}: Hugging Face's plan has a style it does not know"
-
-
-def no_copies(job: Job, layout: Layout) -> str | None:
-    """Why embedding and head cannot be trained beside adapters under a layout; None where they can, or nobody asks."""
-    training = job.training
-    if training.method == "full" or not training.lora_train_embeddings:
-        return None
-    if layout.tp > 1:
-        return "AutoTP leaves the trained copies of embedding and head on the CPU, and does not start (seen on 0.19.8)"
-    sixteen, waits = layout.precision != "fp32", layout.offload_param != "none"
-    if layout.stage == 3 and training.method == "lora" and sixteen and not waits:
-        return (
-            "stage 3 takes trained tensors of one type, and beside embedding and head in 16 bit peft's adapters are"
-            " fp32 (AssertionError in 0.19.8); qlora runs, stage 2 runs, and so does offload of parameters"
-        )
-    if training.optimizer == "Muon" or (training.optimizer == "Adagrad" and layout.stage == 3):
-        return f"what {training.optimizer} holds for embedding and head beside adapters is not known; AdamW's states are"
-    return None
 
 
 def _impossible_tp(job: Job, tp: int) -> str | None:

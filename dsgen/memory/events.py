@@ -135,7 +135,7 @@ def events(step: Step) -> tuple[Event, ...]:
         rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
-    if method == "full" or checkpointing or step.embeddings:  # frozen embeddings have no backward, those of positions with neither
+    if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
         still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
         made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]

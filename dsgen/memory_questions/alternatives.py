@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import attrs
 
+from dsgen.copies import no_copies
 from dsgen.memory import MemoryEstimate, estimate
 from dsgen.memory_questions.questions import Question, strategy_of
-from dsgen.strategies import Strategy, no_copies
+from dsgen.strategies import Strategy
 
 __all__ = ["Alternative", "alternatives", "places"]
 
@@ -57,9 +58,7 @@ def places(question: Question) -> Iterator[tuple[int, str, str]]:
     job = question.job
     for stage, ways in _FULL.items():
         for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
-            other = attrs.evolve(
-                question.strategy, stage=stage, offload_optimizer=optimizer, offload_param=parameters
-            )
+            other = attrs.evolve(question.strategy, stage=stage, offload_optimizer=optimizer, offload_param=parameters)
             if not no_copies(job, other):
                 yield stage, optimizer, parameters
 

@@ -15,6 +15,7 @@ import attrs
 from dsgen import meanings, surface
 from dsgen.buffers import choose
 from dsgen.candidates import search
+from dsgen.copies import no_copies
 from dsgen.errors import mistake
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -23,7 +24,7 @@ from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, plac
 from dsgen.parameters import check_dropout, check_embeddings, expert_target
 from dsgen.pins import Pin
 from dsgen.planner import decide
-from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_copies, no_plan, strategy
+from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_plan, strategy
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
 

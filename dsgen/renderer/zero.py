@@ -203,7 +203,8 @@ def _offload_param(plan: Plan) -> Iterator[Key]:
     yield Key(f"{base}.device", device, "parameters wait off the GPU until their block needs them", "training.offload")
     yield Key(f"{base}.pin_memory", True, "page-locked memory: the next block arrives while this one computes")
     if device == "nvme":
-        largest = -(-count(job.model, "full", 1, ("all-linear",), chosen.tp, False, 0).largest // (job.world // chosen.tp))
+        whole = count(job.model, "full", 1, ("all-linear",), chosen.tp, False, 0).largest
+        largest = -(-whole // (job.world // chosen.tp))
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
         yield Key(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
         yield Key(

@@ -195,17 +195,17 @@ def _activations(
     if model.tied_embeddings and head_sharded(model):
         leaf //= tp
     # The positions' gradient is made before that of the embedding.
-    positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item if method == "full" else 0
+    positions = 0
+    if method == "full":
+        positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
-    waiting = leaf if model.tied_embeddings else 0  # (which has no trained copies)
+    waiting = leaf if model.tied_embeddings else 0
     ends = [Moment(NOTHING, NOTHING, size, positions, leaf)]
     if waiting:
         ends.append(Moment(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
-        asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item)
-        if on.asks
-        else NOTHING,
+        asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item) if on.asks else NOTHING,
         kept=plus(plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         kept_gradients=last.kept_gradients,
