@@ -66,9 +66,17 @@ def dropping(benchmark):
 
 
 @pytest.fixture(scope="module")
+def with_embeddings(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.EMBEDDINGS))
+
+
+@pytest.fixture(scope="module")
 def groups(benchmark):
     """The records and what was drawn for each."""
-    drawn = benchmark.cases, benchmark.later, benchmark.dropping, benchmark.of_types, benchmark.of_mixtures
+    drawn = (
+        *(benchmark.cases, benchmark.later, benchmark.dropping, benchmark.with_embeddings),
+        *(benchmark.of_types, benchmark.of_mixtures),
+    )
     return [(benchmark.read(path), list(draw())) for path, draw in zip(benchmark.GROUPS, drawn, strict=True)]
 
 
@@ -186,19 +194,55 @@ def test_a_dropout_is_what_the_simulated_peaks_are_made_of(dropping):
     assert missed >= 20
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping):
+def test_embedding_and_head_beside_adapters_are_within_a_thousandth(with_embeddings, parts):
+    """Of the peak, and of every part of it that is not within a hundredth; of every architecture with two tensors."""
+    outside = {
+        item.case.name: f"{item.error:+.2%}"
+        for item in with_embeddings
+        if abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"]))
+    }
+    kinds = {
+        (item.case.options["method"], item.case.config["zero_optimization"]["stage"])
+        for item in with_embeddings
+        if item.ours and item.case.options["lora_train_embeddings"]
+    }
+
+    assert len(with_embeddings) >= 44
+    assert kinds >= {("lora", stage) for stage in range(4)} | {("qlora", stage) for stage in range(4)}
+    assert outside == {}
+    assert statistics.median(abs(item.error) for item in with_embeddings) < 1e-6
+
+
+def test_embedding_and_head_in_ram_are_those_of_the_simulation(with_embeddings):
+    differences = importlib.import_module("memory_compared").differences_on_the_host
+    offloading = {item.case.name: parts for item in with_embeddings if (parts := differences(item))}
+
+    assert len(offloading) >= 12
+    assert {name: parts for name, parts in offloading.items() if not all(one.close for one in parts)} == {}
+
+
+def test_embedding_and_head_are_what_the_simulated_peaks_are_made_of(with_embeddings):
+    """Without them all of the peaks would be missed: mostly too low, and too high where adapters would be in fp32."""
+    for item in with_embeddings:
+        job, strategy = item.case.strategy()
+        without = attrs.evolve(job, training=attrs.evolve(job.training, lora_train_embeddings=False))
+        missed = estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1
+        assert abs(missed) > 0.01, item.case.name
+
+
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, with_embeddings):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping)
+        for item in (*compared, *drawn_later, *dropping, *with_embeddings)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, dropping):
+def test_the_page_shows_every_scenario(benchmark, compared, dropping, with_embeddings):
     text = benchmark.PAGE.read_text(encoding="utf-8")
     groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
     assert text == benchmark.page(*groups, benchmark.read()["versions"])
-    assert all(item.case.name in text for item in (*compared, *dropping))
+    assert all(item.case.name in text for item in (*compared, *dropping, *with_embeddings))

@@ -55,14 +55,14 @@ def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
 
 def test_options_win_over_the_plan() -> None:
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
-    adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05}
+    adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05, "lora_train_embeddings": True}
     options = Options(attention="math", checkpointing="deepspeed", dtype="fp32", seq_len=64, **adapters)
 
     engine = from_rendered(dsgen.render(layers), options).to_engine()
 
     assert (engine["attention"], engine["checkpointing"]) == ("math", "deepspeed")
     assert (engine["method"], engine["lora_rank"], engine["lora_targets"]) == ("lora", 8, ["all-linear"])
-    assert engine["lora_dropout"] == 0.05
+    assert (engine["lora_dropout"], engine["lora_train_embeddings"]) == (0.05, True)
     assert (engine["dtype"], engine["seq_len"]) == ("float32", 64)
 
 
