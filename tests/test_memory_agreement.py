@@ -222,12 +222,14 @@ def test_embedding_and_head_in_ram_are_those_of_the_simulation(with_embeddings):
 
 
 def test_embedding_and_head_are_what_the_simulated_peaks_are_made_of(with_embeddings):
-    """Without them all of the peaks would be missed: mostly too low, and too high where adapters would be in fp32."""
+    """Without them all would be missed: mostly too low, and too high where adapters would be in fp32."""
+    missed = 0
     for item in with_embeddings:
         job, strategy = item.case.strategy()
         without = attrs.evolve(job, training=attrs.evolve(job.training, lora_train_embeddings=False))
-        missed = estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1
-        assert abs(missed) > 0.01, item.case.name
+        missed += abs(estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed == len(with_embeddings)
 
 
 def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, with_embeddings):
