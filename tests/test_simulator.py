@@ -328,6 +328,14 @@ DS = "deepspeed/runtime"
             ),
             "lora_dropout must be 0 where adapters are for experts or their router.*\n  Name other modules",
         ),
+        (
+            refusal("AssertionError", "(no message)", "deepspeed/runtime/zero/utils.py:218 in defragment"),
+            "stage 3 takes trained weights of one type alone.*\n  A real run ends so too. With --lora-train-embeddings",
+        ),
+        (
+            refusal("ValueError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
+            "the head is tied.*\n  peft would train two copies of one tensor",
+        ),
         (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
     ],
 )
