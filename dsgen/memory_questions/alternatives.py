@@ -58,9 +58,11 @@ def places(question: Question) -> Iterator[tuple[int, str, str]]:
     job = question.job
     for stage, ways in _FULL.items():
         for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
-            other = attrs.evolve(question.strategy, stage=stage, offload_optimizer=optimizer, offload_param=parameters)
-            if not no_copies(job, other):
-                yield stage, optimizer, parameters
+            if job.training.lora_train_embeddings:
+                other = attrs.evolve(question.strategy, stage=stage, offload_param=parameters)
+                if no_copies(job, other):
+                    continue
+            yield stage, optimizer, parameters
 
 
 def _other(question: Question, stage: int, optimizer: str, parameters: str, checkpointing: bool) -> Strategy:

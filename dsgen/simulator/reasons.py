@@ -50,8 +50,8 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
     if "in defragment" in site and message == "(no message)":
         return (
             "stage 3 takes trained weights of one type alone, and these are of two",
-            "A real run ends so too. With --lora-train-embeddings peft's adapters are fp32 beside copies in 16 bits: take "
-            f"stage 2 or --method qlora, or offload parameters ({_ZERO}.offload_param), which makes them alike.",
+            "A real run ends so too. With --lora-train-embeddings peft's adapters are fp32 beside copies in 16 bits: "
+            f"take stage 2 or --method qlora, or {_ZERO}.offload_param, which makes them alike.",
         )
     if message.startswith("lora_train_embeddings is true"):
         return (
