@@ -19,11 +19,14 @@ from typing import Any
 
 import attrs
 from memory_agreement_page import page
-from memory_cases import Case, cases, dropping, later, of_mixtures, of_types, with_embeddings  # beside this script
+from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
+from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types, with_embeddings
 from memory_compared import (
     DROPPING,
     EMBEDDINGS,
+    HEADS,
     LATER,
+    NARROW,
     OF_MIXTURES,
     OF_TYPES,
     RECORD,
@@ -36,7 +39,16 @@ from memory_compared import (
 
 from dsgen.units import gib
 
-GROUPS = (RECORD, LATER, DROPPING, EMBEDDINGS, OF_TYPES, OF_MIXTURES)
+GROUPS = {  # what was recorded -> what draws it
+    RECORD: cases,
+    LATER: later,
+    DROPPING: dropping,
+    HEADS: heads,
+    NARROW: narrow,
+    EMBEDDINGS: with_embeddings,
+    OF_TYPES: of_types,
+    OF_MIXTURES: of_mixtures,
+}
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 
 
@@ -47,9 +59,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="scenarios, or models, to simulate again")
     options = parser.parse_args()
     if options.update:
-        drawn_all = cases(), later(), dropping(), with_embeddings(), of_types(), of_mixtures()
-        for path, drawn in zip(GROUPS, drawn_all, strict=True):
-            _simulate(path, list(drawn), set(options.only))
+        for path, draw in GROUPS.items():
+            _simulate(path, list(draw()), set(options.only))
         PAGE.write_text(page(*map(compare, map(read, GROUPS)), read()["versions"]), encoding="utf-8")
     for path in GROUPS:
         for item in compare(read(path)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memory_cases import EMBEDDINGS_ROUNDS, Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -29,6 +30,8 @@ def page(
     found: list[Compared],
     drawn: list[Compared],
     dropping: list[Compared],
+    heads: list[Compared],
+    narrow: list[Compared],
     embeddings: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
@@ -40,6 +43,8 @@ def page(
         found: The scenarios with which the instant model was made.
         drawn: Those that were drawn later.
         dropping: Those whose adapters drop elements of their input.
+        heads: Those with an adapter of the output head.
+        narrow: Those whose master weights are in 16 bits.
         embeddings: Those that train embedding and head beside adapters.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
@@ -95,6 +100,25 @@ def page(
         summary(dropping) + ".",
         "",
         *_table(sorted(dropping, key=lambda item: item.case.name)),
+        "",
+        "## Adapters of the output head",
+        "",
+        "Three scenarios of every architecture whose head is not its embedding: `lm_head` as the only target, where",
+        "without checkpointing no block has a backward, and beside a matrix of attention.",
+        "",
+        summary(heads) + ".",
+        "",
+        *_table(sorted(heads, key=lambda item: item.case.name)),
+        "",
+        "## Master weights in 16 bits",
+        "",
+        "One scenario of every model profile, with `bf16_master_weights_and_grads` and `bf16_optimizer_states` or,",
+        "with the optimizer on the CPU, without the latter or in fp16: master weights, the gradients that they are",
+        "stepped with, and the states have 2 bytes instead of 4.",
+        "",
+        summary(narrow) + ".",
+        "",
+        *_table(sorted(narrow, key=lambda item: item.case.name)),
         "",
         "## Embedding and head beside adapters",
         "",
@@ -167,6 +191,9 @@ def _described(case: Case) -> str:
     said += ["chunked loss"] if options["chunked_loss"] else []
     said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
     said += ["overlap"] if zero.get("overlap_comm") else []
+    narrow = config.get(precision, {})
+    also = ", states too" if narrow.get("bf16_optimizer_states") else ""
+    said += [f"16-bit master weights{also}"] if narrow.get(f"{precision}_master_weights_and_grads") else []
     return ", ".join(said)
 
 

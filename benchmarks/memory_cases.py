@@ -8,34 +8,29 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
-from memory_types import RUNS, TYPES, Run  # benchmarks/memory_types.py, beside this script
-from memory_types_mixtures import MIXTURES, MORE_RUNS
+from memory_types import TYPES  # benchmarks/memory_types.py, beside this script
+from memory_types_mixtures import MIXTURES
 
 from dsgen import catalog
 from dsgen.assembly import assemble
 from dsgen.hf_config import model_from_hf, to_hf_config
 from dsgen.jobs import Job
 from dsgen.layers import Origin
-from dsgen.memory.trained import LEAVES
 from dsgen.memory_questions import ask_config, given
-from dsgen.parameters import ALL_LINEAR, fused_targets, parameter_count
+from dsgen.parameters import ALL_LINEAR, parameter_count
 from dsgen.profiles import Model, Network
 from dsgen.scenarios import Scenario, Setting, layers
-from dsgen.strategies import UNSPLIT, Strategy
+from dsgen.strategies import Strategy
 
-__all__ = ["Case", "cases", "dropping", "later", "of_mixtures", "of_types", "with_embeddings"]
+__all__ = ["Case", "cases", "drawn", "later", "models", "of_type"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
 LATER_SEEDS, LATER_ROUNDS = (31337, 90210), 2
-DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
-DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
-EMBEDDINGS_SEED, EMBEDDINGS_ROUNDS = 7411, 4  # rounds of each architecture whose head is not tied
-DROPOUT = 0.05  # of the adapters, as most public recipes have it
 DEPTH = 5  # blocks of the scenarios that are not at full depth
 HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it fits or not
 NETWORK = "ib-hdr-200g"
@@ -84,7 +79,7 @@ class Case:
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )
-        model = _of_type(self.model) if self.model in _WITHOUT else job.model
+        model = of_type(self.model) if self.model in _WITHOUT else job.model
         if self.depth is not None:
             dense = min(model.dense_layers, self.depth - 1)
             model = attrs.evolve(model, layers=self.depth, dense_layers=dense)
@@ -118,103 +113,32 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Every scenario, in the order of the models' names."""
-    for name, model in _models():
+    for name, model in models():
         for number in range(ROUNDS):
             draw = random.Random(f"{SEED} {name} {number}")
             full = number == 0 and parameter_count(model) <= LARGEST_FULL
             depth = None if full or model.layers <= DEPTH else DEPTH
-            yield _case(f"{name} {number + 1}", name, depth, draw, model)
+            yield drawn(f"{name} {number + 1}", name, depth, draw, model)
 
 
 def later() -> Iterator[Case]:
     """The same from other draws, each made when the instant model was finished, and once more finished."""
     for turn, seed in enumerate(LATER_SEEDS):
-        for name, model in _models():
+        for name, model in models():
             for number in range(LATER_ROUNDS):
                 draw = random.Random(f"{seed} {name} {number}")
                 depth = None if model.layers <= DEPTH else DEPTH
-                yield _case(f"{name} f{turn * LATER_ROUNDS + number + 1}", name, depth, draw, model)
+                yield drawn(f"{name} f{turn * LATER_ROUNDS + number + 1}", name, depth, draw, model)
 
 
-def dropping() -> Iterator[Case]:
-    """Adapters that drop elements of their input: over every architecture, on attention alone where there are experts.
-
-    peft refuses a dropout for adapters of experts.
-    """
-    seen = set()
-    for name, model in _models():
-        if model.architecture in seen:
-            continue
-        seen.add(model.architecture)
-        for number in range(DROPPING_ROUNDS):
-            draw = random.Random(f"{DROPPING_SEED} {name} {number}")
-            case = _case(
-                f"{name} d{number + 1}", name, min(model.layers, DROPPING_DEPTH), draw, model, ("lora", "qlora")
-            )
-            options = {**case.options, "lora_dropout": DROPOUT}
-            options["checkpointing"] &= number < DROPPING_ROUNDS - 1  # else little of what is dropped is at the peak
-            if fused_targets(model):
-                options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
-            yield attrs.evolve(case, options=options)
-
-
-def with_embeddings() -> Iterator[Case]:
-    """Embedding and head trained beside adapters: over every architecture whose head is a matrix of its own.
-
-    Where DeepSpeed stops at stage 3, which is with adapters in fp32 beside copies in 16 bits, parameters are offloaded.
-    """
-    seen = set()
-    for name, model in _models():
-        if model.tied_embeddings or model.architecture in seen:
-            continue
-        seen.add(model.architecture)
-        for number in range(EMBEDDINGS_ROUNDS):
-            draw = random.Random(f"{EMBEDDINGS_SEED} {name} {number}")
-            depth = min(model.layers, DEPTH)
-            case = _case(f"{name} e{number + 1}", name, depth, draw, model, ("lora", "lora", "qlora"))
-            chunked = draw.random() < 0.2
-            options = {**case.options, "lora_train_embeddings": True, "chunked_loss": chunked}
-            zero = case.config["zero_optimization"]
-            if zero["stage"] == 3 and options["method"] == "lora" and {"bf16", "fp16"} & {*case.config}:
-                zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-            if fused_targets(model):
-                options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
-            yield attrs.evolve(case, options=options)
-
-
-def of_types() -> Iterator[Case]:
-    """The same runs of every model type without a profile; DeepSpeed does not split all of them."""
-    for name in TYPES:
-        for number, (run, more) in enumerate(RUNS):
-            facts = _of_type(name)
-            if "tensor_parallel" not in more or not (
-                facts.experts or facts.kv_heads == 1 or facts.architecture in UNSPLIT
-            ):
-                yield _run(f"{name} {number + 1}", name, run, more)
-
-
-def of_mixtures() -> Iterator[Case]:
-    """The same runs, and more, of every mixture of experts without a profile, without AutoTP.
-
-    DeepSpeed 0.19.8 mostly stops with a tracing error where stage 3 has adapters on experts whose mixture is no leaf
-    module: peft makes the modules that own those experts anew in every forward.
-    """
-    for name in MIXTURES:
-        model = _of_type(name)
-        stops = bool(fused_targets(model)) and model.architecture not in LEAVES
-        runs = [(run, more) for run, more in RUNS if "tensor_parallel" not in more]
-        runs += [(Run(*fields), more) for fields, more in MORE_RUNS]
-        for number, (run, more) in enumerate(runs):
-            if not (stops and run.method != "full" and more["zero_optimization"]["stage"] == 3):
-                yield _run(f"{name} {number + 1}", name, run, more)
-
-
-def _of_type(name: str) -> Model:
+def of_type(name: str) -> Model:
+    """The model of a type without a profile."""
     facts: dict[str, Any] = model_from_hf(_WITHOUT[name], name)
     return Model(**facts)
 
 
-def _models() -> Iterator[tuple[str, Model]]:
+def models() -> Iterator[tuple[str, Model]]:
+    """Name and facts of every model profile."""
     for name in catalog.names("model"):
         yield name, assemble(layers(Scenario(profiles={"hardware": (HARDWARE,), "model": (name,)})), None).model
 
@@ -228,7 +152,7 @@ def _network() -> Network:
     ).network
 
 
-def _case(
+def drawn(
     name: str,
     model: str,
     depth: int | None,
@@ -236,6 +160,7 @@ def _case(
     facts: Any,
     methods: tuple[str, ...] = ("full",) * 6 + ("lora", "qlora"),
 ) -> Case:
+    """A scenario of a model, cut to `depth` blocks where that is not None, drawn in one of some methods."""
     stage = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 3))
     gpus = draw.choice((1, 2, 4, 8, 8, 16, 64, 256))
     method = draw.choice(methods)
@@ -284,22 +209,3 @@ def _splits(model: Any, stage: int, method: str, gpus: int) -> bool:
     """Whether AutoTP is asked of the model: dense, trained whole, at the stages where it is right."""
     heads = model.attention_heads % 4 == 0 and model.kv_heads % 4 == 0
     return stage in (1, 2) and method == "full" and gpus >= 8 and heads and not model.experts
-
-
-def _run(name: str, model: str, run: Run, more: Mapping[str, Any]) -> Case:
-    config: dict[str, Any] = {
-        "train_micro_batch_size_per_gpu": run.micro_batch,
-        "gradient_accumulation_steps": run.passes,
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-        **({} if run.precision == "fp32" else {run.precision: {"enabled": True}}),
-        **more,
-    }
-    options = {
-        "seq_len": run.seq_len,
-        "attention": run.attention,
-        "checkpointing": run.checkpointing,
-        "method": run.method,
-        "lora_rank": 16,
-        "chunked_loss": run.chunked_loss,
-    }
-    return Case(name=name, model=model, depth=None, gpus=run.gpus, config=config, options=options)

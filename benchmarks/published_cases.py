@@ -121,7 +121,7 @@ def ours(found: MemoryEstimate, reading: Reading) -> int:
     """
     gpu = found.gpu
     steps = max((phase.gpu_bytes for phase in found.phases if phase.step), default=gpu.peak_bytes)
-    gpu = attrs.evolve(gpu, peak_bytes=steps, reserved_bytes=gpu.reserved_bytes * steps // gpu.peak_bytes)
+    gpu = gpu._replace(peak_bytes=steps, reserved_bytes=gpu.reserved_bytes * steps // gpu.peak_bytes)
     workspace = gpu.overhead.get(_WORKSPACE, 0)
     if reading is Reading.ALLOCATED:
         return gpu.peak_bytes + workspace

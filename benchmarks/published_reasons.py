@@ -72,7 +72,7 @@ def _degree(*names: str) -> Callable[[Record], bool]:
 
 
 def _whole_in_16_bit(record: Record) -> bool:
-    """All weights trained in 16 bits, with the optimizer's states in 16 bits too, which DeepSpeed does not do."""
+    """All weights and states in 16 bits, and no second copy of the weights: DeepSpeed's keys for it keep one."""
     config = record["config"]
     plain = not stage_of(record) or "zero_stage_equiv" in config
     pure = config["precision"].startswith(("bf16-true", "bf16 (pure", "bf16 params")) or (

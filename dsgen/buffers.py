@@ -27,7 +27,7 @@ SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into p
 LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class Buffers:
     """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward."""
 
@@ -73,17 +73,11 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
     """
     zero = job.deepspeed.get("zero_optimization")
     pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
-    hidden = job.model.hidden_size
-    memory = job.hardware.usable_memory_bytes
-    cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
-    bucket = min(cap, max(_largest_matrix(job.model), _for_latency(job)))
-    block = block_elements(job.model) // tp
-    prefetch = min(cap, block)
-    live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
+    bucket, prefetch, persistence, live = _sizes(job.model, job.hardware.usable_memory_bytes, _for_latency(job), tp)
 
     def size(name: str, own: int) -> int:
-        value = pinned.get(f"stage3_{name}", pinned.get(name))
-        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else nice(own)
+        value = pinned.get(f"stage3_{name}", pinned.get(name)) if pinned else None
+        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else own
 
     overlap = pinned.get("overlap_comm")
     swapped = pinned.get("offload_optimizer")
@@ -93,16 +87,35 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         reduce_bucket=size("reduce_bucket_size", bucket),
         allgather_bucket=size("allgather_bucket_size", bucket),
         prefetch=size("prefetch_bucket_size", prefetch),
-        persistence=size("param_persistence_threshold", max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * hidden)),
+        persistence=size("param_persistence_threshold", persistence),
         max_live=size("max_live_parameters", live),
         # A parameter kept for reuse holds an NVMe swap buffer, and five of them are soon gone (DeepSpeed issue 3062).
         max_reuse=size("max_reuse_distance", live) if parameters_at != "nvme" or _reuse(pinned) else 0,
-        sub_group=size("sub_group_size", SUB_GROUP_NVME if optimizer == "nvme" else SUB_GROUP),
+        sub_group=size("sub_group_size", nice(SUB_GROUP_NVME if optimizer == "nvme" else SUB_GROUP)),
         swap_buffers=asked if isinstance(asked, int) else states * PIPELINED,
         overlap_comm=overlap
         if isinstance(overlap, bool)
         else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, int, int, int]:
+    """Elements of a bucket, fetched ahead, never partitioned, and kept live, as a person can read them.
+
+    Args:
+        model: The model.
+        memory: Bytes of one GPU.
+        for_latency: Elements whose transfer takes long beside the link's latency.
+        tp: AutoTP degree.
+    """
+    cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
+    bucket = min(cap, max(_largest_matrix(model), for_latency))
+    block = block_elements(model) // tp
+    prefetch = min(cap, block)
+    persistence = max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * model.hidden_size)
+    live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
+    return nice(bucket), nice(prefetch), nice(persistence), nice(live)
 
 
 def _reuse(pinned: dict[str, Any]) -> bool:

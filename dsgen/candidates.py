@@ -88,6 +88,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
             buffers[key] = choose(job, *key)
         tried.append(_Trial(number, layout, triples, buffers[key]))
     fitting: list[tuple[int, Candidate]] = []
+    doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
     gpu = room(job)
@@ -95,12 +96,12 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     if matters:  # what cannot fit is weighed only where nothing else fits either, for the numbers that say why
         likely: list[_Trial] = []
         for trial in tried:
-            if gpu.low(held(job, trial.layout, trial.buffers)) > gpu.limit:
+            if gpu.low(held(job, trial.layout, trial.buffers), False) > gpu.limit:
                 hopeless.append(trial)
             else:
-                likely.append(trial._replace(best=cost(job, trial.strategy(0))))
+                likely.append(_Trial(*trial[:4], cost(job, trial.strategy(0))))
         tried = sorted(likely, key=lambda trial: -trial.speed)
-    for trial in _then(tried, lambda: [] if fitting or uncertain else hopeless):
+    for trial in _then(tried, lambda: [] if fitting or doubtful or uncertain else hopeless):
         if matters and fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
             continue
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
@@ -110,13 +111,15 @@ def search(job: Job, matters: Matters | None = None) -> Search:
         found = _weigh(job, gpu, trial)
         if isinstance(found, Rejection):
             rejections[trial.number] = found
+        elif found[1] and found[0].found.doubted:
+            doubtful.append((trial.number, found[0]))
         elif found[1]:
             good.add(trial.layout)
             fitting.append((trial.number, found[0]))
         else:
             uncertain[trial.number] = found[0]
     return Search(
-        tuple(candidate for _, candidate in sorted(fitting, key=lambda pair: pair[0])),
+        tuple(candidate for _, candidate in sorted(fitting or doubtful, key=lambda pair: pair[0])),
         tuple(uncertain[number] for number in sorted(uncertain)),
         tuple(rejections[number] for number in sorted(rejections)),
     )
@@ -164,7 +167,7 @@ def _weigh(job: Job, gpu: Room, trial: _Trial) -> tuple[Candidate, bool] | Rejec
             found[passes] = parts(job, trial.layout, trial.buffers, passes)
             hosts[passes] = host_place(job, found[passes])
         fits = hosts[passes].verdict is Verdict.FITS
-        if fits and gpu.high(found[passes].peak(micro_batch)) <= gpu.limit:
+        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].doubted) <= gpu.limit:
             sure.append(place)
     if sure:
         best, spent = _best(job, trial, sure)
@@ -190,7 +193,7 @@ def _passes(job: Job, layout: Layout) -> int:
 def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
     peak = found.peak(smallest)
-    missing = gpu.low(peak) - gpu.limit
+    missing = gpu.low(peak, found.doubted) - gpu.limit
     if missing > 0:
         return Rejection(
             layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
@@ -202,7 +205,7 @@ def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, s
             place="host",
             why=f"needs {gib(host.low_bytes + host.overhead_bytes)} GiB of host RAM: {_more(host)} GiB too much",
         )
-    nvme = sum(found.host.nvme.values())
+    nvme = found.host.stored
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(
             layout=layout,

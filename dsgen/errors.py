@@ -34,12 +34,35 @@ def mistake(what: str, *, must: str | None = None, where: object = None, todo: s
 
 def nearest(name: str, choices: Iterable[str]) -> tuple[str, ...]:
     """The choices that a name begins or is most like, best first; at most three, none when nothing is alike."""
-    import difflib
-
     wanted = name.casefold()[:_LONGEST_NAME]
     folded = {choice.casefold(): choice for choice in choices}
     begun = sorted((len(choice), choice) for choice in folded if choice.startswith(wanted)) if len(wanted) > 1 else []
-    close = difflib.get_close_matches(wanted, folded, n=_SUGGESTIONS, cutoff=_SIMILARITY)
-    ratios = {match: difflib.SequenceMatcher(None, wanted, match).ratio() for match in close}
-    clear = [match for match in close if ratios[match] >= _BESIDE_THE_BEST * ratios[close[0]]]
+    clear = _close(wanted, folded)
     return tuple(folded[match] for match in dict.fromkeys([*(choice for _, choice in begun), *clear]))[:_SUGGESTIONS]
+
+
+def _close(wanted: str, names: Iterable[str]) -> list[str]:
+    """What difflib.get_close_matches gives, less what the best of them puts in the shade.
+
+    Names are compared the most promising first, so that most never are: difflib's quick ratio is never below the ratio.
+    """
+    import difflib
+
+    matcher = difflib.SequenceMatcher(b=wanted)
+    promising = []
+    for name in names:
+        matcher.set_seq1(name)
+        if matcher.real_quick_ratio() >= _SIMILARITY and (most := matcher.quick_ratio()) >= _SIMILARITY:
+            promising.append((most, name))
+    found: list[tuple[float, str]] = []
+    least = _SIMILARITY
+    for most, name in sorted(promising, reverse=True):
+        if most < least:
+            break
+        matcher.set_seq1(name)
+        ratio = matcher.ratio()
+        if ratio >= _SIMILARITY:
+            found = sorted([*found, (ratio, name)], reverse=True)[:_SUGGESTIONS]
+            least = found[-1][0] if len(found) == _SUGGESTIONS else _SIMILARITY
+    best = {name: difflib.SequenceMatcher(None, wanted, name).ratio() for _, name in found}
+    return [name for _, name in found if best[name] >= _BESIDE_THE_BEST * best[found[0][1]]]

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
+from dsgen.keys import lookup
 from dsgen.layers import Layer, Provenance
 from dsgen.pins import Pin
 from dsgen.profiles import Hardware, Model, Network, Training
 
-__all__ = ["DEFAULT_SEQ_LEN", "Job"]
+__all__ = ["DEFAULT_SEQ_LEN", "MASTER", "STATES", "Job", "narrowed"]
 
 DEFAULT_SEQ_LEN = (
     4096  # tokens when nobody says how long: the context of Llama 2, long enough for most fine-tuning data
 )
+MASTER, STATES = "master", "states"  # what keys of DeepSpeed's keep in 16 bits: with master weights the states, or not
+
+
+def narrowed(value: Callable[[str], Any]) -> str:
+    """What keys of DeepSpeed's ask to be kept in 16 bits.
+
+    Args:
+        value: The value of a key by its path.
+
+    Returns:
+        MASTER for the master weights and their gradients, STATES where the optimizer's states are among them, else "".
+    """
+    for dtype in ("bf16", "fp16"):
+        if value(f"{dtype}.{dtype}_master_weights_and_grads") is True and value(f"{dtype}.enabled") is not False:
+            # Moments of the CPU's Adam have its weights' type where it is told so (ops/adam/cpu_adam.py).
+            told = value("optimizer.params.fp32_optimizer_states") is False
+            states = dtype == "bf16" and value("bf16.bf16_optimizer_states") is True
+            return STATES if states or told else MASTER
+    return ""
 
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """The assembled whole: what is there, what is wanted, and what was pinned."""
+    """The assembled whole: what is there, what is wanted, and what was pinned.
+
+    `narrow` is what its keys keep in 16 bits: see `narrowed`.
+    """
 
     hardware: Hardware
     model: Model
@@ -35,6 +58,11 @@ class Job:
     provenance: Provenance = attrs.field(eq=False)
     version: str
     warnings: tuple[str, ...] = ()
+    narrow: str = attrs.field()
+
+    @narrow.default
+    def _narrowed(self) -> str:
+        return narrowed(lambda path: lookup(self.deepspeed, path)[1])
 
     @property
     def seq_len(self) -> int:

@@ -17,6 +17,7 @@ __all__ = [
     "check_value",
     "condition_met",
     "condition_text",
+    "key_of",
     "lookup",
     "say",
     "too_large",
@@ -85,6 +86,34 @@ def say(value: object) -> str:
     """A value as JSON writes it, cut when it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def key_of(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
+    """The key at a path, from what the surface's file says of it."""
+    effect = facts.get("effect", {})
+    return Key(
+        path=path,
+        types=tuple(facts.get("types", ())),
+        default=facts.get("default"),
+        minimum=facts.get("minimum"),
+        maximum=facts.get("maximum"),
+        above=facts.get("exclusiveMinimum"),
+        below=facts.get("exclusiveMaximum"),
+        excluded=facts.get("not"),
+        enum=tuple(facts.get("enum", ())),
+        items=tuple(facts.get("items", ())),
+        folded=facts.get("folded", False),
+        description=facts.get("about", ""),
+        strict=strict,
+        deprecated=facts.get("deprecated", False),
+        replaced_by=facts.get("replaced_by"),
+        removed=facts.get("removed"),
+        since=facts.get("since"),
+        effect=Effect(when=tuple(effect.get("when", ())), never=effect.get("never"), needs=effect.get("needs")),
+        refuses=facts.get("refuses", {}),
+        elements=facts.get("elements", False),
+        auto=facts.get("auto", False),
+    )
 
 
 def check_value(key: Key, value: object) -> str | None:
@@ -163,7 +192,9 @@ def lookup(config: Mapping[str, Any], path: str) -> tuple[bool, Any]:
     """Whether a dotted path is in a config, and its value (None when it is not)."""
     here: Any = config
     for part in path.split("."):
-        if not isinstance(here, Mapping) or part not in here:
+        if type(here) is not dict and not isinstance(here, Mapping):  # the first question is the cheap one
+            return False, None
+        if part not in here:
             return False, None
         here = here[part]
     return True, here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -61,13 +62,12 @@ def _asks(document: Document) -> tuple[str, ...]:
 def _judged(subject: Subject, kinds: tuple[str, ...]) -> list[Finding]:
     general: list[tuple[Fault, Finding]] = []
     own: list[Finding] = []
-    for rule in RULES:
-        if rule.reads in kinds and _holds(rule, subject.version):
-            for fault, finding in _asked(rule, subject):
-                if rule.general:
-                    general.append((fault, finding))
-                else:
-                    own.append(finding)
+    for rule in _asking(kinds, subject.version):
+        for fault, finding in _asked(rule, subject):
+            if rule.general:
+                general.append((fault, finding))
+            else:
+                own.append(finding)
     loud = {item.path for item in own if item.severity is not Severity.INFO}
     fatal = {item.path for item in own if item.severity is Severity.ERROR}
     refused = {item.path for _, item in general if item.severity is Severity.ERROR}
@@ -112,6 +112,12 @@ def _placed(document: Document, rule: Rule, fault: Fault) -> Finding:
         end_column=end if last == line else column + 1,
         fix=fault.fix,
     )
+
+
+@functools.cache
+def _asking(kinds: tuple[str, ...], version: tuple[int, ...]) -> tuple[Rule, ...]:
+    """The rules of some kinds that hold for a release."""
+    return tuple(rule for rule in RULES if rule.reads in kinds and _holds(rule, version))
 
 
 def _holds(rule: Rule, version: tuple[int, ...]) -> bool:

@@ -10,13 +10,30 @@ from dsgen.keys import lookup
 from dsgen.subjects import OPEN, Subject
 from dsgen.surface import Surface
 
-__all__ = ["OPTIMIZERS", "batch", "beyond", "buffers", "degree", "offloads", "optimizer", "precision", "uncounted"]
+__all__ = [
+    "NARROW",
+    "OPTIMIZERS",
+    "batch",
+    "beyond",
+    "buffers",
+    "degree",
+    "offloads",
+    "optimizer",
+    "precision",
+    "uncounted",
+]
 
 DEFAULT_PREFETCH = 50_000_000  # elements; DeepSpeed's default of stage3_prefetch_bucket_size (zero/config.py)
 PREFETCH_PER_SQUARE = 0.9  # Hugging Face fills stage3_prefetch_bucket_size with 0.9 x hidden_size^2
 DEFAULT_SWAP_BUFFERS = 4  # DeepSpeed's default of offload_optimizer.buffer_count (zero/offload_config.py)
 # DeepSpeed's type in small letters -> the wish; what it makes of 1-bit and 0/1 Adam or Lamb is not among them.
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "adagrad": "Adagrad", "sgd": "SGD", "muon": "Muon"}
+# Keys that keep in 16 bits what is else in fp32: counted where DeepSpeed takes them.
+NARROW = (
+    "bf16.bf16_master_weights_and_grads",
+    "bf16.bf16_optimizer_states",
+    "fp16.fp16_master_weights_and_grads",
+)
 # Keys that change what is held, and that the memory model does not count.
 _UNCOUNTED = (
     "data_types.grad_accum_dtype",
@@ -27,9 +44,7 @@ _UNCOUNTED = (
     "expert_parallel.enabled",
     "activation_checkpointing.cpu_checkpointing",
     "activation_checkpointing.partition_activations",
-    "bf16.bf16_master_weights_and_grads",
-    "bf16.bf16_optimizer_states",
-    "fp16.fp16_master_weights_and_grads",
+    *NARROW,
     "zero_optimization.contiguous_gradients",
     "zero_optimization.mics_shard_size",
     "zero_optimization.offload_optimizer.ratio",
@@ -49,13 +64,13 @@ def optimizer(subject: Subject) -> str | None:
 
 
 def precision(subject: Subject) -> str | None:
-    """The dtype of the weights; None where the program chooses, or keeps some other number of bytes."""
+    """The dtype of the weights; None where the program chooses."""
     for dtype in ("bf16", "fp16"):
         on = subject.value(f"{dtype}.enabled")
         if on is OPEN:
             return "bf16"
         if on is True:
-            return None if subject.value(f"{dtype}.{dtype}_master_weights_and_grads") is True else dtype
+            return dtype
     return None if subject.target.name != "deepspeed" or subject.on("torch_autocast") else "fp32"
 
 
@@ -66,16 +81,17 @@ def beyond(subject: Subject) -> tuple[str, ...]:
     return (*found, *(["sequence_parallel_size"] if isinstance(sequence, int) and sequence > 1 else []))
 
 
-def uncounted(config: Mapping[str, Any], known: Surface) -> tuple[str, ...]:
+def uncounted(config: Mapping[str, Any], known: Surface, narrow: bool = False) -> tuple[str, ...]:
     """The keys of a config that change what is held, and are not counted: those away from their default.
 
     Args:
         config: The config, or the keys that a person sets beside a plan.
         known: What the release reads.
+        narrow: Those of NARROW are counted.
     """
     found = []
     for path in _UNCOUNTED:
-        there, value = lookup(config, path)
+        there, value = lookup(config, path) if not (narrow and path in NARROW) else (False, None)
         if there and value not in (None, "auto") and value != known.default(path):
             found.append(path)
     return tuple(found)

@@ -10,6 +10,7 @@ import attrs
 from dsgen.candidates import Candidate, Search, search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
+from dsgen.memory import doubted
 from dsgen.remedies import nothing_fits
 from dsgen.strategies import Layout, Rejection
 
@@ -102,6 +103,8 @@ def decide(job: Job, found: Search) -> Plan:
     if chosen.cost.communication_share > WAITING:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
+    if why := doubted(job.model, job.training, chosen.strategy.stage):
+        warnings = (*warnings, why)
     return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
 
 

@@ -8,7 +8,8 @@ import attrs
 
 from dsgen import catalog
 from dsgen.errors import DsgenError, mistake, nearest
-from dsgen.jobs import Job
+from dsgen.jobs import Job, narrowed
+from dsgen.keys import lookup
 from dsgen.layers import Layer, Origin, Override, Provenance, Rank
 from dsgen.pins import collect, deciders
 from dsgen.planner import Plan, plan
@@ -205,5 +206,11 @@ def _with(job: Job, path: str, override: Override | None) -> Job:
     provenance = Provenance(written)
     wishes = restored(job.training, path, job.provenance) if override is None else job.training
     return attrs.evolve(
-        job, training=wishes, deepspeed=tree, deepspeed_layers=rest, provenance=provenance, pins=collect(provenance)
+        job,
+        training=wishes,
+        deepspeed=tree,
+        deepspeed_layers=rest,
+        provenance=provenance,
+        pins=collect(provenance),
+        narrow=narrowed(lambda path: lookup(tree, path)[1]),
     )

@@ -12,8 +12,8 @@ import attrs
 from dsgen.buffers import Buffers
 from dsgen.copies import no_copies
 from dsgen.jobs import Job
+from dsgen.parameters import adapts_head
 from dsgen.pins import Pin
-from dsgen.profiles import Model
 
 __all__ = [
     "UNSPLIT",
@@ -24,8 +24,8 @@ __all__ = [
     "best_precision",
     "describe",
     "layouts",
-    "no_plan",
     "strategy",
+    "unsplit",
 ]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
@@ -180,6 +180,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "optimizer offload needs ZeRO: at stage 0 DeepSpeed offloads nothing"
     if stage == 0 and job.training.optimizer == "Adagrad" and layout.precision != "fp32":
         return "Adagrad at stage 0 in 16 bit cannot save a checkpoint (KeyError in 0.19.8); stage 1 can"
+    if stage == 0 and job.narrow:
+        return "16-bit master weights need ZeRO: at stage 0 DeepSpeed refuses them"
     if stage == 0 and layout.precision == "fp16" and _release(job) >= _UNSCALED:
         return "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 scales it"
     if stage < 3 and parameter != "none":
@@ -199,17 +201,22 @@ def _impossible(job: Job, layout: Layout) -> str | None:
     return _impossible_tp(job, layout.tp)
 
 
-def no_plan(model: Model) -> str:
-    """Why AutoTP does not run for a model type of UNSPLIT."""
-    return f"DeepSpeed refuses AutoTP for {model.architecture}: Hugging Face's plan has a style it does not know"
+def unsplit(job: Job) -> str | None:
+    """Why AutoTP does not run for what a job trains, or is not known to; None where it does."""
+    model, training = job.model, job.training
+    if model.architecture in UNSPLIT:
+        return f"DeepSpeed refuses AutoTP for {model.architecture}: Hugging Face's plan has a style it does not know"
+    if training.method != "full" and adapts_head(model, training.lora_targets):
+        return "an adapter of the output head beside AutoTP is not known to run: leave lm_head out of lora_targets"
+    return None
 
 
 def _impossible_tp(job: Job, tp: int) -> str | None:
     model = job.model
     if tp > 1 and _release(job) < (0, 16, 4):
         return f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
-    if tp > 1 and model.architecture in UNSPLIT:
-        return no_plan(model)
+    if tp > 1 and (why := unsplit(job)):
+        return why
     if job.world % tp:
         return f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     if tp > job.gpus_per_node:

@@ -208,7 +208,7 @@ def _read_str(key: str, value: Any, bounded: Callable[[Any, float], None], minim
 
 def _read_tuple(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
-        raise _WrongError(key, value, "it must be a list of names, such as [q_proj, v_proj]")
+        raise _WrongError(key, value, 'it must be a list of names, such as ["q_proj", "v_proj"]')
     return tuple(value)
 
 

@@ -13,7 +13,7 @@ import attrs
 from dsgen import near_misses
 from dsgen.data import data_root
 from dsgen.errors import DsgenError, mistake
-from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, lookup, say, too_large
+from dsgen.keys import Effect, Key, check_value, condition_met, condition_text, key_of, lookup, say, too_large
 
 __all__ = ["Effect", "Key", "Surface", "known_versions", "load"]
 
@@ -45,6 +45,7 @@ class Surface:
     _moved: Mapping[str, str]
     _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
     _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
+    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # key -> others
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -62,15 +63,19 @@ class Surface:
         if section in _CLASSES and name:
             kind = str(lookup(config or {}, f"{section}.type")[1])[:_LONGEST_PATH]
             asked = f"{path} of {kind}"
-            return self._known.setdefault(asked, self._known.get(asked) or self._argument(path, section, name, kind))
-        return self._known.setdefault(path, self._known.get(path) or self._general(path))
+            if asked not in self._known:
+                self._known[asked] = self._argument(path, section, name, kind)
+            return self._known[asked]
+        if path not in self._known:
+            self._known[path] = self._general(path)
+        return self._known[path]
 
     def _general(self, path: str) -> Key | None:
         general = path if path in self._table else re.sub(_METRICS, r"\1.<name>\2", re.sub(_INDEX, "[]", path))
         if general in self._table:
-            return _key(general, self._table[general], self.sections.get(_parent(general)) == "strict")
+            return key_of(general, self._table[general], self.sections.get(_parent(general)) == "strict")
         if gone := next((p for p in _parents(general) if self._table.get(p, {}).get("removed")), None):
-            return _key(gone, self._table[gone], False)
+            return key_of(gone, self._table[gone], False)
         free = next((p for p in _parents(general) if self.sections.get(p) == "free"), None)
         return Key(path=path, description=f"Read by whoever reads {free}.") if free else None
 
@@ -129,9 +134,12 @@ class Surface:
 
     def value(self, path: str, config: Mapping[str, Any]) -> Any:
         """What is in force at a path: as written, under another name, or the default."""
-        names = [path, *(other for other, name in (*self.aliases.items(), *self._moved.items()) if name == path)]
+        if path not in self._names:
+            others = (*self.aliases.items(), *self._moved.items())
+            self._names[path] = (path, *(other for other, name in others if name == path))
+        names = self._names[path]
         if path.startswith("bf16.") and "bf16" not in config:
-            names.append(path.replace("bf16.", "bfloat16.", 1))
+            names = (*names, path.replace("bf16.", "bfloat16.", 1))
         for name in names:
             found, value = lookup(config, name)
             if found:
@@ -167,7 +175,7 @@ class Surface:
         """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
         found = self.forms(section, kind)
         if found is None and path in self._table:
-            return _key(path, self._table[path], False)
+            return key_of(path, self._table[path], False)
         if found == ():
             return Key(path=path, description="An argument of another package's class.", auto=True)
         if found is None:
@@ -178,37 +186,10 @@ class Surface:
             if name in form["params"]:
                 shape = self._classes["params"].get(name, {})
                 default = form["params"][name]
-                return _key(path, {"types": _types(default), **shape, **facts, "default": default}, False)
+                return key_of(path, {"types": _types(default), **shape, **facts, "default": default}, False)
             if name in form.get("also", ()):
-                return _key(path, facts, False)
-        return _key(path, facts, False) if facts.get("deprecated") else None
-
-
-def _key(path: str, facts: Mapping[str, Any], strict: bool) -> Key:
-    effect = facts.get("effect", {})
-    return Key(
-        path=path,
-        types=tuple(facts.get("types", ())),
-        default=facts.get("default"),
-        minimum=facts.get("minimum"),
-        maximum=facts.get("maximum"),
-        above=facts.get("exclusiveMinimum"),
-        below=facts.get("exclusiveMaximum"),
-        excluded=facts.get("not"),
-        enum=tuple(facts.get("enum", ())),
-        items=tuple(facts.get("items", ())),
-        folded=facts.get("folded", False),
-        description=facts.get("about", ""),
-        strict=strict,
-        deprecated=facts.get("deprecated", False),
-        replaced_by=facts.get("replaced_by"),
-        removed=facts.get("removed"),
-        since=facts.get("since"),
-        effect=Effect(when=tuple(effect.get("when", ())), never=effect.get("never"), needs=effect.get("needs")),
-        refuses=facts.get("refuses", {}),
-        elements=facts.get("elements", False),
-        auto=facts.get("auto", False),
-    )
+                return key_of(path, facts, False)
+        return key_of(path, facts, False) if facts.get("deprecated") else None
 
 
 def _forms(entry: Any) -> list[Mapping[str, Any]]:

@@ -84,7 +84,7 @@ def test_a_whole_float_of_a_whole_key_is_the_number_it_means() -> None:
         ),
         (
             {"training.lora_targets": "q_proj"},
-            "python: training.lora_targets is q_proj; it must be a list of names, such as [q_proj, v_proj]",
+            'python: training.lora_targets is q_proj; it must be a list of names, such as ["q_proj", "v_proj"]',
         ),
         (
             {"training.precision": "bf17"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import attrs
 import pytest
 
 from dsgen.cost import cost
@@ -47,8 +48,6 @@ def test_checkpointing_costs_a_third_more_compute(make_job):
 
 
 def _fields(item):
-    import attrs
-
     return {field.name: getattr(item, field.name) for field in attrs.fields(type(item))}
 
 
@@ -86,6 +85,18 @@ def test_a_faster_network_never_plans_slower(make_job, model):
     ]
 
     assert all(later >= 0.85 * earlier for earlier, later in itertools.pairwise(speeds))
+
+
+@pytest.mark.parametrize(
+    ("offload", "part", "narrow", "share"), [("none", "optimizer", "states", 16 / 30), ("optimizer", "offload", "", 1)]
+)
+def test_the_optimizer_moves_less_where_its_states_are_in_16_bits(make_job, offload, part, narrow, share):
+    """16 bytes an element instead of 30: a gradient, and two moments and a weight there and back, and the copy."""
+    job = make_job(training={"zero_stage": 2, "offload": offload, "checkpointing": "full"})
+    item = plan(job).chosen.strategy
+    found = cost(attrs.evolve(job, narrow=narrow), item).parts[part] / cost(job, item).parts[part]
+
+    assert found == pytest.approx(share)
 
 
 def test_a_cpu_is_no_gpu(make_job):

@@ -156,6 +156,17 @@ def test_what_the_memory_model_does_not_know_has_no_estimate(change: Config) -> 
     assert asked({**ZERO_2, **change}, world_size=8) is None
 
 
+def test_master_weights_in_16_bits_are_in_the_estimate() -> None:
+    keys = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    adam = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+    wide = asked({**ZERO_2, **adam}, world_size=8)
+    narrow = asked({**ZERO_2, **adam, "bf16": keys}, world_size=8)
+
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.memory.gpu.peak_bytes < wide.memory.gpu.peak_bytes
+
+
 def test_without_hardware_or_model_there_is_no_estimate() -> None:
     assert asked(ZERO_2, hardware=None) is None
     assert asked(ZERO_2, model=None) is None

@@ -236,6 +236,72 @@ def test_what_a_config_says_and_is_not_counted_is_noted(config: dict[str, Any], 
     assert any(note in line for line in ask_config(job(), given(config)).notes)
 
 
+BF16 = {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+CPU = {"offload_optimizer": {"device": "cpu"}}
+
+
+@pytest.mark.parametrize(
+    ("zero", "section", "weight", "state"),
+    [
+        ({"stage": 1}, {"bf16": BF16}, 2, 2),
+        ({"stage": 2}, {"bf16": BF16}, 2, 2),
+        ({"stage": 3}, {"bf16": BF16}, 2, 2),
+        ({"stage": 2, **CPU}, {"bf16": BF16}, 2, 2),
+        ({"stage": 2, **CPU}, {"bf16": {"bf16_master_weights_and_grads": True}}, 2, 4),
+        ({"stage": 3, **CPU}, {"fp16": {"fp16_master_weights_and_grads": True}}, 2, 4),
+    ],
+)
+def test_master_weights_and_states_in_16_bits_are_counted(
+    zero: dict[str, Any], section: dict[str, Any], weight: int, state: int
+) -> None:
+    (dtype, keys), *_ = section.items()
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero, dtype: {"enabled": True, **keys}}
+    asked = ask_config(job("v100-16g"), given(config))
+    wide = attrs.evolve(asked.job, narrow="")
+    place = "host" if CPU.keys() <= zero.keys() else "gpu"
+    ours, theirs = (estimate(one, asked.strategy).phases[-1] for one in (asked.job, wide))
+    found = {name: getattr(ours, place)[name] / size for name, size in getattr(theirs, place).items()}
+
+    assert (found["fp32 master weights"], found["optimizer states"]) == (weight / 4, state / 4)
+    assert found["gradients"] < 1
+    assert asked.strategy.precision == dtype
+    assert not any("not counted" in note for note in asked.notes)
+    assert any("fp32 master weights: in 16 bits" in note for note in asked.notes)
+
+
+@pytest.mark.parametrize(
+    ("zero", "config"),
+    [
+        ({"stage": 0}, {"bf16": BF16}),
+        ({"stage": 2}, {"bf16": {"bf16_master_weights_and_grads": True}}),
+        ({"stage": 2, **CPU}, {"bf16": BF16, "optimizer": {"type": "Lion"}}),
+        ({"stage": 2}, {"bf16": BF16, "optimizer": {"type": "Muon"}}),
+        ({"stage": 3, "offload_optimizer": {"device": "nvme"}}, {"bf16": BF16}),
+    ],
+)
+def test_master_weights_that_deepspeed_does_not_take_in_16_bits_are_noted(
+    zero: dict[str, Any], config: dict[str, Any]
+) -> None:
+    """Or that nobody has counted; they have 4 bytes then."""
+    config = {**config, "zero_optimization": zero, "bf16": {"enabled": True, **config["bf16"]}}
+    asked = ask_config(job(), given(config))
+
+    assert estimate(asked.job, asked.strategy) == estimate(attrs.evolve(asked.job, narrow=""), asked.strategy)
+    assert "bf16.bf16_master_weights_and_grads: what it saves or takes is not counted" in asked.notes
+
+
+def test_a_scenario_with_16_bit_master_weights_counts_them_in_every_other_row() -> None:
+    """But at stage 0, which has none; and the planner leaves that out."""
+    asked = question({"micro_batch": 1}, bf16=BF16)
+    wide = attrs.evolve(asked, job=attrs.evolve(asked.job, narrow=""))
+    pairs = list(zip(alternatives(asked), alternatives(wide), strict=True))
+    less = {one.strategy.stage for one, other in pairs if one.memory.gpu.peak_bytes < other.memory.gpu.peak_bytes}
+
+    assert asked.strategy.stage > 0
+    assert less == {1, 2, 3}
+    assert all(one.memory.gpu.peak_bytes <= other.memory.gpu.peak_bytes for one, other in pairs)
+
+
 def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
     asked = question({"zero_stage": 3}, zero_optimization={"zero_hpz_partition_size": 8, "contiguous_gradients": True})
 
@@ -516,3 +582,18 @@ def test_adapters_of_experts_at_stage_3_are_doubted(model: str, more: dict[str, 
     asked = question({"method": "lora", "zero_stage": 3, "micro_batch": 1, **more}, model=model)
 
     assert any("tracing error" in note for note in asked.notes) is told
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"chunked_loss": True}, "its adapter would learn nothing"),
+        ({"tp": 2, "zero_stage": 1}, "leave lm_head out of lora_targets"),
+    ],
+)
+def test_an_adapter_of_the_output_head_is_refused_where_it_would_be_lost(wishes: dict[str, Any], said: str) -> None:
+    adapters = {"method": "lora", "lora_targets": ["q_proj", "lm_head"], "micro_batch": 1}
+
+    with pytest.raises(dsgen.DsgenError, match=said):
+        question({**adapters, **wishes}, model="llama-3.1-8b")
+    assert question({**adapters, "zero_stage": 1}, model="llama-3.1-8b").strategy.stage == 1

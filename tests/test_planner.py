@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 import dsgen
@@ -173,3 +174,22 @@ def test_drives_are_not_weighed_where_ram_does(make_job):
 
     why = {item.why for item in found.rejections if item.layout.offload_optimizer == "nvme"}
     assert why == {"what it keeps on NVMe fits in RAM, which is faster"}
+
+
+def test_what_deepspeed_may_not_run_is_chosen_only_where_it_is_asked_for(make_job):
+    """Adapters of DeepSeek's experts at stage 3: said so, with a wider interval, and never beside what surely runs."""
+    adapters = {"model.layers": 4, "training.method": "lora", "training.lora_targets": ["all-linear"]}
+    job = make_job("h200-141g", "deepseek-v3", **adapters)
+    pinned = plan(make_job("h200-141g", "deepseek-v3", **adapters, **{"training.zero_stage": 3}))
+    plain = {**adapters, "training.lora_targets": ["o_proj"], "training.zero_stage": 3}
+    sure = plan(make_job("h200-141g", "deepseek-v3", **plain)).chosen.memory.gpu
+    doubted = pinned.chosen.memory.gpu
+
+    assert {item.strategy.stage for item in search(job).fitting} == {0, 1, 2}
+    assert plan(attrs.evolve(job, training=attrs.evolve(job.training, objective="memory"))).chosen.strategy.stage < 3
+    assert pinned.chosen.strategy.stage == 3
+    assert any("tracing error" in warning for warning in pinned.warnings)
+    assert doubted.low_bytes < 0.9 * doubted.peak_bytes
+    assert doubted.high_bytes - doubted.overhead_bytes > 1.15 * doubted.peak_bytes
+    assert 0.9 * sure.peak_bytes < sure.low_bytes
+    assert sure.high_bytes - sure.overhead_bytes < 1.15 * sure.peak_bytes

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import attrs
 import pytest
 
 import dsgen
 from dsgen.layers import leaves
+from dsgen.memory import estimate
 from dsgen.planner import plan
 
 
@@ -176,6 +178,20 @@ def test_what_deepspeed_would_refuse_is_refused_here(make_job, keys, message):
     """Each was refused by the real engine, or trained something else without a word."""
     with pytest.raises(dsgen.DsgenError, match=re.escape(message)):
         rendered(make_job("a100-40g", "7b", deepspeed=keys))
+
+
+def test_master_weights_in_16_bits_are_estimated_without_a_word(make_job):
+    """DeepSpeed refuses them at stage 0, which one GPU would have else."""
+    keys = {"bf16": {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}
+    one = {"cluster": {"gpus": 1}}
+    job = make_job("a100-80g", "125m", deepspeed=keys, **one)
+    chosen = plan(job).chosen
+    wide = estimate(attrs.evolve(job, narrow=""), chosen.strategy)
+
+    assert plan(make_job("a100-80g", "125m", **one)).chosen.strategy.stage == 0
+    assert chosen.strategy.stage > 0
+    assert chosen.memory.gpu.peak_bytes < wide.gpu.peak_bytes
+    assert not any("do not count" in warning for warning in rendered(job).warnings)
 
 
 def test_one_cycle_with_its_params_passes(make_job):

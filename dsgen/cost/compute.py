@@ -6,11 +6,12 @@ import functools
 
 from dsgen.jobs import Job
 from dsgen.memory.activations import activations
+from dsgen.memory.states import widths
 from dsgen.parameters import active_parameter_count, routed_parameter_count
 from dsgen.profiles import Model, Training
 from dsgen.strategies import Strategy
 
-__all__ = ["micro_step_seconds", "update_seconds"]
+__all__ = ["adam_bytes", "micro_step_seconds", "update_seconds"]
 
 # Share of the dense peak that large 16-bit matrix products reach inside a Hugging Face model. Fitted so that whole
 # steps give the median hardware FLOPs utilisation of published DeepSpeed and FSDP tables: 0.46 to 0.55 on A100
@@ -25,7 +26,8 @@ PASSES = 3  # times each kept activation byte moves: written forward, read and i
 FORWARD = 2  # FLOPs per parameter and token forward: a multiply and an add
 BACKWARD_INPUT = 2  # gradient of the input
 BACKWARD_WEIGHT = 2  # gradient of the weight; frozen weights have none
-ADAM_BYTES = 30  # bytes a GPU moves per updated element: read 16 of state and gradient, write 12, and the 16-bit copy
+WEIGHT_MOVES, MOMENT_MOVES = 3, 4  # of an element that Adam updates: it reads a gradient, and reads and writes the rest
+COPY_BYTES = 2  # of it that a GPU writes besides: the 16-bit copy
 
 
 def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float, float]:
@@ -83,9 +85,16 @@ def _facts(model: Model, training: Training, precision: str, tp: int, tokens: in
     return active_parameter_count(model), routed_parameter_count(model), kept
 
 
-def update_seconds(job: Job, elements: int) -> float:
+def adam_bytes(job: Job, strategy: Strategy) -> int:
+    """Bytes that Adam moves for an element: 28, or fewer where what it holds is in 16 bits."""
+    weight, moment = widths(job, strategy)
+    return WEIGHT_MOVES * weight + MOMENT_MOVES * moment
+
+
+def update_seconds(job: Job, strategy: Strategy, elements: int) -> float:
     """The fused optimizer's pass over this rank's elements, on the GPU."""
-    return elements * ADAM_BYTES / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
+    moved = adam_bytes(job, strategy) + COPY_BYTES
+    return elements * moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
 
 
 def _rate(job: Job, precision: str, batch: int) -> float:

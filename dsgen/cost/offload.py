@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsgen.cost.compute import adam_bytes
 from dsgen.jobs import Job
 from dsgen.memory.numbers import Numbers
 from dsgen.strategies import Strategy
@@ -9,7 +10,6 @@ from dsgen.strategies import Strategy
 __all__ = ["offload_seconds"]
 
 HOST_LINK_EFFICIENCY = 0.8  # of the PCIe rate, with pinned memory (bandwidthTest reaches 0.75 to 0.85)
-CPU_ADAM_BYTES = 28  # bytes the CPU moves per element: reads 16 (weight, two moments, gradient), writes 12
 # Share of the node's peak memory bandwidth that the update reaches with all ranks at once, casts and copies
 # included. The ZeRO-Offload paper's CPU-Adam alone is near 1 (arXiv 2101.06840, table 4); whole runs are far below:
 # Llama-3-70B on 2 x 8 H100 steps in 24 s with its optimizer on the CPU (DeepSpeed's DeepCompile benchmark), which
@@ -34,9 +34,8 @@ def offload_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[flo
     if strategy.offload_optimizer != "none":
         # With accumulation each micro-step brings the sum back, adds to it and takes it away again (stage_1_and_2.py).
         micro += size * own / link * (2 if strategy.accumulation > 1 else 1)
-        update = (
-            own * ranks * CPU_ADAM_BYTES / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
-        )
+        moved = own * ranks * adam_bytes(job, strategy)
+        update = moved / (hardware.host_memory_bandwidth_bytes_per_second * CPU_MEMORY_EFFICIENCY)
         step += update + size * own / link
         if strategy.offload_optimizer == "nvme":
             step += own * ranks * NVME_STATE_BYTES * _per_byte(job)

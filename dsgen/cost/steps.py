@@ -71,7 +71,7 @@ def cost(job: Job, strategy: Strategy) -> StepCost:
     hidden = per_micro + in_micro - exposed
     offload = min(in_micro, exposed)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
-    update = 0.0 if strategy.offload_optimizer != "none" else update_seconds(job, int(own))
+    update = 0.0 if strategy.offload_optimizer != "none" else update_seconds(job, strategy, int(own))
     last = max(0.0, once - window) if strategy.stage < 2 else once
     return StepCost(
         parts={

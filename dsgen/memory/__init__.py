@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dsgen.memory.asked import held
+from dsgen.memory.doubted import doubted
 from dsgen.memory.estimates import (
     MemoryEstimate,
     PhaseMemory,
@@ -26,6 +27,7 @@ __all__ = [
     "Place",
     "Room",
     "Verdict",
+    "doubted",
     "estimate",
     "gpu_limit",
     "held",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of, worst
-from dsgen.memory.shares import NORM, scattered
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of
+from dsgen.memory.shares import NORM
 from dsgen.memory.states import FP32, States
+from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
 
 __all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
@@ -63,9 +64,7 @@ def beside(stage: int, buffers: Buffers, accumulates: bool) -> bool:
     return stage >= 2 or (stage == 1 and buffers.overlap_comm and not accumulates)
 
 
-def reductions(
-    found: States, stage: int, buffers: Buffers, accumulates: bool, runs: Runs, gathered: Callable[[int, int], int]
-) -> Iterator[Load]:
+def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, both: Together) -> Iterator[Load]:
     """What is there at every reduction beside backward that can make its peak.
 
     Args:
@@ -73,16 +72,15 @@ def reductions(
         stage: The ZeRO stage.
         buffers: Element counts of the communication buffers.
         accumulates: Gradients of earlier passes are there.
-        runs: As for `flushes`.
-        gathered: Bytes that stage 3 has gathered in backward of a block when the gradient of a tensor has been made.
+        both: What lives beside them.
     """
+    runs = both.runs
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        made = scattered(found.tensors, buffers.reduce_bucket, found.ranks, runs, found.swaps)
-        for flush in worst(made, lambda one: gathered(one.block, one.tensor)):
+        for flush in both.reductions(found.tensors, buffers.reduce_bucket, found.ranks, found.swaps):
             held, copied = found.size * flush.larger, found.size * flush.copied
-            moved = 0 if found.on_gpu else _normed(found.size, flush.normed) + FP32 * flush.before
+            moved = 0 if found.on_gpu else _normed(found.size, found.wide, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):
@@ -119,9 +117,9 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
     return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.own, runs, handed)
 
 
-def _normed(size: int, share: int) -> int:
-    """Bytes of a share of a gradient on the GPU while its norm is taken in float64, or it is copied to fp32."""
-    return size * share + max(NORM * min(share, NORM_CHUNK), FP32 * share if size != FP32 else 0)
+def _normed(size: int, wide: int, share: int) -> int:
+    """Bytes of a share of a gradient on the GPU while its norm is taken in float64, or it is copied to `wide` bytes."""
+    return size * share + max(NORM * min(share, NORM_CHUNK), wide * share if size != wide else 0)
 
 
 def _reduced(found: States, flush: Flush, prior: int, bucket: int) -> tuple[Load, Load | None]:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.modules import Held, Module, modules
+from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
-__all__ = ["Event", "Step", "events", "unasked"]
+__all__ = ["Event", "Step", "events", "first_asked", "unasked"]
 
 # Matrices whose input is the block's, normalized. In some model types that of the feed-forward part is so too.
 _FIRST = (
@@ -80,8 +81,19 @@ class Step(NamedTuple):
     reads: bool = False
 
 
+def first_asked(step: Step) -> int:
+    """The first block that has a backward: all of them where the embedding asks for a gradient, else that with the
+    first adapter; AFTER where none has one."""
+    if step.checkpointing or step.embeddings or step.method == "full":
+        return 0
+    parts = modules(*step[:6], step.reads).parts[1:-1]
+    trained = (block for block, part in parts if any(not held.frozen for module in part for held in module.tensors))
+    return next(trained, AFTER)
+
+
 def unasked(step: Step) -> frozenset[str]:
-    """Names of the first block's matrices whose input asks for no gradient, as it does with checkpointing.
+    """Names of matrices in the first block with a backward whose input asks for no gradient, as it does with
+    checkpointing.
 
     They save no weight for backward, and have none.
     """
@@ -98,12 +110,12 @@ def events(step: Step) -> tuple[Event, ...]:
     found = modules(*step[:6], step.reads)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
-    after = found.parts[-1][1]
+    after = tuple(module for module in found.parts[-1][1] if module.name.partition(".")[0] != HEAD)
+    head = found.parts[-1][1][len(after) :]
     made = [Event(BEFORE, root, FORWARD)] * found.roots
     outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
-        whole = root._replace(tensors=after[-1].tensors)
-        after = tuple(module for module in after if not module.name.startswith("lm_head"))
+        whole, head = root._replace(tensors=head[-1].tensors), ()
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
@@ -111,15 +123,19 @@ def events(step: Step) -> tuple[Event, ...]:
         for block, part in found.parts[:-1]
         for module in part
     ]
-    made += [Event(AFTER, module, FORWARD) for module in after]
+    made += [Event(AFTER, module, FORWARD) for module in (*after, *head)]
     without = unasked(step)
-    head = [Event(AFTER, module, BACKWARD) for module in after if module.name.startswith("lm_head")]
-    made += [*outer, *head, Event(AFTER, root, BACKWARD)]
-    made += [Event(AFTER, module, BACKWARD) for module in after[: len(after) - len(head)]][::-1]
+    begin = first_asked(step)
+    turned = [module for module in _reversed(head) if begin < AFTER or module.name != f"{HEAD}.base_layer"]
+    made += [*outer, *(Event(AFTER, module, BACKWARD) for module in turned), Event(AFTER, root, BACKWARD)]
+    if begin < AFTER:
+        made += [Event(AFTER, module, BACKWARD) for module in after[::-1]]
     for block, part in found.parts[-2:0:-1]:
+        if block < begin:
+            break
         back = _reversed(part)
         if not checkpointing:
-            made += [Event(block, module, BACKWARD) for module in back if block or module.name not in without]
+            made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
             continue
         asking = found.asking
         if asking is None:

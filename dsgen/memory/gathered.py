@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, Step, events, unasked
+from dsgen.memory.events import Event, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -31,11 +31,12 @@ class Gathered(NamedTuple):
     Attributes:
         places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
             activations tells it) -> the most there.
-        uses: Index of a tensor among all of the model's -> elements when its gradient has been made.
+        uses: Index of a tensor among all of the model's -> elements when its gradient has been made; of adapters none.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
         first_step: What is there in the first step when a module of several tensors is gathered: the order of use is
             not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
+        most: Block -> the most there after its forward pass, once `when` has been asked for it.
     """
 
     places: dict[Place, int]
@@ -43,6 +44,7 @@ class Gathered(NamedTuple):
     packed: int
     first_step: dict[Place, int]
     highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
+    most: dict[int, int]
 
     def at(self, block: int, way: int, place: int = 0) -> int:
         """Elements at a place; before the blocks, at the embedding."""
@@ -71,8 +73,12 @@ class Gathered(NamedTuple):
             return self.uses[index]
         if block == BEFORE:
             return self.at(block, BACKWARD)
-        ways = {key: most for key, most in self.places.items() if key[0] == block and key[1] != FORWARD}
-        return max(ways.values(), default=0)
+        if not self.most:
+            self.most.update((other, 0) for other, _, _ in self.places)
+            for (other, way, _), elements in self.places.items():
+                if way != FORWARD and elements > self.most[other]:
+                    self.most[other] = elements
+        return self.most.get(block, 0)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,7 +93,7 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
             that are never partitioned later are gathered with the others, and count among them.
     """
     persistence, prefetch, max_live, max_reuse = limits
-    steps = events(step)
+    steps, full = events(step), step.method == "full"
     starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone)
     kept, partly, left, packed = _kept(steps, gone, step)
     places: dict[Place, int] = {}
@@ -107,12 +113,12 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
                 places[other] = peak + half
         if most > places.get(behind, -1):
             places[behind] = most
-        if event.way != FORWARD:
+        if full and event.way != FORWARD:
             module = event.module
             for index, one in enumerate(module.tensors):  # of two uses of a block the later one is its backward
                 second = module.second and index >= module.second and not module.whole
                 uses[one.place] = peak + (half if second else after)
-    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, persistence), {})
+    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, persistence), {}, {})
 
 
 @functools.lru_cache(maxsize=256)
@@ -151,15 +157,24 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
     Before the last, those of a second product behind the first.
     """
     parts = dict(modules(*step[:6], step.reads).parts)
+    last = ".lora_B.default"  # of a layer with an adapter
+    layers = {
+        block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
+        for block, part in parts.items()
+    }
     found: list[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place]] = []
-    place = 0
+    place = asking = 0
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
             if here == (block, AGAIN):  # forward again ends at the matrix whose module backward has just asked for
                 entered = (block, AGAIN, place + 2)
-            place = 3 * sum(one.product + (one.second > 0) for one in parts[block]) if way == BACKWARD else 0
+                place = asking
+            else:
+                asking = place
+                ends = sum(one.product + (one.second > 0) for one in parts[block]) + len(layers[block])
+                place = 3 * ends if way == BACKWARD else 0
             if block != here[0]:
                 entered = (block, way, place)
             here = block, way
@@ -172,7 +187,11 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
             if module.second:
                 later = tuple((block, way, other) for other in (place, first + along, first + along + 1))
                 place += along
+        elif way == BACKWARD and module.name in layers[block]:
+            place -= 3
         found.append((entered, fetched, used, later, (block, way, place)))
+        if way != BACKWARD and module.product and module.name.endswith(last):
+            place += 3
     return tuple(found)
 
 
@@ -194,7 +213,7 @@ def _kept(
     held = packed = 0
     kept: dict[int, int] = {}
     saving = AGAIN if checkpointing else FORWARD
-    without = unasked(step)
+    begin, without = first_asked(step), unasked(step)
     for event, released in zip(events, gone, strict=True):
         during.append(held)
         partly = held
@@ -214,7 +233,9 @@ def _kept(
                 continue
             mine = tensor.keeper == BITSANDBYTES
             direct = tensor.keeper == AUTOGRAD or (checkpointing and not tensor.frozen)
-            if tensor.frozen and not event.block and event.module.name in without:
+            if tensor.frozen and (
+                BEFORE < event.block < begin or (event.block == begin and event.module.name in without)
+            ):
                 continue
             if mine or (direct and tensor in saved):
                 kept[tensor.place] = extent = tensor.extent(wide)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dsgen.buffers import Buffers
-from dsgen.jobs import Job
 from dsgen.memory.states import FP32, States
 
 __all__ = ["Host", "host"]
@@ -22,33 +21,47 @@ class Host(NamedTuple):
         phases: load and training -> part -> bytes in RAM.
         pinned: Bytes of the training parts that are page-locked, where torch rounds up to a power of two.
         nvme: Part -> bytes on the local drives.
+        phase, peak: The one of the two that takes more RAM, and its bytes.
+        stored: Bytes on the local drives.
     """
 
     phases: dict[str, dict[str, int]]
     pinned: int
     nvme: dict[str, int]
+    phase: str
+    peak: int
+    stored: int
 
 
-def host(job: Job, layout: Any, buffers: Buffers, found: States, accumulates: bool) -> Host:
-    """The host of a layout; all ranks of a node are alike."""
-    ranks, size, own = job.gpus_per_node, found.size, found.own
+def host(ranks: int, layout: Any, swapped: Sequence[int], found: States, accumulates: bool) -> Host:
+    """The host of a layout; all ranks of a node are alike.
+
+    Args:
+        ranks: Ranks of one node.
+        layout: Anything with stage, offload_optimizer and offload_param.
+        swapped: Tensors that NVMe swapping holds, and elements of a group of them.
+        found: The states.
+        accumulates: Gradients of earlier passes are there.
+    """
+    size, own = found.size, found.own
     training: dict[str, int] = {}
     pinned = 0
     largest = found.tensors.largest
     if layout.offload_optimizer == "cpu":
         training["fp32 master weights"] = ranks * found.master
         training["optimizer states"] = ranks * found.moments
-        training["gradients"] = ranks * FP32 * own
+        training["gradients"] = ranks * found.wide * own
         if layout.stage == 3:
             training["gradients"] += ranks * size * own
         else:
             training["offload buffers"] = ranks * size * (own + largest)
-            if accumulates and layout.stage == 2:
+            if accumulates and layout.stage == 2 and found.wide == FP32:
                 training["gradients"] += ranks * size * found.kept
         pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":
-        group = min(own, buffers.sub_group + largest // found.ranks)  # a group ends with a whole tensor
-        training["offload buffers"] = ranks * buffers.swap_buffers * FP32 * group
+        tensors, elements = swapped
+        group = min(own, elements + largest // found.ranks)  # a group ends with a whole tensor
+        training["offload buffers"] = ranks * tensors * FP32 * group
         training["gradients"] = ranks * size * own
         pinned += sum(training.values())
     if layout.offload_param == "cpu":
@@ -64,11 +77,13 @@ def host(job: Job, layout: Any, buffers: Buffers, found: States, accumulates: bo
     # modeling_utils.py, _load_pretrained_model); else each rank has the whole model in RAM first.
     streamed = layout.stage == 3 or found.loaded
     loading = {"weights": ranks * (min(whole, LOAD_SHARD_BYTES) if streamed else whole)}
-    return Host({"load": loading, "training": training}, pinned, _nvme(job, layout, found))
+    stored = _nvme(ranks, layout, found)
+    load, trains = sum(loading.values()), sum(training.values())
+    phase, peak = ("load", load) if load >= trains else ("training", trains)
+    return Host({"load": loading, "training": training}, pinned, stored, phase, peak, sum(stored.values()))
 
 
-def _nvme(job: Job, layout: Any, found: States) -> dict[str, int]:
-    ranks = job.gpus_per_node
+def _nvme(ranks: int, layout: Any, found: States) -> dict[str, int]:
     there = {}
     if layout.offload_optimizer == "nvme":
         there["optimizer states"] = ranks * (found.moments + 2 * FP32 * found.own)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
-from dsgen.memory.orders import AHEAD, BEHIND, BLOCKS, EMBEDDING, SPARSE
+from dsgen.memory.orders import AHEAD, BEHIND, BLOCKS, EMBEDDING, HEAD, SPARSE
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
 from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
@@ -180,13 +180,15 @@ def modules(
             blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
-        around["lm_head"] = [around[AHEAD.get(kind, EMBEDDING).split()[0]][0], *around.get("lm_head", ())]
+        around[HEAD] = [around[AHEAD.get(kind, EMBEDDING).split()[0]][0], *around.get(HEAD, ())]
     before = _existing(AHEAD.get(kind, EMBEDDING), around)
     first = _made(before, around, {next(name for name in before if name in around): 0})
-    after = _existing(BEHIND, around)
-    last = _made(after, around, {after[-1]: 0})
-    parts_ = ((BEFORE, first), *blocks, (AFTER, last))
-    return Modules(2 if method == "full" else 4, parts_, _ASKING.get(_dropping(model)))
+    heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else []
+    last = _made(
+        _existing(BEHIND, around), around, dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0)
+    )
+    roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
+    return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))
 
 
 def _read(own: _Own, kind: str) -> None:
@@ -198,12 +200,8 @@ def _read(own: _Own, kind: str) -> None:
         own.setdefault(first.partition(".")[0], []).append(own[first][0])
 
 
-def _style(model: Model) -> str:
-    return f"{model.architecture} post_norm" if model.post_norm else model.architecture
-
-
-def _dropping(model: Model) -> str:
-    return f"{model.architecture} dropout" if model.dropout else _style(model)
+def _style(model: Model, drops: bool = False) -> str:
+    return f"{model.architecture}{' dropout' if drops else ' post_norm' if model.post_norm else ''}"
 
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:

@@ -5,7 +5,7 @@ Source: the classes of transformers 5.23 (models/*/modeling_*.py).
 
 from __future__ import annotations
 
-__all__ = ["AHEAD", "BEHIND", "BLOCKS", "EMBEDDING", "SPARSE"]
+__all__ = ["AHEAD", "BEHIND", "BLOCKS", "EMBEDDING", "HEAD", "SPARSE"]
 
 _ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
 _OUT = "self_attn.o_proj"
@@ -82,4 +82,5 @@ AHEAD = {
     "phi": "embed_tokens embed_dropout rotary_emb",
 }
 EMBEDDING = "embed_tokens rotary_emb"
-BEHIND = "norm ln_f final_layer_norm final_layernorm project_out lm_head"
+HEAD = "lm_head"
+BEHIND = f"norm ln_f final_layer_norm final_layernorm project_out {HEAD}"

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
-from dsgen.memory.activations import FORWARD, Activations
+from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.asked import Asked, felt, plain, tells, through_training
+from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
-from dsgen.memory.buckets import Runs, kept_from
+from dsgen.memory.buckets import kept_from
+from dsgen.memory.doubted import doubted
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Run, Together, together
-from dsgen.memory.trained import AFTER, BEFORE, wide
-from dsgen.strategies import Layout
+from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
 
 __all__ = ["Parts", "parts"]
 
@@ -38,11 +37,13 @@ class Parts(NamedTuple):
         moments: Those that can be the highest of their phase.
         lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
+        doubted: DeepSpeed may run otherwise, or not at all.
     """
 
     moments: tuple[Moment, ...]
     lines: tuple[Line, ...]
     host: Host
+    doubted: bool
 
     def peak(self, micro_batch: int) -> int:
         """Bytes of the highest moment of a micro-batch."""
@@ -65,23 +66,41 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
-    own = layout if type(layout) is Layout else plain(layout)
-    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single)
-    found, moments, lines = _found(asked, own, felt(buffers, stage), accumulates, twice, anew)
+    hardware = job.hardware
+    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
+    swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
+    node = job.gpus_per_node, hardware.usable_memory_bytes, *swapped
+    return _parts(asked, plain(layout), felt(buffers, stage), accumulates, twice, anew, node)
+
+
+@functools.lru_cache(maxsize=8192)
+def _parts(
+    asked: Asked,
+    layout: Plain,
+    buffers: Buffers,
+    accumulates: bool,
+    twice: bool,
+    anew: bool,
+    node: tuple[int, int, int, int],
+) -> Parts:
+    """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
+    ranks, memory, *swapped = node
+    found, moments, lines = _found(asked, layout, buffers, accumulates, twice, anew)
     flat = found.size * found.tensors.elements
-    if stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
-        flattens = stage < 3 and found.weights + flat <= job.hardware.usable_memory_bytes
+    if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
+        flattens = layout.stage < 3 and found.weights + flat <= memory
     else:
-        flattens = found.size < FP32 and job.training.optimizer in FUSED
+        flattens = found.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
         moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
-    return Parts(moments, lines, host(job, own, buffers, found, accumulates))
+    unsure = doubted(asked.model, asked.training, layout.stage) is not None
+    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), unsure)
 
 
 @functools.lru_cache(maxsize=8192)
 def _found(
-    asked: Asked, layout: Layout, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
+    asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     found = states(asked, layout, buffers)
@@ -105,7 +124,7 @@ def _lines(moments: Iterable[Moment]) -> tuple[Line, ...]:
 
 class _Moments(NamedTuple):
     job: Asked
-    layout: Layout
+    layout: Plain
     buffers: Buffers
     found: States
     both: Together
@@ -134,7 +153,7 @@ class _Moments(NamedTuple):
             return
         # This rank's part is copied before it leaves for the CPU.
         yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
-        first = FP32 * found.own if found.on_gpu and found.master else 0
+        first = found.wide * found.own if found.on_gpu and found.master else 0
         wrapped = stage == 0 and found.master > 0
         states = held.optimizer if wrapped else found.early
         if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
@@ -144,9 +163,9 @@ class _Moments(NamedTuple):
     def partitioned(self, held: Held) -> Iterator[Moment]:
         """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
         found, size = self.found, self.found.size
-        if found.on_gpu and size != FP32 and not wide(self.job.training):
+        if found.on_gpu and size != FP32 and not wide_adapters(self.job.training):
             most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
-            yield moment("init", Held(held.weights, held.master + FP32 * most, 0, 0))
+            yield moment("init", Held(held.weights, held.master + found.wide * most, 0, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)
         whole = found.tensors.largest
         if self.layout.offload_param != "none":
@@ -173,7 +192,7 @@ class _Moments(NamedTuple):
         full = buckets(found, stage, buffers_)
         inputs = self.both.active.inputs[1]
         keeping = self.keeping()
-        runs = _runs(self.both.active, found.size)
+        runs = self.both.runs
         first = self.both.active.first
         if stage in (1, 2):  # the buckets are made when the first gradient comes
             head = 0 if found.tensors.tied else found.tensors.head
@@ -192,7 +211,7 @@ class _Moments(NamedTuple):
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         if walked:
-            for load in reductions(found, stage, buffers_, self.accumulates, runs, self.gathered):
+            for load in reductions(found, stage, buffers_, self.accumulates, self.both):
                 yield self._loaded(load, held)
         if found.updates and stage:  # each of this rank's gradients becomes an update when backward ends
             yield moment("backward", held, found.size * found.kept + found.updates, full, 0, 0, NOTHING, inputs)
@@ -232,16 +251,11 @@ class _Moments(NamedTuple):
         keeps = stage < 3 and beside(stage, self.buffers, self.accumulates)
         if not keeps or not found.on_gpu or not found.tensors.elements:
             return NEVER
-        runs = _runs(self.both.active, found.size)
-        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, runs)
-
-    def gathered(self, block: int, tensor: int) -> int:
-        """Bytes that stage 3 has gathered in backward of a block when the gradient of a tensor has been made."""
-        return self.both.when(block, tensor if self.job.training.method == "full" else -1)
+        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, self.both.runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
-        live = self.gathered(load.block, load.tensor)
+        live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
             grads += self.found.size * self.found.tensors.head
@@ -265,12 +279,3 @@ class _Moments(NamedTuple):
         alive = run.arrivals[load.place]
         kept = (fixed + alive.activations[0], each + alive.activations[1])
         return Activity(kept, alive.logits, alive.temporaries, alive.gradients, alive.fresh)
-
-
-def _runs(active: Activations, size: int) -> Runs:
-    """For every run of equal blocks how many, and elements of one's gradients as they are made."""
-    runs = []
-    for run in active.blocks:
-        ends = [*(moment.gradients for moment in run.arrivals), run.gradients]
-        runs.append((run.repeats, tuple((end - begin) // size for begin, end in itertools.pairwise(ends))))
-    return tuple(runs)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsgen.buffers import MOMENTS, Buffers
+from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
+from dsgen.jobs import STATES
 from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
-from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide
+from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
 from dsgen.parameters import added, stretches
 from dsgen.profiles import Model
 
-__all__ = ["FP32", "States", "states"]
+__all__ = ["FP32", "States", "states", "takes", "widths"]
 
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
@@ -25,6 +26,7 @@ ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multipl
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
+ON_CPU = ("AdamW", "Adam")  # those of DeepSpeedCPUAdam
 
 
 class States(NamedTuple):
@@ -44,7 +46,8 @@ class States(NamedTuple):
         tables: Bytes of what is no parameter and stays on the GPU at every stage.
         scales: Bytes of the scales of 4-bit weights where stage 3 leaves them whole on the GPU; else they are weights.
         weights: Bytes of weights that stay: all of them, or this rank's partition.
-        master: Bytes of fp32 master weights.
+        wide: Bytes of one master weight, and of one of the gradients that it is stepped with.
+        master: Bytes of master weights.
         moments: Bytes of optimizer states.
         early: Bytes of those among them that are there from init on.
         updates: Bytes that Muon's updates take at most.
@@ -65,6 +68,7 @@ class States(NamedTuple):
     tables: int
     scales: int
     weights: int
+    wide: int
     master: int
     moments: int
     early: int
@@ -73,11 +77,41 @@ class States(NamedTuple):
     swaps: bool
 
 
+def takes(narrow: str, layout: Any, optimizer: str) -> bool:
+    """Whether a layout keeps in 16 bits what a job asks for; else DeepSpeed refuses it, or it is not counted.
+
+    Source: runtime/config.py (stages), runtime/base_optimizer.py (_configure_master_weights) of 0.19.8: master weights
+    alone need DeepSpeed's Adam on the CPU, and so do states that are offloaded.
+
+    Args:
+        narrow: As in a job.
+        layout: Anything with stage, offload_optimizer and precision.
+        optimizer: Its name.
+    """
+    if not narrow or not layout.stage or layout.precision == "fp32":
+        return False
+    if layout.offload_optimizer == "cpu":
+        return optimizer in ON_CPU
+    return narrow == STATES and layout.offload_optimizer == "none" and optimizer != MUON
+
+
+def widths(job: Any, layout: Any) -> tuple[int, int]:
+    """Bytes of a master weight, as of the gradient that it is stepped with, and of a moment of its.
+
+    Args:
+        job: As for `states`; neither model nor world are asked.
+        layout: As for `takes`.
+    """
+    if not takes(job.narrow, layout, job.training.optimizer):
+        return FP32, FP32
+    return SIXTEEN_BIT, SIXTEEN_BIT if job.narrow == STATES else FP32
+
+
 def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """The states of a layout.
 
     Args:
-        job: Anything with model, training and world, as a Job has.
+        job: Anything with model, training, world and narrow, as a Job has.
         layout: Anything with stage, offload_optimizer, offload_param, tp and precision.
         buffers: Element counts of the communication buffers.
     """
@@ -93,14 +127,15 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        weights = own * (FP32 if wide(training) else size) + -(-(frozen - scales) // ranks)
+        weights = own * (FP32 if wide_adapters(training) else size) + -(-(frozen - scales) // ranks)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
     else:
         own = elements
         weights = own * size + frozen
-    master = 0 if size == FP32 and stage == 0 else FP32 * own
+    wide, state = widths(job, layout)
+    master = 0 if size == FP32 and stage == 0 else wide * own
     on_gpu = layout.offload_optimizer == "none" or stage == 0
     # torch's Adagrad makes its states for the weights it is given, before DeepSpeed gives it its own, and keeps them.
     early = size * elements if training.optimizer == ADAGRAD and on_gpu and master and stage < 3 else 0
@@ -109,7 +144,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     if training.optimizer == MUON:
         moments = muon.moments(model, full, own, whole, elements, 2 * size if stage and on_gpu else FP32)
     else:
-        moments = early + FP32 * MOMENTS[training.optimizer] * own
+        moments = early + state * MOMENTS[training.optimizer] * own
     return States(
         tensors=tensors,
         numbers=numbers,
@@ -126,6 +161,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         tables=_tables(model),
         scales=scales if stage == 3 else 0,
         weights=weights,
+        wide=wide,
         master=master,
         moments=moments,
         early=early,

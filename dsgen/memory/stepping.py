@@ -37,9 +37,9 @@ def stepped(
         both: What lives beside them.
         held: What is there all the time.
     """
-    size, asked = found.size, both.active.asked
+    size, wide, asked = found.size, found.wide, both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
-    listed = _ADAGRAD_COPIES * FP32 if optimizer == ADAGRAD and found.on_gpu else 0  # bytes an element
+    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD and found.on_gpu else 0  # bytes an element
     if stage == 0:
         copies = FP32 * found.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
         copies += listed * found.own + found.updates
@@ -49,10 +49,10 @@ def stepped(
     elif found.on_gpu:
         kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
         yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive)
-        flat = (size * found.own if several else 0) + (FP32 * found.own if size != FP32 else 0)
+        flat = (size * found.own if several else 0) + (wide * found.own if size != wide else 0)
         yield moment("step", held, kept + flat, 0, 0, 0, alive)
         if listed:
-            yield moment("step", held, (FP32 + listed) * found.own, 0, 0, 0, alive)
+            yield moment("step", held, (wide + listed) * found.own, 0, 0, 0, alive)
     else:
         yield moment("step", held, 0, 0, 0, 0, alive)
 
@@ -61,16 +61,16 @@ def _of_stage_3(
     precision: str, buffers: Buffers, found: States, held: Held, kept: int, alive: Activity, listed: int
 ) -> Iterator[Moment]:
     """Group by group; `kept` is what stays gathered."""
-    size = found.size
+    size, wide = found.size, found.wide
     grads, bucket = start(found, 3, buffers, False)
     if found.on_gpu:
         most, joined = flattened(found.tensors, found.ranks, buffers.sub_group)
-        copies = max(size * joined + FP32 * joined, FP32 * most) if size != FP32 else FP32 * joined
+        copies = max(size * joined + wide * joined, wide * most) if size != wide else wide * joined
         yield moment("step", held, grads + copies, bucket, 0, kept, alive)
         norm = NORM * -(-found.tensors.largest // found.ranks)
         yield moment("step", held, grads, bucket, norm, kept, alive)
         if listed:
-            flat = FP32 * (most if size != FP32 else joined)
+            flat = wide * (most if size != wide else joined)
             yield moment("step", held, grads + flat, bucket, listed * most, kept, alive)
     else:
         yield moment("step", held, grads, bucket, 0, kept, alive)

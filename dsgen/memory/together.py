@@ -14,11 +14,12 @@ from typing import NamedTuple
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.buckets import Flush, Runs, worst
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
-from dsgen.memory.states import FP32
-from dsgen.memory.trained import AFTER, BEFORE, trained, wide
+from dsgen.memory.shares import FP32, scattered
+from dsgen.memory.trained import AFTER, BEFORE, Trained, trained, wide_adapters
 from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
@@ -33,21 +34,25 @@ class Together(NamedTuple):
 
     Attributes:
         active: The activations.
+        runs: For every run of equal blocks how many, and elements of one's gradients as they are made.
         forward: Moments of forward that can be its highest.
         backward: The same for backward. Below stage 3 no moment is left out, for gradients may grow beside them.
         first_step: Moments of the first step that can be its highest, and higher than those of later ones.
         gathered: What stage 3 gathers; None below it.
         size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
         persistent: What is never partitioned, in elements of a weight.
+        reduced: What `reductions` has found by now: (elements of a bucket, ranks, whether shares are swapped) -> it.
     """
 
     active: Activations
+    runs: Runs
     forward: tuple[Alive, ...]
     backward: tuple[Alive, ...]
     first_step: tuple[Alive, ...]
     gathered: Gathered | None
     size: int
     persistent: int
+    reduced: dict[tuple[int, int, bool], list[Flush]]
 
     def bytes(self, elements: int) -> int:
         """Bytes of gathered parameters and of those that are never partitioned."""
@@ -56,6 +61,21 @@ class Together(NamedTuple):
     def when(self, block: int, tensor: int) -> int:
         """Bytes gathered in backward of a block when the gradient of a tensor has been made; see `Gathered.when`."""
         return self.bytes(self.gathered.when(block, tensor)) if self.gathered else 0
+
+    def reductions(self, tensors: Trained, bucket: int, ranks: int, swaps: bool) -> list[Flush]:
+        """The reduce-scatters of stage 3 that can be the highest beside what is gathered.
+
+        Args:
+            tensors: The trained tensors.
+            bucket: Elements of the bucket.
+            ranks: Ranks that a tensor is cut among.
+            swaps: As for `scattered`.
+        """
+        key = bucket, ranks, swaps
+        if key not in self.reduced:
+            made = scattered(tensors, bucket, ranks, self.runs, swaps)
+            self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
+        return self.reduced[key]
 
     @property
     def packed(self) -> int:
@@ -94,7 +114,7 @@ class Run(NamedTuple):
     @property
     def wide(self) -> bool:
         """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
-        return self.told and wide(self.training) and self.size < FP32
+        return self.told and wide_adapters(self.training) and self.size < FP32
 
     @property
     def reads(self) -> bool:
@@ -159,12 +179,21 @@ def _lasts(run: Run) -> list[int]:
 
 
 @functools.lru_cache(maxsize=4096)
+def _runs(run: Run) -> Runs:
+    runs = []
+    for blocks in _active(run).blocks:
+        ends = [*(moment.gradients for moment in blocks.arrivals), blocks.gradients]
+        runs.append((blocks.repeats, tuple((end - begin) // run.size for begin, end in itertools.pairwise(ends))))
+    return tuple(runs)
+
+
+@functools.lru_cache(maxsize=4096)
 def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
     active = _active(run)
     if limits is None:
         forward = tuple((alive, 0, 0) for alive in active.forward)
         backward = tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward)
-        return Together(active, forward, backward, (), None, 0, 0)
+        return Together(active, _runs(run), forward, backward, (), None, 0, 0, {})
     there, before, behind = _beside(run, limits)
     waiting = [(alive, live, _waiting(alive, bucket)) for alive, live in behind]
     return there._replace(forward=before, backward=_highest(waiting))
@@ -182,7 +211,7 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     if not anew:
         numbers = count(model, *run.trains, persistence)
         persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
-    there = Together(active, (), (), (), found, 0 if read else run.size, persistent)
+    there = Together(active, _runs(run), (), (), (), found, 0 if read else run.size, persistent, {})
     head = run.size * trained(model, *run.trains).head if chunked else 0
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False)]
     # The first time, even a single rank gathers the head for a chunked loss.

@@ -24,7 +24,7 @@ __all__ = [
     "head_sharded",
     "sharded",
     "trained",
-    "wide",
+    "wide_adapters",
 ]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
@@ -101,7 +101,7 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
     return item.numel
 
 
-def wide(training: Training) -> bool:
+def wide_adapters(training: Training) -> bool:
     """Whether stage 3 has adapters in fp32 beside weights in 16 bits.
 
     peft makes them so, and those beside a base under zero.Init stay so; those of a base in 4 bits were cast before.

@@ -14,11 +14,11 @@ from dsgen import meanings, sources, surface, targets
 from dsgen.cost import cost
 from dsgen.documents import Document, unwritten
 from dsgen.errors import mistake
-from dsgen.jobs import Job
+from dsgen.jobs import Job, narrowed
 from dsgen.layers import Rank, show
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, not_counted, refuse
+from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, narrow, not_counted, refuse
 from dsgen.sources import Source
 from dsgen.strategies import Layout, Strategy, best_precision
 from dsgen.subjects import Facts, Subject
@@ -91,7 +91,7 @@ def ask_config(job: Job, source: Source) -> Question:
     training = job.training
     if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
         training = attrs.evolve(training, optimizer=optimizer)
-    asked = attrs.evolve(job, training=training)
+    asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value))
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
@@ -224,7 +224,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
-    for path in meanings.uncounted(subject.config, subject.surface):
+    for path in meanings.uncounted(subject.config, subject.surface, narrow(job, chosen)):
         yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"

@@ -17,16 +17,16 @@ from dsgen.buffers import choose
 from dsgen.candidates import search
 from dsgen.copies import no_copies
 from dsgen.errors import mistake
-from dsgen.jobs import Job
-from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory.trained import LEAVES
+from dsgen.jobs import STATES, Job
+from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
+from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
-from dsgen.parameters import check_dropout, check_embeddings, expert_target
+from dsgen.parameters import check_dropout, check_embeddings, check_head
 from dsgen.pins import Pin
 from dsgen.planner import decide
-from dsgen.strategies import UNSPLIT, Layout, Strategy, batches, layouts, no_plan, strategy
+from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
 
-__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "not_counted", "refuse"]
+__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "narrow", "not_counted", "refuse"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
@@ -71,7 +71,7 @@ def ask(job: Job) -> Question:
         for name, field in FIELDS.items()
     }
     said |= named(job)
-    keys = meanings.uncounted(job.deepspeed, surface.load(job.version))
+    keys = meanings.uncounted(job.deepspeed, surface.load(job.version), narrow(job, chosen))
     notes = (*job.warnings, *doubts(job, chosen), *(not_counted(path) for path in keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
@@ -168,6 +168,8 @@ def refuse(job: Job, chosen: Layout) -> None:
         check_embeddings(job.model, job.training.lora_targets)
     if why := no_copies(job, chosen):
         raise mistake(f"lora_train_embeddings with {chosen}", must=why)
+    if job.training.method != "full" and job.training.chunked_loss:
+        check_head(job.model, job.training.lora_targets)
     tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))
     heads, keys = job.model.attention_heads, job.model.kv_heads
     if tp == 1:
@@ -176,8 +178,8 @@ def refuse(job: Job, chosen: Layout) -> None:
         why = f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
     elif chosen.stage == _WHOLE and release < _TP_AT_3:
         why = f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
-    elif job.model.architecture in UNSPLIT:
-        why = no_plan(job.model)
+    elif found := unsplit(job):
+        why = found
     elif job.world % tp:
         why = f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
     elif heads % tp or keys % tp:
@@ -202,17 +204,20 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (DeepSpeed 0.19.8); stage 1 is right"
     elif chosen.stage == 0 and chosen.precision == "fp16":
         yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
-    model, training = job.model, job.training
-    adapted = training.method != "full" and expert_target(model, training.lora_targets)
-    if chosen.stage == 3 and adapted and model.architecture not in LEAVES:
-        yield (
-            f"adapters of experts ({adapted}) at stage 3: DeepSpeed 0.19.8 mostly stops with a tracing error for"
-            f" {model.architecture}, and this memory is less sure; stage 2 runs, or name targets outside the experts"
-        )
+    if why := doubted(job.model, job.training, chosen.stage):
+        yield why
     if chosen.tp > 1 and job.training.chunked_loss:
         yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
+    if narrow(job, chosen):
+        also = ", and the optimizer's states" if job.narrow == STATES else ""
+        yield f"fp32 master weights: in 16 bits, as the config asks, with their gradients{also}"
     if chosen.tp > job.gpus_per_node:
         yield f"tensor parallelism over {chosen.tp} GPUs leaves the node of {job.gpus_per_node}"
+
+
+def narrow(job: Job, chosen: Layout) -> bool:
+    """Whether master weights are counted in 16 bits."""
+    return takes(job.narrow, chosen, job.training.optimizer)
 
 
 def not_counted(path: str) -> str:

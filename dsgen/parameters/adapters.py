@@ -17,9 +17,11 @@ __all__ = [
     "Adapter",
     "adaptable",
     "adapters",
+    "adapts_head",
     "added",
     "check_dropout",
     "check_embeddings",
+    "check_head",
     "expert_target",
     "fused_targets",
     "in_outer_module",
@@ -64,6 +66,26 @@ def expert_target(model: Model, targets: Iterable[str]) -> str | None:
     fused = fused_targets(model)
     named = (target for target in targets if target == ALL_LINEAR or any(_named(old, target) for old in fused))
     return next(named, None) if fused else None
+
+
+def adapts_head(model: Model, targets: Iterable[str]) -> bool:
+    """Whether the output head gets an adapter: only where it is named, peft's "all-linear" leaves it out."""
+    named = {target.rpartition(".")[2] for target in targets}
+    return any(_module(item).rpartition(".")[2] in named for item in parameters(model) if item.kind == "head")
+
+
+def check_head(model: Model, targets: Iterable[str]) -> None:
+    """Refuse an adapter of the head beside a chunked loss, which takes the head's weight itself.
+
+    Raises:
+        DsgenError: A target is the head.
+    """
+    if adapts_head(model, targets):
+        raise mistake(
+            "chunked_loss is true and lora_targets names the output head",
+            must="one of the two: a chunked loss takes the head's own weight, so its adapter would learn nothing",
+            todo="Leave lm_head out of lora_targets, or set chunked_loss to false.",
+        )
 
 
 def check_dropout(model: Model, targets: Iterable[str]) -> None:
@@ -137,6 +159,8 @@ def adaptable(model: Model, training: Training) -> bool:
             check_dropout(model, training.lora_targets)
         if training.lora_train_embeddings:
             check_embeddings(model, training.lora_targets)
+        if training.chunked_loss:
+            check_head(model, training.lora_targets)
     except DsgenError:
         return False
     return True

@@ -9,14 +9,15 @@ from dsgen import surface
 from dsgen.errors import mistake, nearest
 from dsgen.keys import lookup
 from dsgen.layers import Provenance, Rank, show
+from dsgen.meanings import NARROW
+from dsgen.memory.states import takes
 from dsgen.planner import Plan
 
 __all__ = ["cautions", "refuse"]
 
 # Keys that change memory or speed and that neither model knows yet.
 _UNCOUNTED = (
-    "bf16.bf16_master_weights_and_grads",
-    "bf16.bf16_optimizer_states",
+    *NARROW,
     "data_types.grad_accum_dtype",
     "torch_autocast.enabled",
     "zero_optimization.offload_optimizer.ratio",
@@ -45,8 +46,9 @@ def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, proven
 
 def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know of a config that DeepSpeed takes."""
+    counted = takes(plan.job.narrow, plan.chosen.strategy, plan.job.training.optimizer)
     for path in _UNCOUNTED:
-        if lookup(values, path)[0]:
+        if lookup(values, path)[0] and not (counted and path in NARROW):
             yield f"{path} changes memory or speed in a way that the estimates do not count"
     training, provenance = plan.job.training, plan.job.provenance
     rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))

@@ -9,9 +9,10 @@ import attrs
 from dsgen import meanings
 from dsgen.cost import cost
 from dsgen.errors import DsgenError
-from dsgen.jobs import Job
+from dsgen.jobs import Job, narrowed
 from dsgen.layers import Provenance
 from dsgen.memory import MemoryEstimate, estimate, parts
+from dsgen.memory.states import takes
 from dsgen.profiles import Hardware, Network, Training
 from dsgen.strategies import Strategy
 from dsgen.subjects import Subject
@@ -67,6 +68,8 @@ def _described(subject: Subject) -> Described | None:
     job, strategy = _job(subject, facts.hardware), _strategy(subject)
     if job is None or strategy is None:
         return None
+    if job.narrow and (not takes(job.narrow, strategy, job.training.optimizer) or not meanings.optimizer(subject)):
+        return None
     try:
         found = parts(job, strategy, strategy.buffers, strategy.accumulation)
         memory = estimate(job, strategy, found)
@@ -97,6 +100,7 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
         deepspeed_layers=(),
         provenance=Provenance({}),
         version=subject.surface.version,
+        narrow=narrowed(subject.value),
     )
 
 

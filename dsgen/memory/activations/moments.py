@@ -29,7 +29,7 @@ class Moment(NamedTuple):
         last: Bytes of the weight gradient handed over last, or of those of one module.
         way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
         place: Where in the block: 0 before its first matrix, 1 when that is fetched, 2 at it, 3 behind it, 4 when the
-            second is fetched ...
+            second is fetched ... A layer with an adapter has two, and a further one stands for its end.
     """
 
     activations: Size

@@ -17,7 +17,7 @@ from dsgen.memory.activations.products import (
 from dsgen.memory.activations.tape import Node, Tape, Tensor
 from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import DIRECT, head_sharded
-from dsgen.parameters import ALL_LINEAR, fused_targets
+from dsgen.parameters import ALL_LINEAR, adapts_head, fused_targets
 from dsgen.profiles import Model
 
 __all__ = ["Setting"]
@@ -155,9 +155,9 @@ class Setting(NamedTuple):
             return made
         if self.quantized:
             made = op.clone(tape, made)  # bitsandbytes' layers hand their result on in a copy
-        return self._adapted(tape, hidden, made)
+        return self._adapted(tape, hidden, made, self.quantized)
 
-    def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor) -> Tensor:
+    def _adapted(self, tape: Tape, hidden: Tensor, made: Tensor, packed: bool) -> Tensor:
         """peft: `result + lora_B(lora_A(dropout(x))) * scaling`, each adapter with a dropout of its own."""
         item = self.adapter_item
         states = op.cast(tape, hidden, item)
@@ -170,11 +170,13 @@ class Setting(NamedTuple):
         del low
         product = op.scaled(tape, high)
         del high
-        if self.quantized:
+        if packed:
             product = op.cast(tape, product, made.item)
         total = op.add(tape, made, product)
         del product, states
-        return op.cast(tape, total, made.item)
+        total = op.cast(tape, total, made.item)
+        tape.left()
+        return total
 
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
@@ -183,7 +185,8 @@ class Setting(NamedTuple):
             tape.fetch()
             made = self.linear(tape, hidden, vocabulary, bias=bias, head=True)
             tape.used()
-            return made
+            adapted = self.method != "full" and adapts_head(self.model, self.targets)
+            return self._adapted(tape, hidden, made, False) if adapted else made
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         if bias:
             share = op.add(tape, share, self.weight(vocabulary // self.tp))

@@ -24,6 +24,7 @@ class Stretch(NamedTuple):
         forward: Moments that can be the highest of its forward.
         backward: The same of its backward; under checkpointing from the second forward on.
         arrivals: Every moment of it at which a weight gradient is handed over, which is fresh until then.
+        asks: Whether what it makes asks for a gradient; where it does not, there is no backward.
     """
 
     kept: Size
@@ -34,6 +35,7 @@ class Stretch(NamedTuple):
     forward: tuple[Moment, ...]
     backward: tuple[Moment, ...]
     arrivals: tuple[Moment, ...]
+    asks: bool = True
 
     @classmethod
     def run(
@@ -76,6 +78,8 @@ class Stretch(NamedTuple):
         kept, kept_logits, kept_gradients = tape.alive(), tape.alive(LOGITS), tape.alive(GRADIENTS)[0]
         tape.kind = TEMPORARIES
         tape.turn()
+        if out.edge is None:
+            return cls(kept, kept_logits, kept_gradients, keeps_input, 0, forward, (), (), False)
         gradients: list[Tensor | None] = [tape.born(out.rows, out.width, out.item)]
         root = out.edge[0]
         del out, hidden

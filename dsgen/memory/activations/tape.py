@@ -127,6 +127,12 @@ class Tape:
             self.record()
             self.place += 1
 
+    def left(self) -> None:
+        """Note that a layer with an adapter is over: in backward it begins, and fetches ahead, when this is passed."""
+        if self.told and not self.whole:
+            self.record()
+            self.place += 3
+
     def between(self) -> None:
         """Note that the first of a module's two products is over, and that the second begins, of what is there."""
         if self.told:

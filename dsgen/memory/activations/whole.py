@@ -13,7 +13,7 @@ from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
-from dsgen.parameters import check_dropout, parameters
+from dsgen.parameters import check_dropout, check_head, parameters
 from dsgen.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -111,7 +111,8 @@ def activations(
         embeddings: Copies of embedding and head are trained beside adapters.
 
     Raises:
-        DsgenError: Adapters of experts are to drop elements, which peft refuses.
+        DsgenError: Adapters of experts are to drop elements, which peft refuses; a chunked loss and an adapter of the
+            head.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full")
@@ -138,6 +139,8 @@ def _activations(
     """As `activations`, whose arguments may be left out."""
     if drops and method != "full":
         check_dropout(model, lora_targets)
+    if chunked_loss and method != "full":
+        check_head(model, lora_targets)
     eager = models.eager(model.architecture, attention)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
@@ -184,7 +187,7 @@ def _activations(
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
         runs = _first_apart(runs, bodies, shape, told)
-    last = _head(on, shape.rows, shape.width, shape.item, told)
+    last = _head(on, shape.rows, shape.width, shape.item, told, runs[-1][2].asks)
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -221,10 +224,10 @@ def _activations(
 
 
 @functools.lru_cache(maxsize=64)
-def _head(on: Setting, rows: Size, width: int, item: int, told: bool) -> Stretch:
+def _head(on: Setting, rows: Size, width: int, item: int, told: bool, asks: bool) -> Stretch:
     """What comes behind the blocks, which is the same with checkpointing and without."""
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
-    shape = Tensor(rows, width, item, None, (True, 0))
+    shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
     head = _ready(models.family(on.model.architecture).head, on)
     return Stretch.run(head, shape, again=False, vocabulary=vocabulary, told=told)
 
@@ -232,11 +235,16 @@ def _head(on: Setting, rows: Size, width: int, item: int, told: bool) -> Stretch
 def _first_apart(
     runs: list[tuple[str, int, Stretch]], bodies: Mapping[str, Callable[[Tape, Any], Tensor]], shape: Tensor, told: bool
 ) -> list[tuple[str, int, Stretch]]:
-    """The runs where the very first block gets hidden states that ask for no gradient."""
-    name, count, stretch = runs[0]
+    """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
     plain = Tensor(shape.rows, shape.width, shape.item, None)
-    first = (name, 1, Stretch.run(bodies[name], plain, again=False, told=told))
-    return [first, *([(name, count - 1, stretch)] if count > 1 else []), *runs[1:]]
+    found: list[tuple[str, int, Stretch]] = []
+    for place, (name, count, stretch) in enumerate(runs):
+        first = Stretch.run(bodies[name], plain, again=False, told=told)
+        if first.asks:
+            others = [(name, count - 1, stretch)] if count > 1 else []
+            return [*found, (name, 1, first), *others, *runs[place + 1 :]]
+        found.append((name, count, first))
+    return found
 
 
 def _ready(part: Callable[[Tape, Setting, Any], Tensor], on: Setting) -> Callable[[Tape, Any], Tensor]:
