@@ -29,9 +29,8 @@ __all__ = [
 ]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
-DEFAULT_GLOBAL_BATCH = (
-    256  # sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288)
-)
+# Sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288).
+DEFAULT_GLOBAL_BATCH = 256
 
 # stage -> (optimizer, parameters) places that do something there; the others are tried only when a pin asks for them.
 _OFFLOADS = {
@@ -170,8 +169,7 @@ def best_precision(job: Job) -> str:
 
 def _impossible(job: Job, layout: Layout) -> str | None:
     """Why a layout cannot run; None when it can."""
-    hardware = job.hardware
-    stage, optimizer, parameter = layout.stage, layout.offload_optimizer, layout.offload_param
+    hardware, stage, optimizer, parameter = job.hardware, layout.stage, layout.offload_optimizer, layout.offload_param
     if layout.precision == "bf16" and not hardware.bf16_flops_per_second:
         return "this GPU has no bf16 units; use fp16"
     if layout.precision == "fp16" and not hardware.fp16_flops_per_second:
