@@ -20,9 +20,10 @@ from typing import Any
 import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
-from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types
+from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types, with_embeddings
 from memory_compared import (
     DROPPING,
+    EMBEDDINGS,
     HEADS,
     LATER,
     NARROW,
@@ -44,6 +45,7 @@ GROUPS = {  # what was recorded -> what draws it
     DROPPING: dropping,
     HEADS: heads,
     NARROW: narrow,
+    EMBEDDINGS: with_embeddings,
     OF_TYPES: of_types,
     OF_MIXTURES: of_mixtures,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -31,6 +32,7 @@ def page(
     dropping: list[Compared],
     heads: list[Compared],
     narrow: list[Compared],
+    embeddings: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
     versions: Mapping[str, str],
@@ -43,6 +45,7 @@ def page(
         dropping: Those whose adapters drop elements of their input.
         heads: Those with an adapter of the output head.
         narrow: Those whose master weights are in 16 bits.
+        embeddings: Those that train embedding and head beside adapters.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
         versions: Package -> version of the simulation.
@@ -116,6 +119,16 @@ def page(
         summary(narrow) + ".",
         "",
         *_table(sorted(narrow, key=lambda item: item.case.name)),
+        "",
+        "## Embedding and head beside adapters",
+        "",
+        f"{EMBEDDINGS_ROUNDS} scenarios of every architecture whose head is not tied, with LoRA or QLoRA and",
+        "`lora_train_embeddings`: peft leaves both where they are, frozen, and trains a copy of each. In 16 bits LoRA",
+        "has its parameters on the CPU at stage 3, for else DeepSpeed stops.",
+        "",
+        summary(embeddings) + ".",
+        "",
+        *_table(sorted(embeddings, key=lambda item: item.case.name)),
         "",
         "## Model types without a profile",
         "",

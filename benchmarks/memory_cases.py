@@ -51,7 +51,7 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets and lora_dropout where they are not as usual.
+            lora_targets, lora_dropout and lora_train_embeddings where they are not as usual.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Case:
             lora_rank=options["lora_rank"],
             lora_targets=tuple(options.get("lora_targets", (ALL_LINEAR,))),
             lora_dropout=options.get("lora_dropout", 0.0),
+            lora_train_embeddings=options.get("lora_train_embeddings", False),
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )

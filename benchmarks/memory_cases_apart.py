@@ -15,11 +15,12 @@ from dsgen.memory.trained import LEAVES
 from dsgen.parameters import fused_targets, parameters
 from dsgen.strategies import UNSPLIT
 
-__all__ = ["dropping", "heads", "narrow", "of_mixtures", "of_types"]
+__all__ = ["dropping", "heads", "narrow", "of_mixtures", "of_types", "with_embeddings"]
 
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
 HEAD_SEED, HEAD_DEPTH = 6060, 4  # of the scenarios with an adapter of the output head
+EMBEDDINGS_SEED, EMBEDDINGS_ROUNDS, EMBEDDINGS_DEPTH = 7411, 4, 5  # rounds of each architecture
 NARROW_SEED, NARROW_DEPTH = 1616, 4  # blocks
 DROPOUT = 0.05  # of the adapters, as most public recipes have it
 
@@ -79,6 +80,30 @@ def narrow() -> Iterator[Case]:
             section["bf16_optimizer_states"] = True
         rest = {key: value for key, value in case.config.items() if key not in ("bf16", "fp16")}
         yield attrs.evolve(case, config={**rest, "zero_optimization": zero, dtype: section})
+
+
+def with_embeddings() -> Iterator[Case]:
+    """Embedding and head trained beside adapters: over every architecture whose head is a matrix of its own.
+
+    Where DeepSpeed stops at stage 3, which is with adapters in fp32 beside copies in 16 bits, parameters are offloaded.
+    """
+    seen = set()
+    for name, model in models():
+        if model.tied_embeddings or model.architecture in seen:
+            continue
+        seen.add(model.architecture)
+        for number in range(EMBEDDINGS_ROUNDS):
+            draw = random.Random(f"{EMBEDDINGS_SEED} {name} {number}")
+            depth = min(model.layers, EMBEDDINGS_DEPTH)
+            case = drawn(f"{name} e{number + 1}", name, depth, draw, model, ("lora", "lora", "qlora"))
+            chunked = draw.random() < 0.2
+            options = {**case.options, "lora_train_embeddings": True, "chunked_loss": chunked}
+            zero = case.config["zero_optimization"]
+            if zero["stage"] == 3 and options["method"] == "lora" and {"bf16", "fp16"} & {*case.config}:
+                zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+            if fused_targets(model):
+                options["lora_targets"] = ["q_b_proj" if model.q_lora_rank else "q_proj", "o_proj"]
+            yield attrs.evolve(case, options=options)
 
 
 def of_types() -> Iterator[Case]:

@@ -15,6 +15,7 @@ from dsgen.memory import MemoryEstimate, estimate
 
 __all__ = [
     "DROPPING",
+    "EMBEDDINGS",
     "HEADS",
     "LATER",
     "NARROW",
@@ -34,6 +35,7 @@ __all__ = [
 RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
+EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
 OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile

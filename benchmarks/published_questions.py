@@ -78,6 +78,7 @@ def job_of(record: Record) -> Job:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
         said["lora_dropout"] = source_of(record).lora_dropout
+        said["lora_train_embeddings"] = lora.get("train_embeddings") is True
     training = attrs.evolve(
         base.training,
         seq_len=record["model"]["seq_len"],

@@ -88,7 +88,7 @@ def _autocast(record: Record) -> bool:
 
 def _other_adapters(record: Record) -> bool:
     lora = record["config"]["lora"] or {}
-    return str(lora.get("method", "lora")) != "lora" or lora.get("train_embeddings") is True or lora.get("dora") is True
+    return str(lora.get("method", "lora")) != "lora" or lora.get("dora") is True
 
 
 def _no_targets(record: Record) -> bool:
@@ -161,7 +161,7 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "activations offloaded to the CPU": lambda r: bool(r["config"].get("activation_offload")),
     "what is offloaded, and where to, is not stated": lambda r: offload_of(r) is None,
     "layers spread over GPUs (device_map)": lambda r: r["config"].get("parallel") == "device_map",
-    "adapters that are no plain LoRA, or embeddings trained beside them": _other_adapters,
+    "adapters that are no plain LoRA": _other_adapters,
     "a base in 8 bits (GPTQ)": _quantized_otherwise,
     "FSDP with fp32 weights, which ZeRO has twice, or with a 4-bit base, which ZeRO-3 keeps gathered": _unlike_zero,
     "checkpointing of a part of each block, or not stated": lambda r: checkpointing_of(r) is None,

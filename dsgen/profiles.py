@@ -238,6 +238,10 @@ class Training:
     lora_dropout: float = fact(
         "Probability with which an adapter drops an element of its input.", default=0.0, minimum=0, below=1
     )
+    lora_train_embeddings: bool = fact(
+        "Train a copy of the input embedding and of the output head beside the adapters (peft's modules_to_save).",
+        default=False,
+    )
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
     save_16bit: bool = fact(
         "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True

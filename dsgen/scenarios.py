@@ -34,6 +34,7 @@ FIELDS = {
     "lora_rank": "training.lora_rank",
     "lora_targets": "training.lora_targets",
     "lora_dropout": "training.lora_dropout",
+    "lora_train_embeddings": "training.lora_train_embeddings",
     "optimizer": "training.optimizer",
     "attention": "training.attention",
     "chunked_loss": "training.chunked_loss",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
+from dsgen.copies import no_copies
 from dsgen.jobs import Job
 from dsgen.parameters import adapts_head
 from dsgen.pins import Pin
@@ -28,9 +29,8 @@ __all__ = [
 ]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
-DEFAULT_GLOBAL_BATCH = (
-    256  # sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288)
-)
+# Sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288).
+DEFAULT_GLOBAL_BATCH = 256
 
 # stage -> (optimizer, parameters) places that do something there; the others are tried only when a pin asks for them.
 _OFFLOADS = {
@@ -169,8 +169,7 @@ def best_precision(job: Job) -> str:
 
 def _impossible(job: Job, layout: Layout) -> str | None:
     """Why a layout cannot run; None when it can."""
-    hardware = job.hardware
-    stage, optimizer, parameter = layout.stage, layout.offload_optimizer, layout.offload_param
+    hardware, stage, optimizer, parameter = job.hardware, layout.stage, layout.offload_optimizer, layout.offload_param
     if layout.precision == "bf16" and not hardware.bf16_flops_per_second:
         return "this GPU has no bf16 units; use fp16"
     if layout.precision == "fp16" and not hardware.fp16_flops_per_second:
@@ -191,8 +190,8 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "this node has no local NVMe"
     if hardware.vendor == "cpu" and (optimizer, parameter) != ("none", "none"):
         return "on a CPU there is nowhere to offload to"
-    if layout.tp == 1:
-        return None
+    if (why := no_copies(job, layout)) or layout.tp == 1:
+        return why
     if stage == 0 and layout.precision != "fp32":
         return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
     if stage == 3 and _release(job) < _TP_AT_3:

@@ -63,7 +63,21 @@ def test_a_call_leaves_nothing_behind():
     try:
         for name in benchmark()["MODELS"]:
             whole._activations.__wrapped__(
-                model(name), "bf16", "eager", 64, 1, "full", True, False, 16, ("all-linear",), False, True, False, False
+                model(name),
+                "bf16",
+                "eager",
+                64,
+                1,
+                "full",
+                True,
+                False,
+                16,
+                ("all-linear",),
+                False,
+                True,
+                False,
+                False,
+                False,
             )
         assert gc.collect() == 0
     finally:

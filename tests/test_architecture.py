@@ -23,7 +23,7 @@ FLOORS = {
     "2 sources": (
         "yaml_scalars yaml_reader yaml_writer config_files hf_names hf_keys hf_variants hf_config sheets "
         "profile_index catalog structure near_misses surface autos contradictions jobs assembly scenarios parameters "
-        "buffers strategies documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment "
+        "buffers copies strategies documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment "
         "launch_files targets accelerate_files wrapped_configs"
     ),
     "3 arithmetic": "memory cost subjects meanings",

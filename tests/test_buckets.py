@@ -116,7 +116,7 @@ def live(job, *, checkpointing=False, alone=False, chunked=False, **changes):
     model = attrs.evolve(job.model, layers=3)
     buffers = attrs.evolve(BUFFERS, **changes)
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-    return model, gathered(Step(model, "full", 16, ("all-linear",), 1, checkpointing, chunked), limits, alone)
+    return model, gathered(Step(model, "full", 16, ("all-linear",), 1, False, checkpointing, chunked), limits, alone)
 
 
 AT_HEAD = (AFTER, FORWARD, 2)

@@ -76,8 +76,8 @@ def test_a_scenario_file_is_taken_and_world_size_says_its_gpus(here: Path) -> No
 
 def test_a_config_is_taken_as_it_is_with_what_the_options_say(here: Path) -> None:
     more = ("--checkpointing", "full", "--attention", "sdpa", "--method", "lora", "--lora-rank", "4", "--lora-targets",
-            "q_proj,v_proj", "--lora-dropout", "0.05", "--chunked-loss", "--seq-len", "32", "--rank", "2",
-            "--gpus-per-node", "4", "--force", "--dtype", "fp32")  # fmt: skip
+            "q_proj,v_proj", "--lora-dropout", "0.05", "--lora-train-embeddings", "--chunked-loss", "--seq-len", "32",
+            "--rank", "2", "--gpus-per-node", "4", "--force", "--dtype", "fp32")  # fmt: skip
 
     assert by_config(here, *more) == 0
 
@@ -85,7 +85,8 @@ def test_a_config_is_taken_as_it_is_with_what_the_options_say(here: Path) -> Non
     assert (question["config"], question["model"]) == (CONFIG, MODEL)
     told = {"world_size": 16, "gpus_per_node": 4, "rank": 2, "steps": 2, "seq_len": 32, "attention": "sdpa",
             "checkpointing": True, "method": "lora", "lora_rank": 4, "lora_targets": ["q_proj", "v_proj"],
-            "lora_dropout": 0.05, "chunked_loss": True, "dtype": "float32", "force": True}  # fmt: skip
+            "lora_dropout": 0.05, "lora_train_embeddings": True, "chunked_loss": True, "dtype": "float32",
+            "force": True}  # fmt: skip
     assert {name: question[name] for name in told} == told
 
 
@@ -187,14 +188,15 @@ def test_the_page_tells_places_phases_tensors_and_collectives(tmp_path: Path) ->
 
 
 def test_the_headline_says_what_is_not_as_usual(tmp_path: Path) -> None:
-    adapters = {"method": "qlora", "lora_rank": 8, "lora_dropout": 0.05}
+    adapters = {"method": "qlora", "lora_rank": 8, "lora_dropout": 0.05, "lora_train_embeddings": True}
     options = Options(checkpointing="deepspeed", attention="eager", chunked_loss=True, **adapters)
 
     found_ = simulate(from_config(CONFIG, model=MODEL, world_size=16, options=options), python=answering(tmp_path))
 
     line = list(simulation.headlines(found_))[1]
     assert (
-        "qlora of rank 8, dropout 0.05, DeepSpeed's checkpointing, eager attention, chunked loss; rank 0 of 16" in line
+        "qlora of rank 8, dropout 0.05, embedding and head beside it, DeepSpeed's checkpointing, eager attention, "
+        "chunked loss; rank 0 of 16" in line
     )
     assert list(simulation.headlines(found(tmp_path)))[1].endswith("2 passes a step; rank 0 of 16")
 

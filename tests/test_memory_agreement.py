@@ -67,6 +67,11 @@ def dropping(benchmark):
 
 
 @pytest.fixture(scope="module")
+def with_embeddings(benchmark):
+    return benchmark.compare(benchmark.read(benchmark.EMBEDDINGS))
+
+
+@pytest.fixture(scope="module")
 def heads(benchmark):
     return benchmark.compare(benchmark.read(benchmark.HEADS))
 
@@ -196,6 +201,44 @@ def test_a_dropout_is_what_the_simulated_peaks_are_made_of(dropping):
     assert missed >= 20
 
 
+def test_embedding_and_head_beside_adapters_are_within_a_thousandth(with_embeddings, parts):
+    """Of the peak, and of every part of it that is not within a hundredth; of every architecture with two tensors."""
+    outside = {
+        item.case.name: f"{item.error:+.2%}"
+        for item in with_embeddings
+        if abs(item.error) > 0.001 or not all(one.close for one in parts(item, item.simulated["phase"]))
+    }
+    kinds = {
+        (item.case.options["method"], item.case.config["zero_optimization"]["stage"])
+        for item in with_embeddings
+        if item.ours and item.case.options["lora_train_embeddings"]
+    }
+
+    assert len(with_embeddings) >= 44
+    assert kinds >= {("lora", stage) for stage in range(4)} | {("qlora", stage) for stage in range(4)}
+    assert outside == {}
+    assert statistics.median(abs(item.error) for item in with_embeddings) < 1e-6
+
+
+def test_embedding_and_head_in_ram_are_those_of_the_simulation(with_embeddings):
+    differences = importlib.import_module("memory_compared").differences_on_the_host
+    offloading = {item.case.name: parts for item in with_embeddings if (parts := differences(item))}
+
+    assert len(offloading) >= 12
+    assert {name: parts for name, parts in offloading.items() if not all(one.close for one in parts)} == {}
+
+
+def test_embedding_and_head_are_what_the_simulated_peaks_are_made_of(with_embeddings):
+    """Without them all would be missed: mostly too low, and too high where adapters would be in fp32."""
+    missed = 0
+    for item in with_embeddings:
+        job, strategy = item.case.strategy()
+        without = attrs.evolve(job, training=attrs.evolve(job.training, lora_train_embeddings=False))
+        missed += abs(estimate(without, strategy).gpu.peak_bytes / item.simulated["peak"] - 1) > 0.001
+
+    assert missed == len(with_embeddings)
+
+
 def test_adapters_of_the_output_head_are_within_two_thousandths(heads, parts):
     """And every part of their peaks is close; of one the peak is in the first step, by four megabytes of states."""
     outside = {item.case.name: f"{item.error:+.2%}" for item in heads if abs(item.error) > 0.002}
@@ -260,22 +303,22 @@ def test_16_bit_master_weights_are_what_the_simulated_peaks_are_made_of(narrow):
     assert missed >= 30
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads, narrow):
+def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads, narrow, with_embeddings):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping, *heads, *narrow)
+        for item in (*compared, *drawn_later, *dropping, *heads, *narrow, *with_embeddings)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 
     assert outside == []
 
 
-def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, narrow):
+def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, narrow, with_embeddings):
     text = benchmark.PAGE.read_text(encoding="utf-8")
     groups = [benchmark.compare(benchmark.read(path)) for path in benchmark.GROUPS]
 
     assert text == benchmark.page(*groups, benchmark.read()["versions"])
-    assert all(item.case.name in text for item in (*compared, *dropping, *heads, *narrow))
+    assert all(item.case.name in text for item in (*compared, *dropping, *heads, *narrow, *with_embeddings))
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])

@@ -47,6 +47,7 @@ WISHES = {
     "seq_len": draw.integers(1, 40_000),
     "lora_rank": draw.sampled_from([1, 8, 64]),
     "lora_dropout": draw.sampled_from([0.0, 0.05]),
+    "lora_train_embeddings": draw.booleans(),
 }
 GPUS = draw.sampled_from([1, 2, 8, 64, 512])
 

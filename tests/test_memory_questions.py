@@ -22,6 +22,9 @@ def job(hardware: str = "a100-40g", model: str = "7b", **sections: Any) -> Job:
     return dsgen.job(layers | sections if sections else layers)
 
 
+BESIDE = {"method": "lora", "lora_train_embeddings": True}
+
+
 def question(training: dict[str, Any], **named: Any) -> Question:
     return ask(job(training=training, **named))
 
@@ -92,6 +95,7 @@ def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
         ({"zero_stage": 1, "tp": 2, "chunked_loss": True}, {}, "needs the whole head"),
         ({"lora_rank": 64}, {}, "training.lora_rank (python): method full has no adapters"),
         ({"lora_dropout": 0.05}, {}, "training.lora_dropout (python): method full has no adapters"),
+        ({"lora_train_embeddings": True}, {}, "training.lora_train_embeddings (python): method full has no adapters"),
     ],
 )
 def test_what_the_planner_would_not_advise_is_answered_with_a_note(
@@ -112,6 +116,11 @@ def test_what_the_planner_would_not_advise_is_answered_with_a_note(
         ({"micro_batch": 4, "accumulation": 2, "global_batch": 128}, {}, "cannot make 16 sequences"),
         ({"zero_stage": 4}, {}, "it must be 0, 1, 2 or 3"),
         ({"method": "lora", "lora_dropout": 0.1}, {"model": "mixtral-8x7b"}, "no dropout for adapters of experts"),
+        ({**BESIDE, "lora_targets": ["lm_head"]}, {}, "the head must get one of the two: a trained copy or an adapter"),
+        (BESIDE, {"model": "gemma-7b"}, "the model's head is tied to its embedding; it must be false there"),
+        ({**BESIDE, "zero_stage": 3, "offload": "none"}, {}, "stage 3 takes trained tensors of one type"),
+        ({**BESIDE, "zero_stage": 1, "tp": 2}, {}, "AutoTP leaves the trained copies of embedding and head on the CPU"),
+        ({**BESIDE, "optimizer": "Muon"}, {}, "what Muon holds for embedding and head beside adapters is not known"),
     ],
 )
 def test_only_what_deepspeed_cannot_run_is_a_mistake(
@@ -446,7 +455,12 @@ def test_the_least_that_is_enough_is_found_or_nothing(start: int, edge: int, ans
 
 @pytest.mark.parametrize(
     ("wishes", "offered"),
-    [({}, True), ({"lora_targets": ["nowhere"]}, False), ({"lora_dropout": 0.05}, False)],
+    [
+        ({}, True),
+        ({"lora_targets": ["nowhere"]}, False),
+        ({"lora_dropout": 0.05}, False),
+        ({"lora_train_embeddings": True, "lora_targets": ["lm_head"]}, False),
+    ],
 )
 def test_adapters_are_offered_only_where_peft_takes_what_was_wished(wishes: dict[str, Any], offered: bool) -> None:
     """Of a mixture it adapts experts too, for which it has no dropout."""

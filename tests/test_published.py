@@ -152,7 +152,7 @@ LEFT_OUT = {
     "swb-48": "a base in 8 bits (GPTQ)",
     "hfb-fsdp10": FSDP,
     "peft-fs3": FSDP,
-    "litr-24": "adapters that are no plain LoRA, or embeddings trained beside them",
+    "litr-24": "adapters that are no plain LoRA",
     "bs-002": "pipeline parallelism",
     "mb-01": "another training system (Megatron, nanotron, Colossal-AI)",
     "hfb-fsdp08": "DDP keeps a second copy of every gradient in its buckets",
@@ -191,8 +191,9 @@ BOUNDS = {
 }
 
 
-# What only the nearest word expresses (a base in GPTQ as NF4, LitGPT's Phi and 4-bit Falcon as transformers' Phi).
-NEAR = {"GPTQ": (26, 0.10), "Phi": (11, 0.25)}
+# What only the nearest word expresses (a base in GPTQ as NF4, LitGPT's Phi and 4-bit Falcon as transformers' Phi, and
+# embeddings trained beside adapters without the fp32 copy that DeepSpeed keeps of them).
+NEAR = {"GPTQ": (26, 0.10), "Phi": (11, 0.25), "16-bit embeddings": (18, 0.54)}
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,8 @@ def nearly(module: Any, records: Mapping[str, Any], cases: Any) -> Any:
             record = records[case.name]
             packed = "gptq" in str(record["config"].get("quantization"))
             phi = module("published_models").type_of(record) == "phi"
-            found["GPTQ" if packed else "Phi" if phi else ""].append(case)
+            beside = (record["config"]["lora"] or {}).get("train_embeddings") is True
+            found["GPTQ" if packed else "Phi" if phi else "16-bit embeddings" if beside else ""].append(case)
     return found
 
 
@@ -223,6 +225,11 @@ def test_peaks_of_the_nearest_word_are_as_near_as_they_were(nearly: Any, word: s
     assert statistics.median(abs(case.error) for case in nearly[word]) <= bound
 
 
+def test_embeddings_trained_without_an_fp32_copy_take_less_than_dsgen_says(nearly: Any) -> None:
+    """Less by what DeepSpeed keeps: an fp32 copy, two fp32 moments instead of 16-bit ones, and fp32 gradients."""
+    assert all(0.2 < case.error < 0.62 for case in nearly["16-bit embeddings"])
+
+
 def test_every_source_with_a_peak_has_a_bound(cases: Any) -> None:
     assert {case.source for case in cases if case.kind == "peak"} == set(BOUNDS)
 
@@ -235,9 +242,9 @@ def test_all_peaks_together_are_as_near_as_they_were(nearly: Any) -> None:
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
-    """Of 385 runs one is said not to fit, of eleven that ran out of memory two are said to; few are left open."""
+    """Of 403 runs one is said not to fit, of eleven that ran out of memory two are said to; few are left open."""
     found = collections.Counter((case.fits, case.right) for case in cases if case.verdict is not None)
-    assert found.total() == 396
+    assert found.total() == 414
     assert found[True, False] <= 1
     assert found[False, False] <= 2
     assert found[True, None] + found[False, None] <= 15

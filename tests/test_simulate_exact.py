@@ -108,6 +108,12 @@ MORE = {
         LLAMA, {"stage": 2, **BUCKETS}, method="lora", lora_rank=4, lora_dropout=0.1, checkpointing=True
     ),
     "stage 3, adapters that drop": request(LLAMA, STAGE_3, method="lora", lora_rank=4, lora_dropout=0.1),
+    "stage 2, adapters, embedding and head": request(
+        LLAMA, {"stage": 2, **BUCKETS}, method="lora", lora_rank=4, lora_train_embeddings=True, checkpointing=True
+    ),
+    "stage 3, adapters, embedding and head": request(
+        LLAMA, {**STAGE_3, "offload_param": CPU}, method="lora", lora_rank=4, lora_train_embeddings=True
+    ),
     "stage 1, torch's Adam": request(
         LLAMA, {"stage": 1, **BUCKETS}, optimizer={"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     ),

@@ -101,6 +101,32 @@ def test_a_dropout_keeps_what_each_adapter_reads_once_more_and_a_mask():
     assert dropping["engine"]["trained"] == without["engine"]["trained"]
 
 
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_embedding_and_head_are_copied_in_the_type_of_the_model_and_the_copies_trained(method):
+    """The originals stay. Nothing else of the base is trained, and the first block now asks for all gradients."""
+    without, beside = (
+        simulate(0, method=method, lora_rank=8, lora_train_embeddings=wanted) for wanted in (False, True)
+    )
+
+    copies = 2 * LLAMA["vocab_size"] * HIDDEN
+    assert beside["engine"]["trained"] - without["engine"]["trained"] == copies
+    ends = [phase(found, "step")["gpu"]["end_parts"] for found in (without, beside)]
+    for part, each in (("weights", 2), ("fp32 master weights", 4), ("optimizer states", 8)):
+        assert ends[1][part] - ends[0][part] == pytest.approx(each * copies, abs=512), part
+    kept = [phase(found, "forward")["gpu"]["end_parts"]["activations"] for found in (without, beside)]
+    assert kept[1] > kept[0]
+
+
+def test_stage_3_refuses_copies_in_16_bits_beside_adapters_in_32():
+    """Parameters that wait on the CPU share one type, and fp32 is one type; a tied head is refused before."""
+    more = {"method": "lora", "lora_train_embeddings": True}
+    told = simulate(3, **more)
+    tied = simulate(0, model={**LLAMA, "tie_word_embeddings": True}, **more)
+
+    assert told["error"]["site"].endswith("in defragment")
+    assert "tied to its embedding" in tied["error"]["message"]
+
+
 @pytest.mark.parametrize("stage", [0, 3])
 def test_a_4_bit_base_has_half_a_byte_an_element_and_its_scales(stage):
     """One byte of scale for 64 elements, 4 bytes for 256 scales, and 1092 bytes of tables a matrix."""

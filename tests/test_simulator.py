@@ -55,14 +55,14 @@ def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
 
 def test_options_win_over_the_plan() -> None:
     layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
-    adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05}
+    adapters = {"method": "lora", "lora_rank": 8, "lora_dropout": 0.05, "lora_train_embeddings": True}
     options = Options(attention="math", checkpointing="deepspeed", dtype="fp32", seq_len=64, **adapters)
 
     engine = from_rendered(dsgen.render(layers), options).to_engine()
 
     assert (engine["attention"], engine["checkpointing"]) == ("math", "deepspeed")
     assert (engine["method"], engine["lora_rank"], engine["lora_targets"]) == ("lora", 8, ["all-linear"])
-    assert engine["lora_dropout"] == 0.05
+    assert (engine["lora_dropout"], engine["lora_train_embeddings"]) == (0.05, True)
     assert (engine["dtype"], engine["seq_len"]) == ("float32", 64)
 
 
@@ -327,6 +327,14 @@ DS = "deepspeed/runtime"
                 "ValueError", "lora.ParamWrapper does not work with lora_dropout != 0.", "peft/x.py:1 in f", "load"
             ),
             "lora_dropout must be 0 where adapters are for experts or their router.*\n  Name other modules",
+        ),
+        (
+            refusal("AssertionError", "(no message)", "deepspeed/runtime/zero/utils.py:218 in defragment"),
+            "stage 3 takes trained weights of one type alone.*\n  A real run ends so too. With --lora-train-embeddings",
+        ),
+        (
+            refusal("ValueError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
+            "the head is tied.*\n  peft would train two copies of one tensor",
         ),
         (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
     ],

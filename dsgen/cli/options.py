@@ -32,7 +32,7 @@ _CHOICES = {
     "attention": ("flash", "sdpa", "eager"),
 }
 _METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
-_SWITCHES = ("chunked_loss",)
+_SWITCHES = ("chunked_loss", "lora_train_embeddings")
 _LISTS = ("lora_targets",)
 _FIELD_HELP = {
     "gpus": "GPUs in all (default: every GPU of the nodes).",
@@ -51,6 +51,7 @@ _FIELD_HELP = {
     "lora_rank": "Rank of the adapters (default: 16).",
     "lora_targets": "Matrices that get adapters, with commas (default: all-linear).",
     "lora_dropout": "Share of its input that an adapter drops, such as 0.05 (default: 0).",
+    "lora_train_embeddings": "Train embedding and output head beside the adapters (default: they are frozen).",
     "optimizer": "Optimizer (default: AdamW).",
     "attention": "Attention kernel (default: flash).",
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",

@@ -23,8 +23,8 @@ __all__ = ["command"]
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "precision",
-                "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout", "attention", "chunked_loss",
-                "gpu_memory", "host_memory")  # fmt: skip
+                "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings",
+                "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
 _TICK_SECONDS = 1.0
 
 
@@ -189,6 +189,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             lora_rank=wished["lora_rank"],
             lora_targets=tuple(targets) if targets else None,
             lora_dropout=wished["lora_dropout"],
+            lora_train_embeddings=wished["lora_train_embeddings"],
             chunked_loss=wished["chunked_loss"],
         ),
         title=config,

@@ -78,6 +78,7 @@ def _facts(model: Model, training: Training, precision: str, tp: int, tokens: in
         lora_rank=training.lora_rank,
         lora_targets=training.lora_targets,
         drops=training.lora_dropout > 0,
+        embeddings=training.lora_train_embeddings,
     )
     logits = max(moment.logits[1] for moment in found.backward)
     kept = sum(run.repeats * run.kept[1] for run in found.blocks) + logits

@@ -58,9 +58,8 @@ def cost(job: Job, strategy: Strategy) -> StepCost:
     """The time of one optimizer step under a strategy."""
     training = job.training
     tokens = job.seq_len
-    numbers = count(
-        job.model, training.method, training.lora_rank, training.lora_targets, strategy.tp, strategy.buffers.persistence
-    )
+    trains = (training.method, training.lora_rank, training.lora_targets, strategy.tp, training.lora_train_embeddings)
+    numbers = count(job.model, *trains, strategy.buffers.persistence)
     repeats = strategy.accumulation
     products, traffic = micro_step_seconds(job, strategy, tokens)
     compute = products + traffic

@@ -23,7 +23,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
 
     Args:
         model: The Hugging Face model; with `qlora` one that `simulate_quantized.quantize` has changed.
-        request: method, lora_rank, lora_targets, lora_dropout, checkpointing, dtype.
+        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, checkpointing, dtype.
         stage: ZeRO stage.
 
     Raises:
@@ -49,6 +49,21 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
             r=request["lora_rank"],
             target_modules=ALL_LINEAR if ALL_LINEAR in targets else list(targets),
             lora_dropout=request["lora_dropout"],
+            modules_to_save=_embeddings(model) if request["lora_train_embeddings"] else None,
             task_type="CAUSAL_LM",
         ),
     )
+
+
+def _embeddings(model: Any) -> list[str]:
+    """Names of the input embedding and of the output head, as peft's `modules_to_save` takes them.
+
+    peft leaves the modules where they are, frozen, and trains a copy beside each, in the type of the original.
+
+    Raises:
+        ValueError: They are one tensor, of which peft would train two copies.
+    """
+    both = model.get_input_embeddings(), model.get_output_embeddings()
+    if both[0].weight is both[1].weight:
+        raise ValueError("lora_train_embeddings is true, and the model's head is tied to its embedding")
+    return [name.rpartition(".")[2] for name, module in model.named_modules() if module in both]

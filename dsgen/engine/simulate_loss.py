@@ -103,7 +103,9 @@ def replace(model: Any) -> None:
         labels = torch.nn.functional.pad(labels, (0, 1), value=IGNORED)
         target = labels[..., 1:].contiguous().view(-1)
         hidden = hidden.view(-1, hidden.shape[-1])
-        return _FusedLoss.apply(hidden, head.weight, target, head.bias)
+        last = model.get_output_embeddings()
+        last = last.modules_to_save.default if hasattr(last, "modules_to_save") else last  # peft trains a copy
+        return _FusedLoss.apply(hidden, last.weight, target, last.bias)
 
     head.__class__ = Head
     model.loss_function = loss

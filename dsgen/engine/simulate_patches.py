@@ -30,6 +30,7 @@ def patch_torch(pin: Callable[[Any, Any], Any], is_pinned: Callable[[Any], bool]
     _grouped_as_on_cuda()
     _foreach_as_on_cuda()
     _moves_keep_the_parameter()
+    _parameters_are_copied()
 
 
 def patch_deepspeed() -> None:
@@ -173,6 +174,22 @@ def _moves_keep_the_parameter() -> None:
 
     torch.utils.swap_tensors = swap_tensors
     FakeTensor.data = property(plain.__get__, set_data)
+
+
+def _parameters_are_copied() -> None:
+    """`copy.deepcopy` of a parameter is a clone of its data (torch/nn/parameter.py), of a fake one as of a real one."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    plain = torch.Tensor.__deepcopy__
+
+    def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+        if not isinstance(self, torch.nn.Parameter):
+            return plain(self, memo)
+        if id(self) not in memo:
+            memo[id(self)] = torch.nn.Parameter(self.data.clone(), self.requires_grad)
+        return memo[id(self)]
+
+    FakeTensor.__deepcopy__ = deepcopy
 
 
 def _ranks_agree() -> None:

@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "lora_rank": 16,
     "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
     "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
+    "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "force": False,  # run with versions that were not tested
 }
@@ -59,8 +60,9 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
 
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
-    if not isinstance(asked["chunked_loss"], bool):
-        raise ValueError(f"chunked_loss is {asked['chunked_loss']!r}; it must be true or false")
+    for name in ("chunked_loss", "lora_train_embeddings"):
+        if not isinstance(asked[name], bool):
+            raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]
     if not isinstance(checkpointing, bool) and checkpointing != "deepspeed":
         raise ValueError(f"checkpointing is {checkpointing!r}; it must be true, false or 'deepspeed'")

@@ -9,7 +9,8 @@ import functools
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import HEAD, Held, Module, modules
+from dsgen.memory.modules import Held, Module, modules
+from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
 
@@ -61,6 +62,7 @@ class Step(NamedTuple):
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters.
         checkpointing: Each block runs forward again before its backward.
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
         wide: An element of an adapter takes twice what an element of a weight takes.
@@ -72,6 +74,7 @@ class Step(NamedTuple):
     lora_rank: int
     lora_targets: tuple[str, ...]
     tp: int
+    embeddings: bool = False
     checkpointing: bool = False
     chunked: bool = False
     wide: bool = False
@@ -81,9 +84,9 @@ class Step(NamedTuple):
 def first_asked(step: Step) -> int:
     """The first block that has a backward: all of them where the embedding asks for a gradient, else that with the
     first adapter; AFTER where none has one."""
-    if step.checkpointing or step.method == "full":
+    if step.checkpointing or step.embeddings or step.method == "full":
         return 0
-    parts = modules(*step[:5], step.reads).parts[1:-1]
+    parts = modules(*step[:6], step.reads).parts[1:-1]
     trained = (block for block, part in parts if any(not held.frozen for module in part for held in module.tensors))
     return next(trained, AFTER)
 
@@ -94,7 +97,7 @@ def unasked(step: Step) -> frozenset[str]:
 
     They save no weight for backward, and have none.
     """
-    if step.checkpointing or step.method == "full":
+    if step.checkpointing or step.embeddings or step.method == "full":
         return frozenset()
     names = (*_FIRST, *_FIRST_PARALLEL.get(step.model.architecture, ("",)))
     return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
@@ -104,7 +107,7 @@ def unasked(step: Step) -> frozenset[str]:
 def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = modules(*step[:5], step.reads)
+    found = modules(*step[:6], step.reads)
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
     after = tuple(module for module in found.parts[-1][1] if module.name.partition(".")[0] != HEAD)
@@ -112,7 +115,7 @@ def events(step: Step) -> tuple[Event, ...]:
     made = [Event(BEFORE, root, FORWARD)] * found.roots
     outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
-        whole, head = root._replace(tensors=head[0].tensors), ()
+        whole, head = root._replace(tensors=head[-1].tensors), ()
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
@@ -148,7 +151,7 @@ def events(step: Step) -> tuple[Event, ...]:
         rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
-    if method == "full" or checkpointing:  # frozen embeddings have no backward, those of positions with neither
+    if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
         still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
         made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]

@@ -156,7 +156,7 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
 
     Before the last, those of a second product behind the first.
     """
-    parts = dict(modules(*step[:5], step.reads).parts)
+    parts = dict(modules(*step[:6], step.reads).parts)
     last = ".lora_B.default"  # of a layer with an adapter
     layers = {
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}

@@ -10,90 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
+from dsgen.memory.orders import AHEAD, BEHIND, BLOCKS, EMBEDDING, HEAD, SPARSE
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
-from dsgen.parameters import adapters, stretches
+from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
 
 __all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "modules"]
 
-_ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
-_OUT = "self_attn.o_proj"
-_HEAD_NORMS = "self_attn.q_norm self_attn.k_norm"
-_NORMED = "self_attn self_attn.q_proj self_attn.q_norm self_attn.k_proj self_attn.k_norm self_attn.v_proj"
-_GATED = "mlp mlp.gate_proj mlp.act_fn mlp.up_proj mlp.down_proj"
-_FIRST, _SECOND = "input_layernorm", "post_attention_layernorm"
-_SANDWICH = f"{_SECOND} pre_feedforward_layernorm {_GATED} post_feedforward_layernorm"
-_LATENT = (
-    "self_attn self_attn.q_proj self_attn.q_a_proj self_attn.q_a_layernorm self_attn.q_b_proj"
-    " self_attn.kv_a_proj_with_mqa self_attn.kv_a_layernorm self_attn.kv_b_proj self_attn.o_proj"
-)
-_SHARED = "mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts " + " ".join(
-    f"mlp.shared_experts.{name}" for name in ("gate_proj", "act_fn", "up_proj", "down_proj")
-)
-_DEEPSEEK = f"{_FIRST} {_LATENT} {_SECOND} {_GATED}", f"{_FIRST} {_LATENT} {_SECOND} {_SHARED}"
-_GPT2 = "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout"
-_DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
-
-# Modules of a block with a plain feed-forward part; what contains others comes before them.
-_BLOCKS = {
-    "bloom": f"{_FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
-    f" self_attention.dense {_SECOND} {_DENSE_4H.format('mlp.gelu_impl')}",
-    "cohere": f"{_FIRST} {_ATTENTION} {_OUT} {_GATED}",
-    "deepseek_v2": _DEEPSEEK[0],
-    "deepseek_v3": _DEEPSEEK[0],
-    "falcon": f"{_FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
-    f" {_DENSE_4H.format('mlp.act')}",
-    "gemma2": f"{_FIRST} {_ATTENTION} {_OUT} {_SANDWICH}",
-    "gemma3_text": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SANDWICH}",
-    "glm4": f"{_FIRST} {_ATTENTION} {_OUT} post_self_attn_layernorm {_SECOND}"
-    " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj post_mlp_layernorm",
-    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_GATED}",
-    "gpt2": _GPT2,
-    "gpt_bigcode": _GPT2,
-    "gpt_neox": f"{_FIRST} attention attention.query_key_value attention.dense post_attention_dropout {_SECOND}"
-    f" {_DENSE_4H.format('mlp.act')} post_mlp_dropout",
-    "gptj": "ln_1 attn attn.q_proj attn.k_proj attn.v_proj attn.out_proj attn.resid_dropout"
-    " mlp mlp.fc_in mlp.act mlp.fc_out mlp.dropout",
-    "llama": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED}",
-    "olmo2": f"{_NORMED} {_OUT} {_SECOND} {_GATED} post_feedforward_layernorm",
-    "opt": f"self_attn_layer_norm {_ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
-    "opt post_norm": f"{_ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",
-    "phi": f"{_FIRST} {_ATTENTION} self_attn.dense mlp mlp.fc1 mlp.activation_fn mlp.fc2 resid_dropout",
-    "phi3": f"{_FIRST} self_attn self_attn.qkv_proj {_OUT} resid_attn_dropout {_SECOND}"
-    " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
-    "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
-    "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
-    "stablelm": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED} dropout",
-    "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
-}
-# Modules of a block with experts.
-_SPARSE = {
-    "deepseek_v2": _DEEPSEEK[1],
-    "deepseek_v3": _DEEPSEEK[1],
-    "glm4_moe": f"{_FIRST} {_ATTENTION} {_HEAD_NORMS} {_OUT} {_SECOND} {_SHARED}",
-    "granitemoe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} block_sparse_moe block_sparse_moe.router"
-    " block_sparse_moe.experts block_sparse_moe.experts.act_fn",
-    "olmoe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn",
-    "gpt_oss": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.router mlp.experts",
-    "mixtral": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
-    "qwen2_moe": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp",
-    "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} mlp",
-}
-# What runs before the blocks besides the embedding, and what follows the norm before the head.
-_BEFORE = {
-    "bloom": "word_embeddings word_embeddings_layernorm",
-    "falcon": "word_embeddings rotary_emb",
-    "gpt2": "wte wpe drop",
-    "gpt_bigcode": "wte wpe drop",
-    "gpt_neox": "embed_in emb_dropout rotary_emb",
-    "gptj": "wte drop",
-    "opt": "embed_tokens embed_positions project_in",
-    "phi": "embed_tokens embed_dropout rotary_emb",
-}
-_EMBEDDING = "embed_tokens rotary_emb"
-HEAD = "lm_head"
-_AFTER = f"norm ln_f final_layer_norm final_layernorm project_out {HEAD}"
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
+_COPY = ".modules_to_save.default"  # what peft trains in the place of a module
 _FUNCTIONS = frozenset(
     {
         *("act", "act_fn", "activation_fn", "attention_dropout", "drop", "dropout", "emb_dropout", "embed_dropout"),
@@ -180,7 +105,13 @@ _Own = dict[str, list[Held]]  # module -> its tensors
 
 @functools.lru_cache(maxsize=1024)
 def modules(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, reads: bool = False
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    embeddings: bool = False,
+    reads: bool = False,
 ) -> Modules:
     """The modules of a model.
 
@@ -190,6 +121,7 @@ def modules(
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters, and run in their place.
         reads: Attention reads the type of its first linear layer's weight itself, as FlashAttention makes it in fp32,
             so the weight is gathered with attention too (transformers, integrations/flash_attention.py,
             get_target_dtype; deepspeed, register_external_parameter).
@@ -211,6 +143,8 @@ def modules(
             parts = item.name.split(".")
             name = item.name.rpartition("*.")[2].rpartition(".")[0] if stretch.blocks else parts[-2]
             name = whole if whole and name.startswith(f"{whole}.") else name
+            copied = embeddings and frozen and in_outer_module(item)
+            name += _COPY if copied else ""
             linear = item.matrix and item.layer
             direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
                 linear and kind in DIRECT
@@ -223,7 +157,9 @@ def modules(
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
-            own.setdefault(module, []).append(Held(size, partitioned(model, item, tp, packed), keeper, frozen))
+            own.setdefault(module, []).append(
+                Held(size, partitioned(model, item, tp, packed), keeper, frozen and not copied)
+            )
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
@@ -238,17 +174,19 @@ def modules(
         if not stretch.blocks:
             count = size
             continue
-        order = _existing((_SPARSE if sparse else _BLOCKS).get(_style(model), _BLOCKS["llama"]), own)
+        order = _existing((SPARSE if sparse else BLOCKS).get(_style(model), BLOCKS["llama"]), own)
         made = _made(["", *order], own, products, whole)
         for _ in range(stretch.repeats):
             blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
-        around[HEAD] = [around[_BEFORE.get(kind, _EMBEDDING).split()[0]][0], *around.get(HEAD, ())]
-    before = _existing(_BEFORE.get(kind, _EMBEDDING), around)
-    first = _made(before, around, dict.fromkeys(before[:1], 0))
-    heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else [HEAD]
-    last = _made(_existing(_AFTER, around), around, dict.fromkeys(heads, 0))
+        around[HEAD] = [around[AHEAD.get(kind, EMBEDDING).split()[0]][0], *around.get(HEAD, ())]
+    before = _existing(AHEAD.get(kind, EMBEDDING), around)
+    first = _made(before, around, {next(name for name in before if name in around): 0})
+    heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else []
+    last = _made(
+        _existing(BEHIND, around), around, dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0)
+    )
     roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))
 
@@ -273,6 +211,8 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
         last = name.rpartition(".")[2]
         if f"{name}.base_layer" in own:
             found += [name, *(name + more for more in _ADAPTED)]
+        elif f"{name}{_COPY}" in own:
+            found += [name, f"{name}{_COPY}"]
         elif name in own or last in _FUNCTIONS or any(other.startswith(f"{name}.") for other in own):
             found.append(name)
     return found

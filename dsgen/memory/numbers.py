@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dsgen.buffers import block_elements
 from dsgen.memory.trained import sharded
-from dsgen.parameters import Parameter, adapters, parameters, stretches
+from dsgen.parameters import Parameter, added, in_outer_module, parameters, stretches
 from dsgen.profiles import Model
 
 __all__ = ["Numbers", "count", "made", "partitioned", "quantized"]
@@ -59,7 +59,13 @@ def partitioned(model: Model, item: Parameter, tp: int, packed: bool) -> int:
 
 @functools.lru_cache(maxsize=8192)
 def count(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, persistence: int
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    embeddings: bool,
+    persistence: int,
 ) -> Numbers:
     """The element counts of a model under one way of training it.
 
@@ -69,10 +75,11 @@ def count(
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters.
         persistence: stage3_param_persistence_threshold, in elements.
     """
     linear = other = persistent = adapted = largest = inside = trained = 0
-    found = {} if method == "full" else adapters(model, lora_rank, lora_targets)
+    found = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     packed = quantized(model, method)
     for item in parameters(model):
         numel = sharded(model, item, tp)
@@ -82,7 +89,9 @@ def count(
         trained += sum(own) * item.repeats
         whole = partitioned(model, item, tp, packed)
         persistent += whole * item.repeats if whole <= persistence else 0
-        adapted += sum(size for size in own if size <= persistence) * item.repeats
+        small = sum(size for size in own if size <= persistence) * item.repeats
+        persistent += small
+        adapted += 0 if in_outer_module(item) else small
         if item.matrix and item.layer:
             linear += numel * item.repeats
         else:
@@ -90,7 +99,7 @@ def count(
     block = math.ceil(block_elements(model) / tp)
     if method == "full":
         return Numbers(linear + other, 0, 0, block, largest, inside, persistent, 0)
-    return Numbers(trained, linear, other, block, largest, inside, persistent + adapted, adapted)
+    return Numbers(trained, linear, other, block, largest, inside, persistent, adapted)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Run, Together, together
-from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
 
 __all__ = ["Parts", "parts"]
 
@@ -166,7 +166,7 @@ class _Moments(NamedTuple):
     def partitioned(self, held: Held) -> Iterator[Moment]:
         """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
         found, size = self.found, self.found.size
-        if found.on_gpu and size != FP32 and self.job.training.method != "lora":
+        if found.on_gpu and size != FP32 and not wide_adapters(self.job.training):
             most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
             yield moment("init", Held(held.weights, held.master + found.wide * most, 0, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)

@@ -10,8 +10,8 @@ from dsgen.jobs import STATES
 from dsgen.memory import muon
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
-from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained
-from dsgen.parameters import adapters, stretches
+from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
+from dsgen.parameters import added, stretches
 from dsgen.profiles import Model
 
 __all__ = ["FP32", "States", "states", "takes", "widths"]
@@ -117,7 +117,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """
     training, model, stage = job.training, job.model, layout.stage
     size = FP32 if layout.precision == "fp32" else 2
-    rest = (training.method, training.lora_rank, training.lora_targets, layout.tp)
+    rest = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
     numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
@@ -127,8 +127,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     elements = tensors.elements
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        # Adapters that peft makes beside a base under zero.Init are in fp32, and stay so.
-        weights = own * (FP32 if training.method == "lora" else size) + -(-(frozen - scales) // ranks)
+        weights = own * (FP32 if wide_adapters(training) else size) + -(-(frozen - scales) // ranks)
     elif stage:
         own = -(-elements // (ALIGNED * ranks)) * ALIGNED
         weights = own * ranks * size + frozen
@@ -156,7 +155,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
-        making=_making(model, layout, ranks, size) if stage == 3 else 0,
+        making=_making(model, layout, ranks, size, tensors.head and tensors.elements + tensors.head, frozen)
+        if stage == 3
+        else 0,
         tables=_tables(model),
         scales=scales if stage == 3 else 0,
         weights=weights,
@@ -170,12 +171,17 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     )
 
 
-def _making(model: Model, layout: Any, ranks: int, size: int) -> int:
-    """Bytes of the module in the making, and of this rank's shares until then, where both are most."""
+def _making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int) -> int:
+    """Bytes of the module in the making, and of this rank's shares until then, where both are most.
+
+    peft copies the gathered embedding and head when all else is there: `copied` elements, the head gathered among them,
+    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.)
+    """
     found = made(model, layout.tp)
+    copied = size * copied if frozen else 0
     if layout.offload_param != "none":
-        return size * found[-1][1]
-    return size * max(-(-upto // ranks) + own for upto, own in found)
+        return max(size * found[-1][1], copied)
+    return max(size * max(-(-upto // ranks) + own for upto, own in found), copied and copied + -(-frozen // ranks))
 
 
 def _tables(model: Model) -> int:
@@ -202,7 +208,8 @@ def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
 
 def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
     """Bytes of the tensor in the making, less what those before it have given back, where that is most."""
-    return _most(_unpacked(model, packed, adapters(model, training.lora_rank, training.lora_targets)), size)
+    beside = added(model, training.lora_rank, training.lora_targets, training.lora_train_embeddings)
+    return _most(_unpacked(model, packed, beside), size)
 
 
 def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]) -> list[tuple[int, list[int]]]:

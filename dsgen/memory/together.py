@@ -19,7 +19,7 @@ from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
 from dsgen.memory.shares import FP32, scattered
-from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
+from dsgen.memory.trained import AFTER, BEFORE, Trained, trained, wide_adapters
 from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
@@ -114,7 +114,7 @@ class Run(NamedTuple):
     @property
     def wide(self) -> bool:
         """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
-        return self.told and self.training.method == "lora" and self.size < FP32
+        return self.told and wide_adapters(self.training) and self.size < FP32
 
     @property
     def reads(self) -> bool:
@@ -123,9 +123,10 @@ class Run(NamedTuple):
         return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
 
     @property
-    def trains(self) -> tuple[str, int, tuple[str, ...], int]:
-        """Method, rank and targets of the adapters, AutoTP degree."""
-        return self.training.method, self.training.lora_rank, self.training.lora_targets, self.tp
+    def trains(self) -> tuple[str, int, tuple[str, ...], int, bool]:
+        """Method, rank and targets of the adapters, AutoTP degree, whether embedding and head are trained beside."""
+        training = self.training
+        return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
 
 
 def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
@@ -167,6 +168,7 @@ def _active(run: Run) -> Activations:
         told=run.told,
         single=run.single,
         drops=training.lora_dropout > 0,
+        embeddings=training.lora_train_embeddings,
     )
 
 

@@ -9,8 +9,8 @@ import math
 
 import attrs
 
-from dsgen.parameters import Parameter, adapters, stretches
-from dsgen.profiles import Model
+from dsgen.parameters import Parameter, added, stretches
+from dsgen.profiles import Model, Training
 
 __all__ = [
     "AFTER",
@@ -24,6 +24,7 @@ __all__ = [
     "head_sharded",
     "sharded",
     "trained",
+    "wide_adapters",
 ]
 
 # AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
@@ -100,8 +101,20 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
     return item.numel
 
 
+def wide_adapters(training: Training) -> bool:
+    """Whether stage 3 has adapters in fp32 beside weights in 16 bits.
+
+    peft makes them so, and those beside a base under zero.Init stay so; those of a base in 4 bits were cast before.
+    Where a copy of the embedding is trained too, it is the first tensor, whose type all trained ones get (stage3.py,
+    _create_param_groups_fp16_flat_cpu_memory: parameters wait on the CPU, or DeepSpeed refuses the two types).
+    """
+    return training.method == "lora" and not training.lora_train_embeddings
+
+
 @functools.lru_cache(maxsize=1024)
-def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int) -> Trained:
+def trained(
+    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, embeddings: bool = False
+) -> Trained:
     """The tensors that one way of training gives a gradient to.
 
     Args:
@@ -110,11 +123,12 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
         lora_rank: Rank of the adapters.
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
+        embeddings: Copies of embedding and head are trained beside the adapters.
 
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    found = None if method == "full" else adapters(model, lora_rank, lora_targets)
+    found = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     numels: list[int] = []
     blocks: list[int] = []
     first, head, vocabulary = 0, 0, 0
@@ -128,6 +142,7 @@ def trained(model: Model, method: str, lora_rank: int, lora_targets: tuple[str, 
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
             else:
                 row += found.get(item.name, ())
+                head = item.numel if item.kind == "head" and item.name in found else head
         for _ in range(stretch.repeats):
             numels += row
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from dsgen.copies import no_copies
 from dsgen.memory import MemoryEstimate, estimate
 from dsgen.memory_questions.questions import Question, strategy_of
 from dsgen.strategies import Strategy
@@ -53,9 +54,14 @@ def alternatives(question: Question, every: bool = False) -> tuple[Alternative, 
 
 
 def places(question: Question) -> Iterator[tuple[int, str, str]]:
-    """Stage, and where optimizer and parameters are: every combination worth a row, the plainest first."""
+    """Stage, and where optimizer and parameters are: every combination worth a row that runs, the plainest first."""
+    job = question.job
     for stage, ways in _FULL.items():
-        for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and question.job.training.method != "full" else ways:
+        for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
+            if job.training.lora_train_embeddings:
+                other = attrs.evolve(question.strategy, stage=stage, offload_param=parameters)
+                if no_copies(job, other):
+                    continue
             yield stage, optimizer, parameters
 
 

@@ -29,6 +29,7 @@ _WISHES = {
     "lora rank": "lora_rank",
     "lora targets": "lora_targets",
     "lora dropout": "lora_dropout",
+    "lora train embeddings": "lora_train_embeddings",
 }
 
 
@@ -87,6 +88,8 @@ def named(job: Job) -> dict[str, Said]:
     found = {}
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
+            continue
+        if name == "lora train embeddings" and not job.training.lora_train_embeddings:
             continue
         value = job.seq_len if wish == "seq_len" else getattr(job.training, wish)
         found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)

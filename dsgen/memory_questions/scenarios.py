@@ -15,12 +15,13 @@ import attrs
 from dsgen import meanings, surface
 from dsgen.buffers import choose
 from dsgen.candidates import search
+from dsgen.copies import no_copies
 from dsgen.errors import mistake
 from dsgen.jobs import STATES, Job
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, unsure
 from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
-from dsgen.parameters import check_dropout, check_head
+from dsgen.parameters import check_dropout, check_embeddings, check_head
 from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
@@ -143,7 +144,7 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
         unasked = layout.tp > 1 and "tp" not in pinned  # where nothing fits it would only be the most exotic misfit
         if not unasked and (real == layout or "stage" in pinned):
             found.append(real)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(item for item in found if not no_copies(job, item))) or tuple(dict.fromkeys(found))
 
 
 def at_stage(layout: Layout) -> Layout:
@@ -159,15 +160,18 @@ def refuse(job: Job, chosen: Layout) -> None:
 
     Raises:
         DsgenError: A degree that divides neither GPUs nor heads, or that the release does not take; a dropout for
-            adapters of experts.
+            adapters of experts; embedding and head trained beside adapters where they are one, or nothing runs so.
     """
     if job.training.method != "full" and job.training.lora_dropout:
         check_dropout(job.model, job.training.lora_targets)
+    if job.training.method != "full" and job.training.lora_train_embeddings:
+        check_embeddings(job.model, job.training.lora_targets)
+    if why := no_copies(job, chosen):
+        raise mistake(f"lora_train_embeddings with {chosen}", must=why)
     if job.training.method != "full" and job.training.chunked_loss:
         check_head(job.model, job.training.lora_targets)
     tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))
     heads, keys = job.model.attention_heads, job.model.kv_heads
-    why = None
     if tp == 1:
         return
     if release < _TP:
@@ -190,7 +194,7 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         for pin in job.pins:
             if pin.field == field and getattr(chosen, field) not in pin.allowed:
                 yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
-    for wish in ("lora_rank", "lora_targets", "lora_dropout"):
+    for wish in ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
     sixteen = chosen.precision != "fp32"

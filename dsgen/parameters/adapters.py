@@ -18,10 +18,13 @@ __all__ = [
     "adaptable",
     "adapters",
     "adapts_head",
+    "added",
     "check_dropout",
+    "check_embeddings",
     "check_head",
     "expert_target",
     "fused_targets",
+    "in_outer_module",
     "lora_parameters",
 ]
 
@@ -102,12 +105,60 @@ def check_dropout(model: Model, targets: Iterable[str]) -> None:
         )
 
 
+def check_embeddings(model: Model, targets: Iterable[str]) -> None:
+    """Refuse to train embedding and head beside adapters where peft makes two of one tensor.
+
+    Raises:
+        DsgenError: They are one tensor, or the head is to get an adapter too.
+    """
+    if model.tied_embeddings:
+        raise mistake(
+            "lora_train_embeddings is true, and the model's head is tied to its embedding",
+            must="it must be false there: peft trains a copy of each, which are no longer one tensor",
+            todo="Train the adapters alone, or the whole model.",
+        )
+    heads = [item.name for item in parameters(model) if item.kind == "head"]
+    if named := next((one for one in targets if set(_matches(model, one, fused_targets(model))) & {*heads}), None):
+        raise mistake(
+            f"lora_train_embeddings is true and lora_targets names {named!r}",
+            must="the head must get one of the two: a trained copy or an adapter",
+            todo="Leave it out of lora_targets.",
+        )
+
+
+def in_outer_module(item: Parameter) -> bool:
+    """Whether a tensor is in the input embedding or in the output head."""
+    return item.kind in ("embedding", "head") or (item.kind == "bias" and not item.layer)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def added(model: Model, rank: int, targets: tuple[str, ...], embeddings: bool) -> Mapping[str, tuple[int, ...]]:
+    """Names of the tensors beside which peft trains others, and the elements of those, in order.
+
+    Args:
+        model: The model.
+        rank: Rank of the adapters.
+        targets: Names of the matrices that get one.
+        embeddings: A copy of the input embedding and of the output head is trained (modules_to_save).
+
+    Raises:
+        DsgenError: As for `adapters` and `check_embeddings`.
+    """
+    found: Mapping[str, tuple[int, ...]] = adapters(model, rank, targets)
+    if not embeddings:
+        return found
+    check_embeddings(model, targets)
+    return {**found, **{item.name: (item.numel,) for item in parameters(model) if in_outer_module(item)}}
+
+
 def adaptable(model: Model, training: Training) -> bool:
     """Whether peft takes the adapters that somebody wishes, should he train any."""
     try:
         adapters(model, training.lora_rank, training.lora_targets)
         if training.lora_dropout:
             check_dropout(model, training.lora_targets)
+        if training.lora_train_embeddings:
+            check_embeddings(model, training.lora_targets)
         if training.chunked_loss:
             check_head(model, training.lora_targets)
     except DsgenError:

@@ -148,7 +148,7 @@ def _gather(plan: Plan) -> Key:
     """Whether save_16bit_model gathers the whole model, which takes room in the RAM of rank 0's node."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     host = plan.chosen.memory.host
-    total = 2 * count(plan.job.model, "full", 1, ("all-linear",), 1, 0).total
+    total = 2 * count(plan.job.model, "full", 1, ("all-linear",), 1, False, 0).total
     if host.high_bytes + total <= host.limit_bytes:
         why = f"save_16bit_model gathers all {gib(total)} GiB on rank 0; without it that call writes nothing"
         return Key(path, True, why, "training.save_16bit")
@@ -203,7 +203,8 @@ def _offload_param(plan: Plan) -> Iterator[Key]:
     yield Key(f"{base}.device", device, "parameters wait off the GPU until their block needs them", "training.offload")
     yield Key(f"{base}.pin_memory", True, "page-locked memory: the next block arrives while this one computes")
     if device == "nvme":
-        largest = -(-count(job.model, "full", 1, ("all-linear",), chosen.tp, 0).largest // (job.world // chosen.tp))
+        whole = count(job.model, "full", 1, ("all-linear",), chosen.tp, False, 0).largest
+        largest = -(-whole // (job.world // chosen.tp))
         yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
         yield Key(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
         yield Key(

@@ -89,6 +89,7 @@ def _how_run(found: Simulation) -> str:
     run = found.run
     said = [f"{run.method} of rank {run.lora_rank}"] if run.method != "full" else []
     said += [f"dropout {run.lora_dropout:g}"] if run.method != "full" and run.lora_dropout else []
+    said += ["embedding and head beside it"] if run.method != "full" and run.lora_train_embeddings else []
     said += {"full": ["checkpointing"], "deepspeed": ["DeepSpeed's checkpointing"]}.get(run.checkpointing or "", [])
     said += [f"{run.attention} attention"] if run.attention != "flash" else []
     said += ["chunked loss"] if run.chunked_loss else []

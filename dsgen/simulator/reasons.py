@@ -47,6 +47,17 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             "lora_dropout must be 0 where adapters are for experts or their router: peft knows none there",
             "Name other modules with --lora-targets, or leave --lora-dropout out.",
         )
+    if "in defragment" in site and message == "(no message)":
+        return (
+            "stage 3 takes trained weights of one type alone, and these are of two",
+            "A real run ends so too. With --lora-train-embeddings peft's adapters are fp32 beside copies in 16 bits: "
+            f"take stage 2 or --method qlora, or {_ZERO}.offload_param, which makes them alike.",
+        )
+    if message.startswith("lora_train_embeddings is true"):
+        return (
+            message,
+            "peft would train two copies of one tensor. Leave --lora-train-embeddings out, or train the whole model.",
+        )
     if message.startswith("AutoTP not supported for model"):
         return (
             "AutoTP does not know how to split this model",

@@ -39,7 +39,7 @@ class Options:
         seq_len: Tokens per sequence.
         attention: The attention kernel: one of ATTENTION.
         checkpointing: One of CHECKPOINTING.
-        method, lora_rank, lora_targets, lora_dropout: What is trained.
+        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         force: Run with versions that were not tested.
@@ -54,6 +54,7 @@ class Options:
     lora_rank: int | None = None
     lora_targets: tuple[str, ...] | None = None
     lora_dropout: float | None = None
+    lora_train_embeddings: bool | None = None
     chunked_loss: bool | None = None
     dtype: str | None = None
     force: bool = False
@@ -110,7 +111,7 @@ class Request:
         }
         if run.method != "full":
             asked |= {"lora_rank": run.lora_rank, "lora_targets": list(run.lora_targets or ())}
-            asked["lora_dropout"] = run.lora_dropout
+            asked |= {"lora_dropout": run.lora_dropout, "lora_train_embeddings": run.lora_train_embeddings}
         if self.hardware is not None:
             free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size).total
             asked["gpu_memory_bytes"] = max(free, 1)
@@ -133,6 +134,9 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         lora_rank=options.lora_rank or wishes.lora_rank,
         lora_targets=options.lora_targets or wishes.lora_targets,
         lora_dropout=wishes.lora_dropout if options.lora_dropout is None else options.lora_dropout,
+        lora_train_embeddings=wishes.lora_train_embeddings
+        if options.lora_train_embeddings is None
+        else options.lora_train_embeddings,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
         dtype=options.dtype or chosen.precision,
     )
@@ -205,6 +209,7 @@ def from_config(
         lora_rank=options.lora_rank or 16,
         lora_targets=options.lora_targets or ("all-linear",),
         lora_dropout=options.lora_dropout or 0.0,
+        lora_train_embeddings=bool(options.lora_train_embeddings),
         chunked_loss=bool(options.chunked_loss),
         dtype=options.dtype or _dtype(used, precision),
     )

@@ -30,16 +30,22 @@ def forward(
 
 
 def backward(
-    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int
+    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int, head: int
 ) -> tuple[Moment, ...]:
-    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding."""
+    """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
+
+    `head` is the bytes of the head's gradient where it is the last one until a block makes one.
+    """
     moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
     for _, count, stretch in reversed(runs):
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            moments += [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            found = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            if head and not done + index:
+                found = [one._replace(last=head) if one.gradients == before else one for one in found]
+            moments += found
         below = plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count

@@ -221,7 +221,7 @@ def before(tape: Tape, on: Setting) -> Before:
     """Embeddings, masks and rope tables, as `llama.before`."""
     model = on.model
     kind, width = model.architecture, model.embedding_size or model.hidden_size
-    embedded = op.embedding(tape, on.rows, on.weight(model.vocab_size * width), width)
+    embedded = op.embedding(tape, on.rows, on.outer(model.vocab_size * width), width)
     on.ask(tape, embedded)
     ids = tape.born((on.seq_len, 0), 1, 8)
     masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []

@@ -184,7 +184,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
         The hidden states; what blocks save of the rest; what they only read; what forward's variables refer to.
     """
     model = on.model
-    hidden = op.embedding(tape, on.rows, on.weight(model.vocab_size * model.hidden_size), model.hidden_size)
+    hidden = op.embedding(tape, on.rows, on.outer(model.vocab_size * model.hidden_size), model.hidden_size)
     on.ask(tape, hidden)
     embedded = hidden
     if model.architecture in SCALED:

@@ -41,6 +41,7 @@ class Setting(NamedTuple):
         asks: Checkpointing lets the output of frozen embeddings ask for a gradient.
         single: The micro-batch is one sequence.
         drops: Adapters drop elements of their input.
+        embeddings: Copies of embedding and head are trained beside adapters.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
     """
 
@@ -57,6 +58,7 @@ class Setting(NamedTuple):
     asks: bool = False
     single: bool = False
     drops: bool = False
+    embeddings: bool = False
     sdpa: bool = False
 
     @property
@@ -77,7 +79,7 @@ class Setting(NamedTuple):
     @property
     def adapter_item(self) -> int:
         """Bytes of an element of an adapter: peft makes fp32, which stays where the base was made under zero.Init."""
-        return op.FP32 if self.zero3 and self.method == "lora" else self.item
+        return op.FP32 if self.zero3 and self.method == "lora" and not self.embeddings else self.item
 
     def fused_rank(self, name: str) -> int:
         """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
@@ -118,7 +120,13 @@ class Setting(NamedTuple):
         """A weight of the model itself."""
         return op.weight(elements, self.item, self.method == "full")
 
-    def linear(self, tape: Tape, hidden: Tensor, out: int, name: str = "", *, bias: bool = False) -> Tensor:
+    def outer(self, elements: int) -> Tensor:
+        """A weight of the input embedding or of the output head."""
+        return op.weight(elements, self.item, self.method == "full" or self.embeddings)
+
+    def linear(
+        self, tape: Tape, hidden: Tensor, out: int, name: str = "", *, bias: bool = False, head: bool = False
+    ) -> Tensor:
         """nn.Linear, or what AutoTP, bitsandbytes and peft put in its place.
 
         Args:
@@ -127,10 +135,12 @@ class Setting(NamedTuple):
             out: Width of the output.
             name: The module's name, which an adapter's target may be; empty outside the blocks.
             bias: Whether it has one.
+            head: It is the output head.
         """
         if name:
             tape.fetch()
-        kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
+        weight = self.outer if head else self.weight
+        kernel, offset = weight(hidden.width * out), weight(out) if bias else None
         if self.quantized and name:
             made = dequantized_linear(tape, hidden, out)
         elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
@@ -173,7 +183,7 @@ class Setting(NamedTuple):
         vocabulary = self.model.vocab_size
         if self.tp == 1 or not head_sharded(self.model):
             tape.fetch()
-            made = self.linear(tape, hidden, vocabulary, bias=bias)
+            made = self.linear(tape, hidden, vocabulary, bias=bias, head=True)
             tape.used()
             adapted = self.method != "full" and adapts_head(self.model, self.targets)
             return self._adapted(tape, hidden, made, False) if adapted else made
@@ -198,7 +208,7 @@ class Setting(NamedTuple):
     def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
         """Head and loss in one."""
         vocabulary = self.model.vocab_size
-        return chunked_loss(tape, hidden, self.weight(hidden.width * vocabulary), vocabulary)
+        return chunked_loss(tape, hidden, self.outer(hidden.width * vocabulary), vocabulary)
 
     def layer_norm(self, tape: Tape, hidden: Tensor) -> Tensor:
         """nn.LayerNorm."""

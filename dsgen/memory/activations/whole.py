@@ -88,6 +88,7 @@ def activations(
     told: bool = False,
     single: bool = False,
     drops: bool = False,
+    embeddings: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -107,13 +108,14 @@ def activations(
         told: Moments of blocks tell the way and the matrix at which they are.
         single: The micro-batch is one sequence: what is sliced or joined from it needs no copy.
         drops: Adapters drop elements of their input.
+        embeddings: Copies of embedding and head are trained beside adapters.
 
     Raises:
         DsgenError: Adapters of experts are to drop elements, which peft refuses; a chunked loss and an adapter of the
             head.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
-    return _activations(model, precision, attention, seq_len, *settings)
+    return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full")
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -132,6 +134,7 @@ def _activations(
     told: bool,
     single: bool,
     drops: bool,
+    embeddings: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     if drops and method != "full":
@@ -151,9 +154,10 @@ def _activations(
         targets=targets,
         zero3=zero3,
         chunked=chunked_loss,
-        asks=checkpointing and method != "full",
+        asks=checkpointing and method != "full" and not embeddings,
         single=single,
         drops=drops,
+        embeddings=embeddings,
         sdpa=attention == "sdpa",
     )
     first = Tape()
@@ -168,7 +172,7 @@ def _activations(
     before = first.recorded()
     during = plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
     # Checkpointing asks for a gradient of the embedding's output: where nothing before does, the graph refers to it.
-    asked = referred[0] if checkpointing and method != "full" and referred[0].storage is not hidden.storage else None
+    asked = referred[0] if on.asks and referred[0].storage is not hidden.storage else None
     del hidden, referred
     if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
         del read
@@ -189,11 +193,14 @@ def _activations(
         blocks = plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
     extra = size if refers_to_input and not runs[0][2].keeps_input else NOTHING
-    leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if method == "full" else 0
+    trains = method == "full" or embeddings
+    leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if trains else 0
     if model.tied_embeddings and head_sharded(model):
         leaf //= tp
     # The positions' gradient is made before that of the embedding.
-    positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item if leaf else 0
+    positions = 0
+    if method == "full":
+        positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
     ends = [Moment(NOTHING, NOTHING, size, positions, leaf)]
@@ -201,9 +208,7 @@ def _activations(
         ends.append(Moment(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
-        asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item)
-        if method != "full" and checkpointing
-        else NOTHING,
+        asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item) if on.asks else NOTHING,
         kept=plus(plus(rest, last.kept), blocks),
         kept_logits=last.kept_logits,
         kept_gradients=last.kept_gradients,
@@ -213,7 +218,7 @@ def _activations(
             BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
         ),
         forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
-        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting),
+        backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0),
         first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
     )
 

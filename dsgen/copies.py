@@ -1,0 +1,30 @@
+"""Where embedding and head can be trained beside adapters: peft trains a copy of each (modules_to_save)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["no_copies"]
+
+
+def no_copies(job: Any, layout: Any) -> str | None:
+    """Why embedding and head cannot be trained beside adapters under a layout; None where they can, or nobody asks.
+
+    Args:
+        job: Anything with training, as a Job has.
+        layout: Anything with stage, offload_param, tp and precision.
+    """
+    training = job.training
+    if training.method == "full" or not training.lora_train_embeddings:
+        return None
+    if layout.tp > 1:
+        return "AutoTP leaves the trained copies of embedding and head on the CPU, and does not start (seen on 0.19.8)"
+    mixed = training.method == "lora" and layout.precision != "fp32"
+    if layout.stage == 3 and mixed and layout.offload_param == "none":
+        return (
+            "stage 3 takes trained tensors of one type, and peft's adapters are fp32 beside copies in 16 bits"
+            " (AssertionError in 0.19.8); stage 2 runs, qlora does, and so does offload of parameters"
+        )
+    if training.optimizer == "Muon" or (training.optimizer == "Adagrad" and layout.stage == 3):
+        return f"what {training.optimizer} holds for embedding and head beside adapters is not known; AdamW's is"
+    return None
