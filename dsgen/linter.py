@@ -62,12 +62,13 @@ def _asks(document: Document) -> tuple[str, ...]:
 def _judged(subject: Subject, kinds: tuple[str, ...]) -> list[Finding]:
     general: list[tuple[Fault, Finding]] = []
     own: list[Finding] = []
-    for rule in _asking(kinds, subject.version):
-        for fault, finding in _asked(rule, subject):
-            if rule.general:
-                general.append((fault, finding))
-            else:
-                own.append(finding)
+    for rule in RULES:
+        if rule.reads in kinds and _holds(rule, subject.version):
+            for fault, finding in _asked(rule, subject):
+                if rule.general:
+                    general.append((fault, finding))
+                else:
+                    own.append(finding)
     loud = {item.path for item in own if item.severity is not Severity.INFO}
     fatal = {item.path for item in own if item.severity is Severity.ERROR}
     refused = {item.path for _, item in general if item.severity is Severity.ERROR}
@@ -114,16 +115,11 @@ def _placed(document: Document, rule: Rule, fault: Fault) -> Finding:
     )
 
 
-@functools.cache
-def _asking(kinds: tuple[str, ...], version: tuple[int, ...]) -> tuple[Rule, ...]:
-    """The rules of some kinds that hold for a release."""
-    return tuple(rule for rule in RULES if rule.reads in kinds and _holds(rule, version))
-
-
 def _holds(rule: Rule, version: tuple[int, ...]) -> bool:
     after = rule.since is None or version >= _numbers(rule.since)
     return after and (rule.until is None or version < _numbers(rule.until))
 
 
+@functools.lru_cache(maxsize=256)
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
