@@ -373,3 +373,9 @@ def test_entries_of_yaml_move_with_their_text() -> None:
     assert in_yaml("a:\n    # x\n    b: |\n      1\nc:\n  d: 2\n", Move("a", "c.a")) == (
         "c:\n  d: 2\n  a:\n      # x\n      b: |\n        1\n"
     )
+
+
+def test_a_block_with_comments_moves_into_braces_of_yaml_with_them() -> None:
+    text = "a: [{}]\nb:\n  # of one\n  - 1\n  - 2 # of two\n"
+
+    assert in_yaml(text, Move("b", "a[0].c")) == "a: [{c: # of one\n  # of two\n  [1, 2]}]\n"

@@ -119,11 +119,13 @@ def _leaving(layout: Layout, node: Node) -> Incoming:
     tail = layout.tail(behind, len(layout.text))
     alone = layout.opens_line(node) and layout.is_blank(tail, layout.line_end(tail).start)
     comments = [layout.text[layout.blanks_before(at) : to] for at, to in layout.comments.items() if end <= at < tail]
+    inside = [layout.text[at:to] for at, to in layout.comments.items() if start <= at < end]
     return Incoming(
         value=node.value,
         raw=f"{ahead}{layout.text[start:end]}" or None,
         indent=indent,
-        commented=any(start <= at < end for at in layout.comments),
+        commented=bool(inside),
+        notes=(*inside, *map(str.strip, comments)) if layout.document.kind == "yaml" and is_block else (),
         comment=comments[0] if alone and len(comments) == 1 and "\n" not in comments[0] else "",
     )
 

@@ -23,7 +23,7 @@ def adding(layout: Layout, section: Node, names: tuple[str, ...], incoming: Inco
         lined = layout.opens_line(section.children[-1])
     else:
         lined = bool(names) and (section.place is None or layout.opens_line(section))
-    for one in incoming.ways():
+    for one in incoming.ways(layout.indent(section.start) + layout.unit):
         yield way(layout, section, names, one, lined)
         yield way(layout, section, names, one, not lined)
 

@@ -104,6 +104,8 @@ class Incoming:
         indent: What the lines of that text are indented by.
         commented: Whether there are comments in that text.
         comment: The comment behind it in its line, with the blanks before.
+        notes: The comments in that text and behind it, for braces, which have no place for its lines.
+        under: What lines that begin with those comments are indented by.
     """
 
     value: Any
@@ -111,19 +113,27 @@ class Incoming:
     indent: str = ""
     commented: bool = False
     comment: str = ""
+    notes: tuple[str, ...] = ()
+    under: str = ""
 
     def text(self, form: Form, names: tuple[str, ...], indent: str | None) -> str:
         """The value, inside the sections of these names, from an indentation on or in one line."""
         if names:
             inner = None if indent is None else indent + form.unit
             return form.braced([f"{form.key(names[0])}{form.colon}{self.text(form, names[1:], inner)}"], indent)
+        if self.raw is None and self.notes:
+            return "".join(f"{note}{form.eol}{self.under}" for note in self.notes) + form.value(self.value, None)
         if self.raw is None or (indent is None and "\n" in self.raw and not self.commented):
             return form.value(self.value, indent)
         return self.raw if indent is None else reindented(self.raw, self.indent, indent)
 
-    def ways(self) -> tuple[Incoming, ...]:
-        """As it is; and to be written anew, should its text not do and hold no comments, which would be lost."""
-        return (self,) if self.raw is None or self.commented else (self, attrs.evolve(self, raw=None))
+    def ways(self, under: str = "") -> tuple[Incoming, ...]:
+        """As it is; and to be written anew, should its text not do: comments in it then come before it, or it stays."""
+        if self.raw is None or (self.commented and not (self.notes and under)):
+            return (self,)
+        if not self.commented:
+            return self, attrs.evolve(self, raw=None, notes=())
+        return self, attrs.evolve(self, raw=None, comment="", under=under)
 
     def aside(self, form: Form) -> str:
         """The comment behind it as one that leaves room for more in the line; YAML has none."""
