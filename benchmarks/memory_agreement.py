@@ -21,11 +21,13 @@ import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types, with_embeddings
+from memory_cases_muon import with_muon
 from memory_compared import (
     DROPPING,
     EMBEDDINGS,
     HEADS,
     LATER,
+    MUON,
     NARROW,
     OF_MIXTURES,
     OF_TYPES,
@@ -48,6 +50,7 @@ GROUPS = {  # what was recorded -> what draws it
     EMBEDDINGS: with_embeddings,
     OF_TYPES: of_types,
     OF_MIXTURES: of_mixtures,
+    MUON: with_muon,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
+from memory_cases_muon import DEPTH as MUON_DEPTH
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -35,6 +36,7 @@ def page(
     embeddings: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
+    muon: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -48,6 +50,7 @@ def page(
         embeddings: Those that train embedding and head beside adapters.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
+        muon: Those that Muon steps.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -136,6 +139,17 @@ def page(
         "width, in runs that go through stages, precisions, attention kernels, adapters, offload and checkpointing.",
         "",
         f"Dense: {summary(types)}. Mixtures of experts: {summary(mixtures)}.",
+        "",
+        "## Muon",
+        "",
+        "Muon steps the matrices of blocks and Adam the rest: two groups of parameters, which stages 1 and 2 flatten,",
+        "cut and step apart, the matrices largest first. Muon steps whole matrices, so that each rank keeps momenta of",
+        "all that reach into its share; stage 3, and an optimizer on the CPU, gather them. Four models at their real",
+        f"width, {MUON_DEPTH} blocks of each.",
+        "",
+        summary(muon) + ".",
+        "",
+        *_table(sorted(muon, key=lambda item: int(item.case.name.rpartition(" m")[2]))),
         "",
         f"## The worst {WORST}",
         "",

@@ -18,6 +18,7 @@ __all__ = [
     "EMBEDDINGS",
     "HEADS",
     "LATER",
+    "MUON",
     "NARROW",
     "OF_MIXTURES",
     "OF_TYPES",
@@ -37,6 +38,7 @@ LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scena
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
 EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
+MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
 OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
 OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile

@@ -167,7 +167,7 @@ def _weigh(job: Job, gpu: Room, trial: _Trial) -> tuple[Candidate, bool] | Rejec
             found[passes] = parts(job, trial.layout, trial.buffers, passes)
             hosts[passes] = host_place(job, found[passes])
         fits = hosts[passes].verdict is Verdict.FITS
-        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].unsure) <= gpu.limit:
+        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].doubted) <= gpu.limit:
             sure.append(place)
     if sure:
         best, spent = _best(job, trial, sure)
@@ -193,7 +193,7 @@ def _passes(job: Job, layout: Layout) -> int:
 def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
     peak = found.peak(smallest)
-    missing = gpu.low(peak, found.unsure) - gpu.limit
+    missing = gpu.low(peak, found.doubted) - gpu.limit
     if missing > 0:
         return Rejection(
             layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"

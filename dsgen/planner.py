@@ -10,7 +10,7 @@ import attrs
 from dsgen.candidates import Candidate, Search, search
 from dsgen.errors import mistake
 from dsgen.jobs import Job
-from dsgen.memory import doubted, unsure
+from dsgen.memory import doubted
 from dsgen.remedies import nothing_fits
 from dsgen.strategies import Layout, Rejection
 
@@ -105,8 +105,6 @@ def decide(job: Job, found: Search) -> Plan:
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
     if why := doubted(job.model, job.training, chosen.strategy.stage):
         warnings = (*warnings, why)
-    if less := unsure(job.training):
-        warnings = (*warnings, less)
     return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.memory.asked import held
-from dsgen.memory.doubted import doubted, unsure
+from dsgen.memory.doubted import doubted
 from dsgen.memory.estimates import (
     MemoryEstimate,
     PhaseMemory,
@@ -35,6 +35,5 @@ __all__ = [
     "host_place",
     "parts",
     "room",
-    "unsure",
     "verdict",
 ]

@@ -48,6 +48,7 @@ def through_training(layout: Plain, found: States) -> Held:
         found.master if gpu else 0,
         found.moments if gpu else 0,
         0 if gpu or layout.stage == 3 else found.size * found.tensors.largest,
+        found.staged,
     )
 
 

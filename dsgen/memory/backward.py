@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of, widest_of
+from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
+from dsgen.memory.cuts import reaches, widest_of
 from dsgen.memory.shares import NORM
 from dsgen.memory.states import FP32, States
 from dsgen.memory.together import Together
@@ -84,7 +85,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, b
             fresh = found.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.own, runs, stage == 1):
+        for flush in flushes(found.tensors, buffers.reduce_bucket, found.ranks, runs, stage == 1):
             stay = stays(found, buffers, runs, flush.done) if stage == 1 else 0
             load, normed = _reduced(found, flush, prior + stay, bucket)
             yield load
@@ -99,7 +100,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, b
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
             larger = stays(found, buffers, runs, found.tensors.elements)
             # The last reductions take their norms beside all of them.
-            norm = 0 if found.on_gpu or not larger else NORM * widest_of(found.tensors, found.own)
+            norm = 0 if found.on_gpu or not larger else NORM * widest_of(found.tensors, found.ranks)
             yield Load(BEFORE, -1, larger + (found.size * found.kept if found.on_gpu else 0), bucket, 0, norm)
 
 
@@ -114,7 +115,7 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
         runs: As for `flushes`.
         handed: Elements handed over by then.
     """
-    return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.own, runs, handed)
+    return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.ranks, runs, handed)
 
 
 def _normed(size: int, wide: int, share: int) -> int:
@@ -148,10 +149,10 @@ def _after(found: States, buffers: Buffers) -> list[Load]:
     whole, flat = size * tensors.elements, buckets(found, 1, buffers)
     loads = []
     index = stay = 0
-    for flush in flushes(tensors, bucket, found.own, None):
+    for flush in flushes(tensors, bucket, found.ranks, None):
         while index < len(tensors.ends) and tensors.ends[index] <= flush.done:
             numel = tensors.numels[index]
-            stay += numel if numel > bucket and tensors.ends[index] - numel >= found.own else 0
+            stay += numel if numel > bucket and not reaches(tensors, found.ranks, index) else 0
             index += 1
         # A gradient larger than the bucket stays where it is: this rank's own until it has been copied.
         gone = flush.done - stay + (flush.elements if flush.elements <= bucket else 0)

@@ -12,9 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from dsgen.memory.cuts import Cut, cut, reaches
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
-__all__ = ["Flush", "Runs", "arrivals", "flat_chunk", "flushes", "kept_from", "larger_of", "widest_of", "worst"]
+__all__ = [
+    "Flush",
+    "Runs",
+    "arrivals",
+    "flat_chunk",
+    "flushes",
+    "kept_from",
+    "larger_of",
+    "worst",
+]
 
 FLAT_CHUNK = 500_000_000  # elements that stage 0 flattens for one all-reduce (engine.py, buffered_allreduce_fallback)
 
@@ -85,50 +95,53 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 
 @functools.lru_cache(maxsize=1024)
-def flushes(found: Trained, bucket: int, share: int, runs: Runs | None, stays: bool = False) -> tuple[Flush, ...]:
+def flushes(found: Trained, bucket: int, ranks: int, runs: Runs | None, stays: bool = False) -> tuple[Flush, ...]:
     """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
         found: The trained tensors.
         bucket: Elements of a bucket.
-        share: Elements of one rank's partition.
+        ranks: Ranks that each group of tensors is cut among.
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
         stays: Gradients larger than the bucket stay, so that a later reduction may have more beside it.
     """
-    made = _flushes(found, bucket, share, runs)[0]
+    made = _flushes(found, bucket, ranks, runs)[0]
     more = stays and max(found.numels, default=0) > bucket
     return tuple(made if more else worst(made))
 
 
-def kept_from(found: Trained, bucket: int, share: int, runs: Runs) -> int:
+def kept_from(found: Trained, bucket: int, ranks: int, runs: Runs) -> int:
     """Elements of gradients that backward has handed over when stage 2 begins to keep those of rank 0's partition.
 
     Args:
-        found, bucket, share, runs: As for `flushes`.
+        found, bucket, ranks, runs: As for `flushes`.
     """
-    return _flushes(found, bucket, share, runs)[1]
+    return _flushes(found, bucket, ranks, runs)[1]
 
 
 @functools.lru_cache(maxsize=1024)
-def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tuple[list[Flush], int]:
+def _flushes(found: Trained, bucket: int, ranks: int, runs: Runs | None) -> tuple[list[Flush], int]:
     """All of them, and the elements handed over by the first that has own gradients."""
     made: list[Flush] = []
-    kept = found.ends[found.prefix(share) - 1] if found.numels else 0
-    filled = own = low = high = 0  # low and high: the bucket's range in the flat order
+    cuts = cut(found, ranks)
+    kept, split = sum(one.kept for one in cuts), cuts[-1].first
+    filled = own = low = high = 0  # low and high: the first and the last rank that the bucket has something of
     handed = first = widest = 0
+    last = Cut(0, 0, 1, 0, 0)
+    begin = end = 0
 
     def flush(block: int, place: int, current: int, index: int) -> None:
         nonlocal filled, own, first, widest
         if not filled:
             return
         copied = 0
-        if low // share != (high - 1) // share:
-            copied = filled if filled <= bucket else _flat(low, high, share, bucket)
+        if low != high:
+            copied = filled if filled <= bucket else _flat(begin, end, last.share, bucket)
         larger = filled if filled > bucket else 0
         done = made[-1].done + made[-1].elements if made else 0
-        begun = kept if low < share and not own else 0
+        begun = kept if not low and not own else 0
         made.append(Flush(block, place, filled, copied, current, own, widest, larger, index, begun, done))
-        if low < share and not own:
+        if not low and not own:
             first, own = handed, kept
         filled = widest = 0
 
@@ -137,9 +150,12 @@ def _flushes(found: Trained, bucket: int, share: int, runs: Runs | None) -> tupl
         handed += numel
         if filled + numel > bucket:
             flush(found.blocks[index], place, numel, index)
-        begin, end = found.ends[index] - numel, found.ends[index]
-        low, high = (min(low, begin), max(high, end)) if filled else (begin, end)
-        widest = max(widest, min(end, share) - begin)
+        last = cuts[index >= split] if split else cuts[0]
+        end = found.ends[index] - last.begin
+        begin = end - numel
+        ranks_of = begin // last.share, (end - 1) // last.share
+        low, high = (min(low, ranks_of[0]), max(high, ranks_of[1])) if filled else ranks_of
+        widest = max(widest, min(end, last.share) - begin)
         filled += numel
     flush(BEFORE, -1, 0, -1)
     return made, first
@@ -160,39 +176,27 @@ def _flat(low: int, high: int, share: int, bucket: int) -> int:
     return most
 
 
-def larger_of(found: Trained, bucket: int, share: int, runs: Runs, handed: int) -> int:
+def larger_of(found: Trained, bucket: int, ranks: int, runs: Runs, handed: int) -> int:
     """Elements of gradients larger than the bucket among the first that backward has handed over.
 
     Args:
-        found, bucket, runs: As for `flushes`.
-        share: Where those begin that count, in the flat order: stage 1 copies this rank's own.
+        found, bucket, ranks, runs: As for `flushes`. Stage 1 copies this rank's own, which do not count.
         handed: Elements handed over by then.
     """
-    ends, sums = _larger(found, bucket, share, runs)
+    ends, sums = _larger(found, bucket, ranks, runs)
     return sums[bisect.bisect_right(ends, handed)]
 
 
 @functools.lru_cache(maxsize=1024)
-def _larger(found: Trained, bucket: int, share: int, runs: Runs) -> tuple[list[int], list[int]]:
+def _larger(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[list[int], list[int]]:
     """Elements handed over with each larger gradient, and those of all larger ones before it; then all of them."""
     ends, sums, handed = [], [0], 0
     for index, _ in arrivals(found, runs):
         handed += found.numels[index]
-        if found.numels[index] > bucket and found.ends[index] - found.numels[index] >= share:
+        if found.numels[index] > bucket and not reaches(found, ranks, index):
             ends.append(handed)
             sums.append(sums[-1] + found.numels[index])
     return ends, sums
-
-
-@functools.lru_cache(maxsize=4096)
-def widest_of(found: Trained, share: int) -> int:
-    """Elements of the largest tensor, or piece of one, among the first `share` elements."""
-    widest = 0
-    for numel, end in zip(found.numels, found.ends, strict=True):
-        if end - numel >= share:
-            break
-        widest = max(widest, min(end, share) - end + numel)
-    return widest
 
 
 def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -> list[Flush]:

@@ -1,13 +1,12 @@
-"""Where DeepSpeed itself is not sure to run, and where what it takes is counted less surely than elsewhere."""
+"""Where DeepSpeed itself is not sure to run, so that nothing says for certain what it would take."""
 
 from __future__ import annotations
 
-from dsgen.memory.states import MUON
 from dsgen.memory.trained import LEAVES
 from dsgen.parameters import expert_target
 from dsgen.profiles import Model, Training
 
-__all__ = ["doubted", "unsure"]
+__all__ = ["doubted"]
 
 
 def doubted(model: Model, training: Training, stage: int) -> str | None:
@@ -25,11 +24,3 @@ def doubted(model: Model, training: Training, stage: int) -> str | None:
         f"adapters of experts ({adapted}) at stage 3: DeepSpeed 0.19.8 mostly stops with a tracing error for"
         f" {model.architecture}, and this memory is less sure; stage 2 runs, or name targets outside the experts"
     )
-
-
-def unsure(training: Training) -> str | None:
-    """What a person should know of the memory of Muon, whose updates come and go as no other optimizer's do.
-
-    Simulated runs of small models at full width lay between 11 % below and 10 % above the count.
-    """
-    return "Muon: its memory is counted less surely than other optimizers'" if training.optimizer == MUON else None

@@ -36,9 +36,9 @@ __all__ = [
 # every hole.
 LOW = 0.96
 HIGH = 1.10
-# Where the count is less sure (dsgen.memory.doubted, unsure): simulated runs lay between 11 % below and 11 % above it.
-LOW_UNSURE = 0.80
-HIGH_UNSURE = 1.20
+# Where what runs is doubted (dsgen.memory.doubted): twice what simulated runs differed by.
+LOW_DOUBTED = 0.80
+HIGH_DOUBTED = 1.20
 # Reserved by allocated at the peak. 310 simulated runs have 1.04 to 1.45 (10 to 90 %), 1.18 in the median; published
 # readings of real runs lie lower, about here (docs/published.md). What is reserved and not allocated is given back
 # before torch runs out of memory.
@@ -165,13 +165,13 @@ class Room(NamedTuple):
     overhead: dict[str, int]
     outside: int
 
-    def high(self, peak: int, unsure: bool) -> int:
+    def high(self, peak: int, doubted: bool) -> int:
         """The most that a process may take whose tensors peak at a number of bytes."""
-        return int(peak * (HIGH_UNSURE if unsure else HIGH)) + self.outside
+        return int(peak * (HIGH_DOUBTED if doubted else HIGH)) + self.outside
 
-    def low(self, peak: int, unsure: bool) -> int:
+    def low(self, peak: int, doubted: bool) -> int:
         """The least that a process may take whose tensors peak at a number of bytes."""
-        return int(peak * (LOW_UNSURE if unsure else LOW)) + self.outside
+        return int(peak * (LOW_DOUBTED if doubted else LOW)) + self.outside
 
 
 def room(job: Job) -> Room:
@@ -212,8 +212,8 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=peak,
-            low_bytes=gpu.low(peak, found.unsure) - gpu.outside,
-            high_bytes=gpu.high(peak, found.unsure),
+            low_bytes=gpu.low(peak, found.doubted) - gpu.outside,
+            high_bytes=gpu.high(peak, found.doubted),
             limit_bytes=gpu.limit,
             parts=_named(moment, micro_batch),
             phase=moment.phase,

@@ -14,12 +14,13 @@ NOTHING = Activity((0, 0), (0, 0), (0, 0), 0, 0)
 
 
 class Held(NamedTuple):
-    """Bytes that are on the GPU at every moment of training."""
+    """Bytes that are on the GPU at every moment of training; those of `staged` are gradients and copies of them."""
 
     weights: int
     master: int
     optimizer: int
     offload: int
+    staged: int = 0
 
 
 class Moment(NamedTuple):
@@ -60,7 +61,7 @@ class Moment(NamedTuple):
             "optimizer states": (self.held.optimizer, 0),
             "offload buffers": (self.held.offload, 0),
             "gathered parameters": (self.gathered, 0),
-            "gradients": (self.gradients, 0),
+            "gradients": (self.gradients + self.held.staged, 0),
             "communication buckets": (self.buckets, 0),
             "activations": alive.activations,
             "logits and loss": alive.logits,

@@ -8,60 +8,68 @@ from __future__ import annotations
 
 import math
 
+from dsgen.memory.cuts import cut
 from dsgen.memory.shares import FP32
-from dsgen.parameters import Parameter, parameters
-from dsgen.profiles import Model
+from dsgen.memory.trained import Trained
 
-__all__ = ["moments", "updates"]
+__all__ = ["ADAM", "orthogonal", "single", "states"]
 
-_ADAM = 2 * FP32  # bytes of Adam's states, an element
+ADAM = 2 * FP32  # bytes of Adam's states, an element
+_HALF = 2  # bytes of an element while a matrix becomes orthogonal, in fp16
+_FLAGS = 3  # bytes an element, beside its absolute value, of what tells whether all are finite
 _SINGLE_COPIES = 3  # of one matrix in fp32, without ZeRO
-_COPIES = 2  # of one matrix in 16 bits while it is made orthogonal (zeropower_via_gram_newtonschulz)
-_GRAMS = 4  # products of it with itself, which are squares of its shorter side
+# Elements of 16 bits that one matrix becomes orthogonal in, beside it: of its size, and of the size of its product with
+# itself (original_muon.py, zeropower_via_gram_newtonschulz): as it starts anew, and in the middle; and if it is square.
+_ANEW, _WITHIN, _SQUARE = (2, 4), (1, 7), 6
+_NORMAL = {"bf16": 4, "fp16": 10, "fp32": 6}  # bytes an element while it is divided by its norm, by type of gradients
 
 
-def moments(model: Model, full: bool, own: int, whole: int, elements: int, each: int) -> int:
-    """Bytes of the states of a share.
+def states(tensors: Trained, ranks: int, size: int, precision: str) -> tuple[int, int, int]:
+    """Bytes of the states of this rank's shares at stages 1 and 2, of a second momentum, and the most of its updates.
 
-    Args:
-        model: The architecture.
-        full: Every weight is trained; else adapters, which are matrices.
-        own: Elements of the share.
-        whole: Elements of the tensors that reach into it: Muon steps whole matrices.
-        elements: Elements that are trained.
-        each: Bytes of an element of those that Muon steps: without ZeRO an fp32 momentum, else one in the type of the
-            gradients, and a second buffer for an update that may be skipped.
-    """
-    return _ADAM * _apart(model, full, own, elements) + each * (whole - _apart(model, full, whole, elements))
-
-
-def updates(model: Model, full: bool, whole: int, elements: int, size: int, stage: int) -> int:
-    """Bytes that the updates of a share take at most: those made by then, and the work on the largest matrix.
+    Muon steps whole matrices: their momentum, and the one that a step which may be skipped writes into, are of the
+    type of the gradients.
 
     Args:
-        model: The architecture.
-        full: Every weight is trained.
-        whole: Elements of the tensors that reach into the share.
-        elements: Elements that are trained.
+        tensors: The trained tensors, those that Muon steps first.
+        ranks: Ranks that each group is cut among.
         size: Bytes of a gradient.
-        stage: The ZeRO stage; without ZeRO each update is used at once.
+        precision: bf16, fp16 or fp32.
     """
-    if not full:
-        return 0
-    shapes = [item.shape for item in parameters(model) if _stepped(item)]
-    largest = max(shapes, key=math.prod, default=(0, 0))
-    if not stage:
-        return _SINGLE_COPIES * FP32 * math.prod(largest)
-    gram = math.prod(largest[:-2]) * min(largest[-2:]) ** 2
-    made = max(0, whole - _apart(model, full, whole, elements) - math.prod(largest))
-    return size * (made + _COPIES * math.prod(largest) + _GRAMS * gram)
+    cuts = cut(tensors, ranks)
+    if not tensors.split:
+        return ADAM * cuts[0].share, 0, 0
+    most = made = 0
+    for shape in tensors.shapes[: cuts[0].tensors]:
+        most = max(most, made + orthogonal(shape, size, precision))
+        made += size * math.prod(shape)
+    momentum = size * cuts[0].kept
+    return ADAM * sum(one.share for one in cuts[1:]) + momentum, momentum, most
 
 
-def _apart(model: Model, full: bool, own: int, elements: int) -> int:
-    """Elements of a share that Adam steps, if both kinds are spread evenly."""
-    named = [item for item in parameters(model) if not _stepped(item)] if full else []
-    return own * min(sum(item.numel * item.repeats for item in named), elements) // max(1, elements)
+def orthogonal(shape: tuple[int, ...], size: int, precision: str) -> int:
+    """Bytes beside the gradient of a matrix, and its momentum, while it becomes an update.
+
+    Args:
+        shape: The matrix, or several of them.
+        size: Bytes of an element of the gradient.
+        precision: bf16, fp16 or fp32.
+    """
+    numel, gram = math.prod(shape), math.prod(shape[:-2]) * min(shape[-2:]) ** 2  # of its product with itself
+    if gram == numel:
+        newton = _SQUARE * numel
+    else:
+        newton = max(_ANEW[0] * numel + _ANEW[1] * gram, _WITHIN[0] * numel + _WITHIN[1] * gram)
+    finite, momentum = size + _FLAGS, 2 * size  # so does the update at last: as it was made, and chosen
+    return max(finite * numel, momentum * numel, _NORMAL[precision] * numel, _HALF * newton)
 
 
-def _stepped(item: Parameter) -> bool:
-    return len(item.shape) > 1 and not any(word in item.name for word in ("embed", "lm_head"))
+def single(tensors: Trained) -> tuple[int, int]:
+    """Bytes of the states without ZeRO, with momenta in fp32, and of the work on the largest matrix.
+
+    Args:
+        tensors: The trained tensors.
+    """
+    mine = [numel for numel, shape in zip(tensors.numels, tensors.shapes, strict=True) if shape]
+    rest = tensors.elements - sum(mine)
+    return ADAM * rest + FP32 * sum(mine), _SINGLE_COPIES * FP32 * max(mine, default=0)

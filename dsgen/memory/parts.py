@@ -13,11 +13,12 @@ from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
-from dsgen.memory.doubted import doubted, unsure
+from dsgen.memory.cuts import cut
+from dsgen.memory.doubted import doubted
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import FP32, FUSED, States, states
+from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Run, Together, together
 from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
@@ -37,15 +38,13 @@ class Parts(NamedTuple):
         moments: Those that can be the highest of their phase.
         lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
-        doubted: DeepSpeed may not run it.
-        unsure: What is counted is less sure than it is elsewhere.
+        doubted: DeepSpeed may run otherwise, or not at all.
     """
 
     moments: tuple[Moment, ...]
     lines: tuple[Line, ...]
     host: Host
     doubted: bool
-    unsure: bool
 
     def peak(self, micro_batch: int) -> int:
         """Bytes of the highest moment of a micro-batch."""
@@ -88,17 +87,16 @@ def _parts(
     """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
     ranks, memory, *swapped = node
     found, moments, lines = _found(asked, layout, buffers, accumulates, twice, anew)
-    flat = found.size * found.tensors.elements
+    flat, before = flattening(found, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
         flattens = layout.stage < 3 and found.weights + flat <= memory
     else:
         flattens = found.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
-        moments = (moment("init", Held(found.tables + found.weights + flat, 0, 0, 0)), *moments)
+        moments = (moment("init", Held(found.tables + found.weights + flat, before, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
     stops = doubted(asked.model, asked.training, layout.stage) is not None
-    less = stops or unsure(asked.training) is not None
-    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), stops, less)
+    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), stops)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -154,26 +152,27 @@ class _Moments(NamedTuple):
                 yield moment("load", Held(found.tables + found.making, 0, 0, 0))
             yield from self.partitioned(held)
             return
-        # This rank's part is copied before it leaves for the CPU.
-        yield moment("init", Held(held.weights, 0, 0, 0), temporaries=0 if found.on_gpu else size * found.own)
+        if not found.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
+            share = max(one.share for one in cut(found.tensors, found.ranks))
+            yield moment("init", Held(held.weights, 0, 0, 0), temporaries=size * share)
         first = found.wide * found.own if found.on_gpu and found.master else 0
         wrapped = stage == 0 and found.master > 0
         states = held.optimizer if wrapped else found.early
         if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
             first += size * found.own
-        yield moment("init", held._replace(optimizer=states), first)
+        yield moment("init", held._replace(optimizer=states, staged=0), first)
 
     def partitioned(self, held: Held) -> Iterator[Moment]:
         """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
         found, size = self.found, self.found.size
         if found.on_gpu and size != FP32 and not wide_adapters(self.job.training):
             most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
-            yield moment("init", Held(held.weights, held.master + found.wide * most, 0, 0))
+            yield moment("init", Held(held.weights, held.master + found.wide * most, found.early, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)
         whole = found.tensors.largest
         if self.layout.offload_param != "none":
             whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
-        yield moment("init", held._replace(optimizer=0), grads, bucket, gathered=size * whole)
+        yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
 
     def forward(self, held: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
@@ -183,9 +182,10 @@ class _Moments(NamedTuple):
         early = self.both.first_step
         if self.second:
             early += self.second.forward + self.second.backward
+        before = held._replace(optimizer=self.found.early, staged=0)
         for alive, live, _ in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
-            yield moment(phase, held._replace(optimizer=0), grads + alive.fresh, bucket, 0, live, alive, inputs)
+            yield moment(phase, before, grads + alive.fresh, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
@@ -218,8 +218,10 @@ class _Moments(NamedTuple):
         if walked or again:
             for load in reductions(found, stage, buffers_, self.accumulates and not again, self.both):
                 yield self._loaded(load, held)
-        if found.updates and stage:  # each of this rank's gradients becomes an update when backward ends
-            yield moment("backward", held, found.size * found.kept + found.updates, full, 0, 0, NOTHING, inputs)
+        if found.updates and found.on_gpu and stage in (1, 2):  # each of this rank's matrices becomes an update
+            rest = grads if stage == 2 else stays(found, buffers_, runs, found.tensors.elements)
+            there = found.size * found.kept + found.updates + rest
+            yield moment("backward", held, there, full, 0, 0, NOTHING, inputs)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
 
@@ -258,13 +260,14 @@ class _Moments(NamedTuple):
         keeps = stage < 3 and beside(stage, self.buffers, self.accumulates)
         if not keeps or not found.on_gpu or not found.tensors.elements:
             return NEVER
-        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.own, self.both.runs)
+        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.ranks, self.both.runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
         alive = self._arrived(load)
         live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh
-        if self.found.tensors.tied and load.tensor > 0:  # the head's gradient waits for the embedding's
+        tensors = self.found.tensors
+        if tensors.tied and load.tensor not in (-1, tensors.table):  # the head's gradient waits for the embedding's
             grads += self.found.size * self.found.tensors.head
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.both.active.inputs[1])
 

@@ -11,7 +11,7 @@ import functools
 from dsgen.memory.buckets import Flush, Runs, arrivals
 from dsgen.memory.trained import BEFORE, Trained
 
-__all__ = ["FP32", "NORM", "flattened", "partition_numel", "scattered"]
+__all__ = ["FP32", "NORM", "flattened", "partition_numel", "scattered", "sub_groups"]
 
 FP32 = 4  # bytes of a master weight, a moment, an fp32 gradient
 NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_norm_dtype, runtime/utils.py)
@@ -35,15 +35,34 @@ def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
         ranks: Ranks that a tensor is cut among.
         sub_group: sub_group_size, in elements.
     """
-    most = joined = filled = count = 0
-    whole = sub_group >= partition_numel(found, ranks)
-    for index, numel in enumerate(found.numels):
-        filled += -(-numel // ranks)
-        count += 1
-        if (filled >= sub_group and not whole) or index == len(found.numels) - 1:
-            most, joined = max(most, filled), max(joined, filled if count > 1 else 0)
-            filled = count = 0
+    most = joined = 0
+    for group in sub_groups(found, ranks, sub_group):
+        filled = sum(-(-found.numels[index] // ranks) for index in group)
+        most, joined = max(most, filled), max(joined, filled if len(group) > 1 else 0)
     return most, joined
+
+
+@functools.lru_cache(maxsize=4096)
+def sub_groups(found: Trained, ranks: int, sub_group: int) -> tuple[tuple[int, ...], ...]:
+    """The tensors of each sub-group, by index; Muon's own groups come first.
+
+    Args:
+        found, ranks, sub_group: As for `flattened`.
+    """
+    groups: list[list[int]] = [[], []]
+    for index in range(len(found.numels)):
+        groups[bool(found.shapes) and not found.shapes[index]].append(index)
+    made: list[tuple[int, ...]] = []
+    for group in groups:
+        shares = [-(-found.numels[index] // ranks) for index in group]
+        whole = sub_group >= sum(shares)
+        filled = first = 0
+        for place, share in enumerate(shares, 1):
+            filled += share
+            if (filled >= sub_group and not whole) or place == len(group):
+                made.append(tuple(group[first:place]))
+                filled, first = 0, place
+    return tuple(made)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -68,7 +87,10 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool =
             whole = count == 1 and padded == filled
             larger = filled if filled > bucket else 0
             before, widest = _most(sorted(shares)) if swaps else (0, max(share for _, share in shares))
-            numbers = (filled, 0 if whole else padded, current, 0, widest, larger, index)
+            copied = 0 if whole else padded
+            if found.shapes and filled <= bucket:  # Muon has no reduce-scatter: the bucket is divided into a copy
+                copied = filled if ranks > 1 else 0
+            numbers = (filled, copied, current, 0, widest, larger, index)
             made.append(Flush(block, place, *numbers, before=before))
         filled = padded = count = 0
         shares.clear()

@@ -7,22 +7,20 @@ from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.jobs import STATES
-from dsgen.memory import muon
+from dsgen.memory import muon, whole
+from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
 from dsgen.parameters import added, stretches
 from dsgen.profiles import Model
 
-__all__ = ["FP32", "States", "states", "takes", "widths"]
+__all__ = ["FP32", "States", "flattening", "states", "takes", "widths"]
 
 # Bits an element of a QLoRA base takes: 4, an 8-bit scale for 64 of them, an fp32 scale for 256 scales (bitsandbytes
 # with double quantization: functional.py, quantize_4bit and quantize_blockwise).
 SCALE_BITS = 8 / 64 + 32 / (64 * 256)  # they are no parameters: stage 3 leaves them whole
 NF4_BITS = 4 + SCALE_BITS
-ALIGNED = 2  # elements a rank: stages 1 and 2 pad the flat weights to a multiple (nccl_start_alignment_factor)
-
-
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
@@ -51,6 +49,7 @@ class States(NamedTuple):
         moments: Bytes of optimizer states.
         early: Bytes of those among them that are there from init on.
         updates: Bytes that Muon's updates take at most.
+        staged: Bytes that Muon keeps from its first step on: a second momentum, or what it gathers through.
         on_gpu: Whether master weights and states are on the GPU.
         swaps: Whether they are on NVMe.
     """
@@ -73,6 +72,7 @@ class States(NamedTuple):
     moments: int
     early: int
     updates: int
+    staged: int
     on_gpu: bool
     swaps: bool
 
@@ -118,7 +118,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     training, model, stage = job.training, job.model, layout.stage
     size = FP32 if layout.precision == "fp32" else 2
     rest = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
-    numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest)
+    muons = stage if training.optimizer == MUON else None
+    numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest, muons)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
     linear = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
@@ -129,7 +130,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         own = partition_numel(tensors, ranks)
         weights = own * (FP32 if wide_adapters(training) else size) + -(-(frozen - scales) // ranks)
     elif stage:
-        own = -(-elements // (ALIGNED * ranks)) * ALIGNED
+        own = sum(one.share for one in cut(tensors, ranks))
         weights = own * ranks * size + frozen
     else:
         own = elements
@@ -139,10 +140,17 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     on_gpu = layout.offload_optimizer == "none" or stage == 0
     # torch's Adagrad makes its states for the weights it is given, before DeepSpeed gives it its own, and keeps them.
     early = size * elements if training.optimizer == ADAGRAD and on_gpu and master and stage < 3 else 0
-    kept = tensors.ends[tensors.prefix(min(own, elements)) - 1] if elements else 0
-    full, whole = training.method == "full", kept if stage and on_gpu else own
-    if training.optimizer == MUON:
-        moments = muon.moments(model, full, own, whole, elements, 2 * size if stage and on_gpu else FP32)
+    kept = sum(one.kept for one in cut(tensors, ranks)) if stage < 3 else own
+    updates = staged = 0
+    if muons == 3:
+        cuts = buffers.reduce_bucket, buffers.sub_group
+        moments, early, staged, updates = whole.gathered(tensors, ranks, *cuts, size, layout.precision, on_gpu)
+    elif muons and on_gpu:
+        moments, staged, updates = muon.states(tensors, ranks, size, layout.precision)
+    elif muons:
+        moments, staged, updates = whole.offloaded(tensors, ranks)
+    elif muons == 0:
+        moments, updates = muon.single(tensors)
     else:
         moments = early + state * MOMENTS[training.optimizer] * own
     return States(
@@ -165,10 +173,23 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         master=master,
         moments=moments,
         early=early,
-        updates=muon.updates(model, full, whole, elements, size, stage) if training.optimizer == MUON and on_gpu else 0,
+        updates=updates,
+        staged=staged,
         on_gpu=on_gpu,
         swaps=layout.offload_optimizer == "nvme" and stage == 3,
     )
+
+
+def flattening(found: States, stage: int) -> tuple[int, int]:
+    """Bytes of the flat copy of a group, and of the master weights of those before it, where that is most."""
+    if stage not in (1, 2) or not found.tensors.split:
+        return found.size * found.tensors.elements, 0
+    most = before = 0, 0
+    for one in cut(found.tensors, found.ranks):
+        before = found.size * one.share * found.ranks, before[1]
+        most = max(most, before, key=sum)
+        before = 0, before[1] + (found.wide * one.share if found.on_gpu else 0)
+    return most
 
 
 def _making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int) -> int:

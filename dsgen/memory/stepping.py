@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, start
-from dsgen.memory.buckets import widest_of
+from dsgen.memory.cuts import cut, widest_of
 from dsgen.memory.moments import NOTHING, Held, Moment, moment
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import ADAGRAD, FP32, FUSED, States
+from dsgen.memory.states import ADAGRAD, FP32, FUSED, MUON, States
 from dsgen.memory.together import Together
 
 __all__ = ["stepped"]
@@ -47,14 +47,18 @@ def stepped(
     elif stage == 3:
         yield from _of_stage_3(precision, buffers, found, held, both.packed, alive, listed)
     elif found.on_gpu:
-        kept, several = size * found.kept, found.tensors.prefix(found.own) > 1
-        yield moment("step", held, kept, 0, NORM * widest_of(found.tensors, found.own), 0, alive)
-        flat = (size * found.own if several else 0) + (wide * found.own if size != wide else 0)
-        yield moment("step", held, kept + flat, 0, 0, 0, alive)
+        cuts = cut(found.tensors, found.ranks)
+        kept = size * found.kept if optimizer != MUON or len(cuts) > 1 else 0  # Muon's are updates by then
+        updated = size * cuts[0].kept if optimizer == MUON else 0
+        yield moment("step", held, kept + updated, 0, NORM * widest_of(found.tensors, found.ranks), 0, alive)
+        for one in cuts:  # group by group
+            flat = (size * one.share if one.tensors > 1 else 0) + (wide * one.share if size != wide else 0)
+            yield moment("step", held, kept + updated + flat, 0, 0, 0, alive)
+            updated = 0
         if listed:
             yield moment("step", held, (wide + listed) * found.own, 0, 0, 0, alive)
     else:
-        yield moment("step", held, 0, 0, 0, 0, alive)
+        yield moment("step", held._replace(staged=0), found.updates, 0, 0, 0, alive)
 
 
 def _of_stage_3(
@@ -63,6 +67,8 @@ def _of_stage_3(
     """Group by group; `kept` is what stays gathered."""
     size, wide = found.size, found.wide
     grads, bucket = start(found, 3, buffers, False)
+    if found.updates:  # Muon's matrices are gathered whole
+        yield moment("step", held._replace(staged=0), grads, bucket, found.updates, kept, alive)
     if found.on_gpu:
         most, joined = flattened(found.tensors, found.ranks, buffers.sub_group)
         copies = max(size * joined + wide * joined, wide * most) if size != wide else wide * joined

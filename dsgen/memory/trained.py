@@ -65,6 +65,9 @@ class Trained:
         largest: Elements of the largest tensor.
         head: Elements of the matrix that makes the logits, where it gets a gradient.
         tied: Whether that matrix is the embedding.
+        table: Index of the embedding where it is the first tensor of the model.
+        shapes: Where Muon is the optimizer, of each tensor that it steps itself; () of the others.
+        split: How many of the first tensors are a group of Muon's own, cut apart; 0 where the order is the model's.
     """
 
     numels: tuple[int, ...]
@@ -73,6 +76,16 @@ class Trained:
     largest: int
     head: int
     tied: bool
+    table: int = 0
+    shapes: tuple[tuple[int, ...], ...] = ()
+    split: int = 0
+
+    @property
+    def groups(self) -> tuple[tuple[int, int], ...]:
+        """The groups of the optimizer, which ZeRO cuts apart: where each begins, in tensors and in elements."""
+        if self.split in (0, len(self.numels)):
+            return ((0, 0),)
+        return (0, 0), (self.split, self.ends[self.split - 1])
 
     @property
     def elements(self) -> int:
@@ -89,10 +102,13 @@ def head_sharded(model: Model) -> bool:
     return model.architecture in (TABLE_SHARDED if model.tied_embeddings else HEAD_SHARDED)
 
 
+def _added_up(item: Parameter) -> bool:
+    return item.name.rpartition(".")[0].rpartition(".")[2] in ADDED_UP
+
+
 def sharded(model: Model, item: Parameter, tp: int) -> int:
     """Elements of a model's tensor on one tensor-parallel rank."""
-    name = item.name.rpartition(".")[0].rpartition(".")[2]
-    if item.kind == "bias" and item.layer and name not in ADDED_UP:
+    if item.kind == "bias" and item.layer and not _added_up(item):
         return math.ceil(item.numel / tp)
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
     head = head or (item.kind == "bias" and not item.layer)  # the head's
@@ -113,7 +129,13 @@ def wide_adapters(training: Training) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def trained(
-    model: Model, method: str, lora_rank: int, lora_targets: tuple[str, ...], tp: int, embeddings: bool = False
+    model: Model,
+    method: str,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    tp: int,
+    embeddings: bool = False,
+    muon: int | None = None,
 ) -> Trained:
     """The tensors that one way of training gives a gradient to.
 
@@ -124,6 +146,8 @@ def trained(
         lora_targets: Names of the matrices that get one.
         tp: AutoTP degree.
         embeddings: Copies of embedding and head are trained beside the adapters.
+        muon: The ZeRO stage, where Muon is the optimizer. At 1 and 2 those that it steps itself come before all
+            others, the largest first (original_muon.py, MuonWithAuxAdam); at 3 no tensor tells its shape by then.
 
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
@@ -131,10 +155,13 @@ def trained(
     found = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     numels: list[int] = []
     blocks: list[int] = []
+    shapes: list[tuple[int, ...]] = []
     first, head, vocabulary = 0, 0, 0
     for stretch in stretches(model):
         row: list[int] = []
+        shaped: list[tuple[int, ...]] = []
         for item in stretch.parameters:
+            before = len(row)
             if found is None:
                 numel = sharded(model, item, tp)
                 row.append(numel)
@@ -143,14 +170,22 @@ def trained(
             else:
                 row += found.get(item.name, ())
                 head = item.numel if item.kind == "head" and item.name in found else head
+            if muon is not None:
+                rank = 0 if found is None else lora_rank
+                shaped += [_shape(item, numel, place, tp, rank) for place, numel in enumerate(row[before:])]
         for _ in range(stretch.repeats):
             numels += row
+            shapes += shaped
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
         if len(blocks) == len(stretch.parameters) and found is None:  # OPT lists the norm behind its blocks before them
             late = [item.name.rpartition(".")[0].endswith("final_layer_norm") for item in stretch.parameters]
             blocks = [AFTER if behind else block for behind, block in zip(late, blocks, strict=True)]
     tied = model.tied_embeddings and found is None
+    order = sorted(range(len(numels)), key=lambda index: shapes[index], reverse=True) if muon in (1, 2) else ()
+    if order:
+        shapes = [shapes[index] for index in order]
+        numels, blocks = [numels[index] for index in order], [blocks[index] for index in order]
     return Trained(
         tuple(numels),
         tuple(blocks),
@@ -158,4 +193,33 @@ def trained(
         max(numels, default=0),
         vocabulary if tied else head,
         tied,
+        order.index(0) if order else 0,
+        tuple(shapes),
+        sum(map(bool, shapes)) if order else 0,
     )
+
+
+def _stepped(item: Parameter) -> bool:
+    """Whether Muon steps a matrix of this name; the others get Adam (deepspeed/__init__.py, set_optimizer_flags)."""
+    return not any(word in item.name for word in ("embed", "lm_head"))
+
+
+def _shape(item: Parameter, numel: int, place: int, tp: int, lora_rank: int) -> tuple[int, ...]:
+    """The shape of what Muon steps, and nothing where it does not.
+
+    Args:
+        item: The tensor, or the one beside which an adapter is.
+        numel: Its elements on one tensor-parallel rank, or the adapter's.
+        place: Where it is among the adapters of the tensor: the first, which is applied first, has few rows.
+        tp: AutoTP degree.
+        lora_rank: Rank of the adapters; 0 without.
+    """
+    if len(item.shape) < 2 or not _stepped(item):
+        return ()
+    *many, rows, columns = item.shape
+    if lora_rank and numel != item.numel:
+        rank = lora_rank * math.prod(many)
+        return (numel // rank, rank) if place % 2 else (rank, numel // rank)
+    if numel != item.numel:
+        rows, columns = (rows, columns // tp) if _added_up(item) else (rows // tp, columns)
+    return (*many, rows, columns)

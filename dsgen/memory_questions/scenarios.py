@@ -18,7 +18,7 @@ from dsgen.candidates import search
 from dsgen.copies import no_copies
 from dsgen.errors import mistake
 from dsgen.jobs import STATES, Job
-from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, unsure
+from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
 from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.parameters import check_dropout, check_embeddings, check_head
@@ -206,8 +206,6 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
         yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
     if why := doubted(job.model, job.training, chosen.stage):
         yield why
-    if less := unsure(job.training):
-        yield less
     if chosen.tp > 1 and job.training.chunked_loss:
         yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
     if narrow(job, chosen):
