@@ -9,7 +9,8 @@ import pytest
 
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import BACKWARD, FORWARD
-from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of, widest_of
+from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of
+from dsgen.memory.cuts import widest_of
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
 from dsgen.memory.shares import flattened, partition_numel, scattered
@@ -40,7 +41,7 @@ def test_a_bucket_is_reduced_when_the_next_gradient_does_not_fit():
     """40 + 50 fit into 100; the 30 that comes then does not, and waits outside while the 90 are reduced."""
     found = tensors(20, 30, 50, 40)
 
-    first, last = flushes(found, 100, 1000, ())
+    first, last = flushes(found, 100, 1, ())
 
     assert (first.block, first.elements, first.current) == (1, 90, 30)
     assert (last.block, last.elements, last.current) == (BEFORE, 50, 0)
@@ -51,28 +52,28 @@ def test_a_bucket_that_two_ranks_share_is_copied_flat():
     """Shares of 70 end inside the second tensor: the bucket of the last three holds slices of two ranks."""
     found = tensors(40, 40, 40, 20)
 
-    shared, alone = flushes(found, 100, 70, ())
+    shared, alone = flushes(found, 100, 2, ())
 
     assert (shared.elements, shared.copied) == (100, 100)
     assert (alone.elements, alone.copied) == (40, 0)
 
 
 def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
-    """Rank 0 owns the first 30 elements, which reach into two tensors of 20: it keeps 40 of them."""
+    """Rank 0 of six owns the first 28 elements, which reach into two tensors of 20: it keeps 40 of them."""
     found = tensors(20, 20, 60, 60)
 
-    made = flushes(found, 60, 30, ())
+    made = flushes(found, 60, 6, ())
 
     assert [flush.own for flush in made] == [0] * len(made)  # the own tensors are the last to be reduced
-    assert [(flush.elements, flush.own) for flush in flushes(found, 60, 30, None)] == [(40, 0), (60, 40)]
-    assert [flush.begun for flush in flushes(found, 60, 30, None)] == [40, 0]
-    assert kept_from(found, 60, 30, ()) == 160  # when the last of them has been made
+    assert [(flush.elements, flush.own) for flush in flushes(found, 60, 6, None)] == [(40, 0), (60, 40)]
+    assert [flush.begun for flush in flushes(found, 60, 6, None)] == [40, 0]
+    assert kept_from(found, 60, 6, ()) == 160  # when the last of them has been made
 
 
 def test_a_gradient_larger_than_the_bucket_is_reduced_alone():
     found = tensors(10, 300, 10)
 
-    made = flushes(found, 100, 1000, ())
+    made = flushes(found, 100, 1, ())
 
     assert [flush.elements for flush in made] == [10, 300]
 
@@ -223,30 +224,32 @@ def test_a_flat_copy_has_pieces_until_they_are_more_than_a_bucket():
     """A gradient of 300 begins 5 into shares of 40: its pieces are copied two by two, or not at all."""
     found = tensors(5, 300)
 
-    alone = next(flush for flush in flushes(found, 50, 40, ()) if flush.larger)
+    alone = next(flush for flush in flushes(found, 50, 8, ()) if flush.larger)
 
     assert alone.copied == 80  # 40 + 40: more than 50
-    assert next(flush for flush in flushes(found, 30, 40, ()) if flush.larger).copied == 0  # each piece alone is more
+    assert next(flush for flush in flushes(found, 30, 8, ()) if flush.larger).copied == 0  # each piece alone is more
 
 
 def test_stage_1_leaves_only_larger_gradients_of_other_ranks():
     """Of four tensors backward hands over the last first; those of 60 are larger than the bucket of 50."""
     found = tensors(60, 20, 60, 60)
 
-    assert [larger_of(found, 50, 0, (), handed) for handed in (0, 60, 120, 140, 200)] == [0, 60, 120, 120, 180]
-    assert [larger_of(found, 50, 30, (), handed) for handed in (60, 200)] == [60, 120]  # the first is rank 0's own
+    # Of seven ranks the first has a share of 30, of two 100: that reaches into three of the tensors.
+    assert [larger_of(found, 50, 7, (), handed) for handed in (0, 60, 120, 140, 200)] == [0, 60, 120, 120, 120]
+    assert [larger_of(found, 50, 2, (), handed) for handed in (0, 60, 120, 140, 200)] == [0, 60, 60, 60, 60]
+    assert larger_of(found, 50, 1, (), 200) == 0
 
 
 def test_the_largest_own_piece_ends_with_the_share():
     found = tensors(10, 100, 30)
 
-    assert [widest_of(found, share) for share in (5, 10, 40, 140)] == [5, 10, 30, 100]
+    assert [widest_of(found, ranks) for ranks in (28, 14, 4, 1)] == [6, 10, 26, 100]  # shares of 6, 10, 36 and 140
 
 
 def test_a_reduction_outdoes_only_those_at_its_own_place():
     """Three equal blocks whose gradients fill the bucket at another place each time: all three count."""
     found = tensors(*(30, 20, 20) * 3, blocks=(0, 0, 0, 1, 1, 1, 2, 2, 2))
 
-    places = {flush.place for flush in flushes(found, 60, 1000, ((3, (20, 20, 30)),))}
+    places = {flush.place for flush in flushes(found, 60, 1, ((3, (20, 20, 30)),))}
 
     assert places >= {0, 1, 2}
