@@ -18,7 +18,10 @@ def no_copies(job: Any, layout: Any) -> str | None:
     if training.method == "full" or not training.lora_train_embeddings:
         return None
     if layout.tp > 1:
-        return "AutoTP leaves the trained copies of embedding and head on the CPU, and does not start (seen on 0.19.8)"
+        return (
+            "AutoTP leaves the trained copies of embedding and head on the CPU (0.19.8, simulated): drop the one or the"
+            " other"
+        )
     mixed = training.method == "lora" and layout.precision != "fp32"
     if layout.stage == 3 and mixed and layout.offload_param == "none":
         return (

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dsgen import catalog
 from dsgen.assembly import assemble
 from dsgen.candidates import Search
+from dsgen.cli import OBJECTS
 from dsgen.errors import DsgenError
 from dsgen.layers import Layer, Origin, Override, Rank
 from dsgen.memory import Verdict
@@ -27,7 +28,6 @@ FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
 COLUMNS = ("hardware", "model", "cluster", "strategy", "fit", "micro_batch", "accumulation", "gpu_gib", "host_gib",
            "tokens_per_second_per_gpu", "config_sha256")  # fmt: skip
-_OBJECTS = 100_000  # new objects between two searches for garbage; Python's own 700 take a fifth of the time
 HASH_DIGITS = 16  # of sha256: enough to tell 11,000 configs apart, short enough to read
 SPEED_DIGITS = 3  # significant; the cost model knows no more
 
@@ -46,7 +46,7 @@ def text() -> str:
 def _seldom_searched() -> Iterator[None]:
     """Search for garbage as seldom as the command line does: what the matrix makes is mostly kept for its next rows."""
     before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(OBJECTS)
     try:
         yield
     finally:

@@ -56,34 +56,21 @@ def compared(benchmark):
     return benchmark.compare(benchmark.read())
 
 
-@pytest.fixture(scope="module")
-def drawn_later(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.LATER))
+def recorded(group):
+    """A fixture: what is recorded of a group of scenarios beside what the instant model says."""
+
+    def found(benchmark):
+        return benchmark.compare(benchmark.read(getattr(benchmark, group)))
+
+    return pytest.fixture(scope="module")(found)
 
 
-@pytest.fixture(scope="module")
-def dropping(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.DROPPING))
-
-
-@pytest.fixture(scope="module")
-def with_embeddings(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.EMBEDDINGS))
-
-
-@pytest.fixture(scope="module")
-def heads(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.HEADS))
-
-
-@pytest.fixture(scope="module")
-def narrow(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.NARROW))
-
-
-@pytest.fixture(scope="module")
-def muon(benchmark):
-    return benchmark.compare(benchmark.read(benchmark.MUON))
+drawn_later = recorded("LATER")
+dropping = recorded("DROPPING")
+with_embeddings = recorded("EMBEDDINGS")
+heads = recorded("HEADS")
+narrow = recorded("NARROW")
+muon = recorded("MUON")
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import click
 
 from dsgen.errors import DsgenError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "OBJECTS", "main"]
 
 OK, FOUND, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 # New objects between two searches for garbage: Python's own 700 take a fifth of a run that makes little garbage.
-_OBJECTS = 100_000
+OBJECTS = 100_000
 _SPELLED = "dsgen.spelled"  # name of the error handler of stdout and stderr
 _PLAIN = {"█": "#", "░": ".", "·": ".", "…": "~"}  # what a bar is drawn with where its letters are missing
 
@@ -100,7 +100,7 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
-    gc.set_threshold(max(_OBJECTS, gc.get_threshold()[0]))
+    gc.set_threshold(max(OBJECTS, gc.get_threshold()[0]))
     _spell_out()
     try:
         code = cli.main(args=arguments, prog_name="dsgen", standalone_mode=False)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.jobs import STATES
-from dsgen.memory import muon, whole
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, made, quantized
 from dsgen.memory.shares import FP32, partition_numel
@@ -118,8 +117,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     training, model, stage = job.training, job.model, layout.stage
     size = FP32 if layout.precision == "fp32" else 2
     rest = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
-    muons = stage if training.optimizer == MUON else None
-    numbers, tensors = count(model, *rest, buffers.persistence), trained(model, *rest, muons)
+    numbers = count(model, *rest, buffers.persistence)
+    tensors = trained(model, *rest, stage if training.optimizer == MUON else None)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
     linear = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
@@ -142,15 +141,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     early = size * elements if training.optimizer == ADAGRAD and on_gpu and master and stage < 3 else 0
     kept = sum(one.kept for one in cut(tensors, ranks)) if stage < 3 else own
     updates = staged = 0
-    if muons == 3:
-        cuts = buffers.reduce_bucket, buffers.sub_group
-        moments, early, staged, updates = whole.gathered(tensors, ranks, *cuts, size, layout.precision, on_gpu)
-    elif muons and on_gpu:
-        moments, staged, updates = muon.states(tensors, ranks, size, layout.precision)
-    elif muons:
-        moments, staged, updates = whole.offloaded(tensors, ranks)
-    elif muons == 0:
-        moments, updates = muon.single(tensors)
+    if training.optimizer == MUON:
+        moments, early, staged, updates = _of_muon(tensors, ranks, layout, buffers, size)
     else:
         moments = early + state * MOMENTS[training.optimizer] * own
     return States(
@@ -190,6 +182,21 @@ def flattening(found: States, stage: int) -> tuple[int, int]:
         most = max(most, before, key=sum)
         before = 0, before[1] + (found.wide * one.share if found.on_gpu else 0)
     return most
+
+
+def _of_muon(tensors: Trained, ranks: int, layout: Any, buffers: Buffers, size: int) -> tuple[int, int, int, int]:
+    """Bytes of Muon's states, of those of them that are there from init on, of what it stages, and of its updates."""
+    from dsgen.memory import muon, whole  # few jobs ask for them
+
+    on_gpu = layout.offload_optimizer == "none"
+    if layout.stage == 3:
+        at_once = buffers.reduce_bucket, buffers.sub_group
+        return whole.gathered(tensors, ranks, *at_once, size, layout.precision, on_gpu)
+    if not layout.stage:
+        moments, updates = muon.single(tensors)
+        return moments, 0, 0, updates
+    found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else whole.offloaded(tensors, ranks)
+    return found[0], 0, *found[1:]
 
 
 def _making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int) -> int:

@@ -23,7 +23,7 @@ _KEPT = 2**28  # bytes of buffers that are kept to gather through (_muon_allgath
 class _Kept(dict[tuple[int, int], int]):
     """The buffers that gathering keeps, the oldest first, by what they are for; in bytes."""
 
-    def with_(self, wanted: tuple[int, int, int]) -> int:
+    def taking(self, wanted: tuple[int, int, int]) -> int:
         """Bytes of all, and of one more."""
         key, size = wanted[:2], wanted[2]
         if key in self:
@@ -52,7 +52,7 @@ def offloaded(tensors: Trained, ranks: int) -> tuple[int, int, int]:
     for several in (1, 2):  # gradients alone in the first step, with momenta from then on
         through = _Kept(first) if several > 1 else first
         for batch in _batches(tensors):
-            more = through.with_(_through(tensors, ranks, cuts[0].share, batch, several)) if ranks > 1 else 0
+            more = through.taking(_through(tensors, ranks, cuts[0].share, batch, several)) if ranks > 1 else 0
             numels = tensors.numels[batch.start : batch.stop]
             whole = 2 * FP32 * sum(numels)
             before = 0
@@ -120,7 +120,7 @@ def gathered(
         clones = size * _share(tensors, chunk, ranks)
         full = clones * ranks if ranks > 1 else 0  # else it is the share itself
         for more in (full, 2 * full + clones) if full else ():  # the gradients, and then their momenta
-            most = max(most, before + more + kept.with_((clones, 1, clones * (ranks + 1))))
+            most = max(most, before + more + kept.taking((clones, 1, clones * (ranks + 1))))
         there = before + 2 * full + clones + sum(kept.values())
         most = max(most, there + _rounds(tensors, chunk, ranks, size, precision))
         before = full
@@ -141,14 +141,14 @@ def _gathered_at_once(
     first, later, most, before = _Kept(), _Kept(), 0, 0
     for group in groups:  # there are no momenta yet to gather
         share = size * _share(tensors, group, ranks)
-        first.with_((share, 1, share * (ranks + 1)))
+        first.taking((share, 1, share * (ranks + 1)))
     later.update(first)
     for group in groups:
         elements = _share(tensors, group, ranks)
         there = (FP32 + size) * elements
         if ranks > 1:
             full = 2 * size * elements * ranks
-            most = max(most, before + there + full + later.with_((elements, 2, 2 * size * elements * (ranks + 1))))
+            most = max(most, before + there + full + later.taking((elements, 2, 2 * size * elements * (ranks + 1))))
             there, before = there + full, full
         there, update = there + sum(later.values()), 0
         for index in group:
