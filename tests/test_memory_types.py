@@ -12,8 +12,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from dsgen.buffers import choose
 from dsgen.errors import DsgenError
 from dsgen.hf_config import model_from_hf, to_hf_config
+from dsgen.memory.parts import parts
 from dsgen.memory_questions.scenarios import refuse
 from dsgen.parameters import model_types
 from dsgen.profiles import Model
@@ -89,6 +91,17 @@ def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_pro
 def layouts_at_2(job):
     """A layout of stage 2."""
     return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
+
+
+def test_a_model_with_an_encoder_is_refused_in_words(benchmark):
+    """It is simulated alone so far."""
+    from memory_types_encoders import ENCODERS
+
+    model = Model(**model_from_hf(ENCODERS["t5"], "t5"))
+    job = attrs.evolve(next(iter(benchmark.of_types())).job(), model=model)
+
+    with pytest.raises(DsgenError, match=r"t5 is a decoder behind an encoder(?s:.)*dsgen simulate"):
+        parts(job, layouts_at_2(job), choose(job, 2, 1), 1)
 
 
 @each

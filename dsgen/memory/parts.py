@@ -14,6 +14,7 @@ from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_trainin
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.doubted import doubted, unsure
+from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
@@ -106,6 +107,7 @@ def _found(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
+    check_encoder(asked.model)
     found = states(asked, layout, buffers)
     told = layout.stage == 3
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
