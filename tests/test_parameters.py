@@ -180,8 +180,12 @@ def test_parameters_of_a_small_llama_are_these() -> None:
         ({"d_ff": 65536, "d_kv": 128, "d_model": 1024, "num_heads": 128}, 11_307_321_344),  # t5-11b
         (
             {
-                **{"d_ff": 10240, "d_kv": 64, "d_model": 4096, "num_heads": 64},
-                **{"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+                "d_ff": 10240,
+                "d_kv": 64,
+                "d_model": 4096,
+                "num_heads": 64,
+                "feed_forward_proj": "gated-gelu",
+                "tie_word_embeddings": False,
             },
             11_135_332_352 - 32128 * 4096,  # flan-t5-xxl
         ),

@@ -75,11 +75,11 @@ def _known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
     facts = {key: value for key, value in described.items() if key not in _LEFT_OUT}
     hf_config = AutoConfig.for_model(name, **{**ids, **facts})
     hf_config.use_cache = False
-    if hf_config.is_encoder_decoder and type(hf_config) not in AutoModelForCausalLM._model_mapping:
-        if type(hf_config) in AutoModelForSeq2SeqLM._model_mapping:
-            hf_config.pad_token_id = hf_config.decoder_start_token_id = 0  # the decoder's input is made with them
-            return hf_config, AutoModelForSeq2SeqLM, AutoModelForSeq2SeqLM._model_mapping[type(hf_config)]
-    if type(hf_config) not in AutoModelForCausalLM._model_mapping:
+    causal = type(hf_config) in AutoModelForCausalLM._model_mapping
+    if not causal and type(hf_config) in AutoModelForSeq2SeqLM._model_mapping:
+        hf_config.pad_token_id = hf_config.decoder_start_token_id = 0  # the decoder's input is made with them
+        return hf_config, AutoModelForSeq2SeqLM, AutoModelForSeq2SeqLM._model_mapping[type(hf_config)]
+    if not causal:
         raise ValueError(f"transformers has no causal language model for model_type {name!r}")
     if type(hf_config) in AutoModelForMaskedLM._model_mapping and not getattr(hf_config, "is_decoder", False):
         raise ValueError(f"a model of model_type {name!r} is an encoder: it does not predict the next token")
