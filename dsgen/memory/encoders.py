@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from dsgen.errors import mistake
-from dsgen.profiles import Model
+from dsgen.memory.asked import Plain
+from dsgen.profiles import Model, Training
 
 __all__ = ["check_encoder"]
 
+_GATHERING = 3  # the ZeRO stage whose order of use is not known of them
 
-def check_encoder(model: Model) -> None:
-    """Refuse a model with an encoder.
+
+def check_encoder(model: Model, training: Training, layout: Plain) -> None:
+    """Refuse what is not counted of a model with an encoder.
 
     Raises:
-        DsgenError: It has one.
+        DsgenError: It has one, and is run in such a way.
     """
-    if model.encoder_layers:
-        raise mistake(
-            f"{model.architecture} is a decoder behind an encoder",
-            must="dsgen counts the memory of decoders alone by arithmetic",
-            todo="Simulate it: dsgen simulate runs the real DeepSpeed with this model.",
-        )
+    if not model.encoder_layers:
+        return
+    wrong = {
+        "ZeRO stage 3": layout.stage == _GATHERING,
+        f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
+        "fp16": layout.precision == "fp16",
+        "attention sdpa": training.attention == "sdpa",
+        f"method {training.method}": training.method != "full",
+        "a chunked loss": training.chunked_loss,
+        "Muon": training.optimizer == "Muon",
+    }
+    for what, there in wrong.items():
+        if there:
+            raise mistake(
+                f"{what} of {model.architecture}, a decoder behind an encoder",
+                must="dsgen counts the memory of such a model by arithmetic at the stages 0 to 2, in bf16 or fp32, "
+                "fully trained on whole GPUs, with eager attention and all logits",
+                todo="Simulate it: dsgen simulate runs the real DeepSpeed with this model.",
+            )

@@ -107,7 +107,7 @@ def _found(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
-    check_encoder(asked.model)
+    check_encoder(asked.model, asked.training, layout)
     found = states(asked, layout, buffers)
     told = layout.stage == 3
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
@@ -274,7 +274,7 @@ class _Moments(NamedTuple):
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
         active = self.both.active
         if load.block == BEFORE:
-            return NOTHING._replace(fresh=load.fresh)
+            return NOTHING._replace(activations=active.asked, temporaries=active.asked, fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:
