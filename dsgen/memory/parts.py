@@ -211,8 +211,8 @@ class _Moments(NamedTuple):
                 gradients += stays(found, buffers_, runs, handed - waiting // found.size)
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
-            if self.twice and alive.where == "embedding":
-                gradients = self.of_two(gradients)
+            if self.twice:
+                gradients = self.of_two(gradients, alive)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
@@ -225,13 +225,17 @@ class _Moments(NamedTuple):
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
 
-    def of_two(self, gradients: int) -> int:
-        """Bytes of gradients at the embedding where it is the head too and stage 1 reduces beside the second pass.
+    def of_two(self, gradients: int, alive: Activity) -> int:
+        """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
 
+        In the blocks that pass has fewer the further it is. At the embedding:
         With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
         With two, the first pass has only its own two, and the last has four once all others are reduced.
         """
         found = self.found
+        if alive.where != "embedding":
+            left = stays(found, self.buffers, self.both.runs, alive.gradients // found.size)
+            return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
         head = found.size * found.tensors.head
         others = stays(found, self.buffers, self.both.runs, found.tensors.elements - found.tensors.head)
         return max(gradients - head, 4 * head + others)

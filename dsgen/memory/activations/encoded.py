@@ -13,8 +13,8 @@ from dsgen.memory.activations.moments import Moment, Size
 from dsgen.memory.activations.operators import INDEX
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
-from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.activations.t5 import Place
+from dsgen.memory.activations.tape import Tape, Tensor
 
 __all__ = ["encoded"]
 
