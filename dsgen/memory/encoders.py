@@ -22,7 +22,6 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
     wrong = {
         "ZeRO stage 3": layout.stage == _GATHERING,
         f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
-        "fp16": layout.precision == "fp16",
         "attention sdpa": training.attention == "sdpa",
         f"method {training.method}": training.method != "full",
         "a chunked loss": training.chunked_loss,
@@ -32,7 +31,7 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
         if there:
             raise mistake(
                 f"{what} of {model.architecture}, a decoder behind an encoder",
-                must="dsgen counts the memory of such a model by arithmetic at the stages 0 to 2, in bf16 or fp32, "
+                must="dsgen counts the memory of such a model by arithmetic at the stages 0 to 2, "
                 "fully trained on whole GPUs, with eager attention and all logits",
                 todo="Simulate it: dsgen simulate runs the real DeepSpeed with this model.",
             )

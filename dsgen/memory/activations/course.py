@@ -73,7 +73,7 @@ def backward(
         made += count * stretch.gradients
         done += count
     moments += [_placed(moment._replace(way=BACKWARD), "embedding", NOTHING, made, done) for moment in ends]
-    return front([_waiting(moment, waiting) for moment in moments])
+    return front([_waiting(moment, waiting) for moment in moments], bool(beside))
 
 
 def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:

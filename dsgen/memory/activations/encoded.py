@@ -54,7 +54,9 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     forward.append(plus(ended, bias) if checkpointing else ended)
     backward.append(all_held)
     vocabulary = (model.vocab_size,)
-    last = Stretch.run(lambda tape, held: t5.head(tape, on, held), shape, again=False, vocabulary=vocabulary, told=told)
+    last = Stretch.run(
+        lambda tape, held: t5.head(tape, on, held), shape, again=False, vocabulary=vocabulary, told=told, shrinks=True
+    )
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -90,10 +92,14 @@ def _stack(name: str, blocks: int) -> list[tuple[str, int]]:
 
 def _run(on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stretch:
     if name == "between":
-        return Stretch.run(lambda tape, hidden: t5.between(tape, on, hidden), shape, again=False, told=told)
+        return Stretch.run(
+            lambda tape, hidden: t5.between(tape, on, hidden), shape, again=False, told=told, shrinks=True
+        )
     only = name.endswith("only first")
     place = Place(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
-    return Stretch.run(lambda tape, hidden: t5.block(tape, on, hidden, place), shape, again=again, told=told)
+    return Stretch.run(
+        lambda tape, hidden: t5.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
+    )
 
 
 def _bytes(rows: Size, each: int) -> Size:

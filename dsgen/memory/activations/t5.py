@@ -55,11 +55,16 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
 
 def block(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> Tensor:
     """T5Block."""
-    hidden, weights = _self_attention(tape, on, hidden, place)
+    hidden, bias, weights = _self_attention(tape, on, hidden, place)
+    hidden = _clamped(tape, on, hidden)
     if place.decodes:
-        hidden, weights = _cross_attention(tape, on, hidden, place)
-    hidden = _feed_forward(tape, on, hidden, place)
-    del weights
+        hidden, plain, weights = _cross_attention(tape, on, hidden, place)
+        hidden = _clamped(tape, on, hidden)
+    hidden = _feed_forward(tape, on, hidden)
+    hidden = _clamped(tape, on, hidden)
+    del weights, bias
+    if place.decodes:
+        del plain
     return hidden
 
 
@@ -72,23 +77,42 @@ def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return op.mul(tape, on.weight(width), hidden)
 
 
-def _self_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor]:
+def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """`torch.clamp(hidden, min=-value, max=value)` of tensors, the value by whether anything is infinite."""
+    if not on.clamps:
+        return hidden
+    work = op.like(tape, hidden)
+    del work
+    infinite = op.like(tape, hidden, op.MASK)
+    del infinite
+    saved = tape.keep(hidden)
+
+    def run(_: Any, gradient: Tensor) -> list[Any]:
+        inside = [op.like(tape, gradient, op.MASK) for _ in ("above", "below", "both")]
+        made = [op.like(tape, gradient)]
+        del inside
+        return made
+
+    return tape.node(op.like(tape, hidden), (hidden.edge,), saved, run)  # type: ignore[no-any-return]
+
+
+def _self_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
     normed = _norm(tape, on, hidden)
-    found, weights = _attention(tape, on, normed, normed, place, False)
+    found, bias, weights = _attention(tape, on, normed, normed, place, False)
     dropped = op.dropout(tape, found, on.model.dropout)
     hidden = op.add(tape, hidden, dropped)
     del normed, found
-    return hidden, weights
+    return hidden, bias, weights
 
 
-def _cross_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor]:
+def _cross_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
     normed = _norm(tape, on, hidden)
     encoded = _read(tape, on.rows, on.hidden, on.item, 1, place)
-    found, weights = _attention(tape, on, normed, encoded, place, True)
+    found, bias, weights = _attention(tape, on, normed, encoded, place, True)
     dropped = op.dropout(tape, found, on.model.dropout)
     hidden = op.add(tape, hidden, dropped)
     del normed, found
-    return hidden, weights
+    return hidden, bias, weights
 
 
 def _read(tape: Tape, rows: Size, width: int, item: int, number: int, place: Place) -> Tensor:
@@ -101,7 +125,7 @@ def _read(tape: Tape, rows: Size, width: int, item: int, number: int, place: Pla
 
 def _attention(
     tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: Place, cross: bool
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """T5Attention: queries of one, keys and values of the other."""
     width = on.heads * on.model.head_size
     query = op.transposed(tape, on.linear(tape, normed, width, "q"))
@@ -110,8 +134,8 @@ def _attention(
     bias = _plain_bias(tape, on, place) if cross else _bias(tape, on, place)
     out, weights = _scored(tape, on, query, key, value, bias, masked=place.decodes and not cross)
     out = on.linear(tape, out, on.hidden, "o")
-    del query, key, value, bias
-    return out, weights
+    del query, key, value
+    return out, bias, weights
 
 
 def _bias(tape: Tape, on: Setting, place: Place) -> Tensor:
@@ -186,7 +210,7 @@ def _scored(
     return op.clone(tape, out), weights
 
 
-def _feed_forward(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> Tensor:
+def _feed_forward(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """T5LayerFF."""
     states = _norm(tape, on, hidden)
     states = _gated(tape, on, states) if on.model.gated_ffn else _plain(tape, on, states)

@@ -159,6 +159,7 @@ def _activations(
         drops=drops,
         embeddings=embeddings,
         sdpa=attention == "sdpa",
+        clamps=model.encoder_layers > 0 and precision == "fp16",
     )
     if model.encoder_layers:
         return _encoded(on, checkpointing, told)
