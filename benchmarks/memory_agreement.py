@@ -20,13 +20,14 @@ from typing import Any
 import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
-from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types, with_embeddings
+from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
 from memory_compared import (
     DROPPING,
     EMBEDDINGS,
     HEADS,
     LATER,
     NARROW,
+    OF_ENCODERS,
     OF_MIXTURES,
     OF_TYPES,
     RECORD,
@@ -48,6 +49,7 @@ GROUPS = {  # what was recorded -> what draws it
     EMBEDDINGS: with_embeddings,
     OF_TYPES: of_types,
     OF_MIXTURES: of_mixtures,
+    OF_ENCODERS: of_encoders,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

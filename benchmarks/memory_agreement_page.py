@@ -35,6 +35,7 @@ def page(
     embeddings: list[Compared],
     types: list[Compared],
     mixtures: list[Compared],
+    encoders: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -48,6 +49,7 @@ def page(
         embeddings: Those that train embedding and head beside adapters.
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
+        encoders: Those of decoders behind an encoder.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -136,6 +138,10 @@ def page(
         "width, in runs that go through stages, precisions, attention kernels, adapters, offload and checkpointing.",
         "",
         f"Dense: {summary(types)}. Mixtures of experts: {summary(mixtures)}.",
+        "",
+        "Of decoders behind an encoder what arithmetic counts: stages 0 to 2, fully trained.",
+        "",
+        f"{summary(encoders)}.",
         "",
         f"## The worst {WORST}",
         "",

@@ -19,6 +19,7 @@ __all__ = [
     "HEADS",
     "LATER",
     "NARROW",
+    "OF_ENCODERS",
     "OF_MIXTURES",
     "OF_TYPES",
     "RECORD",
@@ -38,6 +39,7 @@ DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # 
 EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
+OF_ENCODERS = RECORD.with_name("memory_agreement_encoders.json")  # decoders behind an encoder
 OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
 OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
 # Shares of a part and of the peak up to which a part is called equal, or close.

@@ -1,10 +1,10 @@
-"""Model types with an encoder, each at a real width."""
+"""Model types with an encoder, each at a real width, and the runs of each: what is counted of them by arithmetic."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ENCODERS"]
+__all__ = ["ENCODERS", "ENCODER_RUNS"]
 
 # As TYPES of memory_types.py.
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -43,3 +43,24 @@ ENCODERS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+
+_CPU = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+_SMALL = {"reduce_bucket_size": 5_000_000}
+
+
+def _zero(stage: int, **more: Any) -> dict[str, Any]:
+    return {"zero_optimization": {"stage": stage, **more}}
+
+
+# As RUNS of memory_types.py, the fields of a Run.
+ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((1, "bf16", 1, 1, 1024, "eager", False), _zero(0)),
+    ((8, "bf16", 4, 1, 512, "flash", True), _zero(0)),
+    ((8, "bf16", 2, 2, 1024, "eager", True), _zero(1, overlap_comm=True)),
+    ((8, "bf16", 2, 3, 512, "eager", False), _zero(1, overlap_comm=True, **_CPU)),
+    ((8, "bf16", 2, 1, 1024, "eager", False), _zero(2)),
+    ((8, "bf16", 4, 2, 512, "flash", True), _zero(2, **_CPU)),
+    ((8, "fp32", 1, 1, 1024, "eager", True), _zero(2, **_SMALL)),
+    ((16, "fp16", 2, 2, 1024, "eager", True), _zero(1)),
+    ((4, "fp16", 2, 1, 512, "eager", False), _zero(2, **_CPU)),
+)

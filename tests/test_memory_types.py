@@ -1,6 +1,6 @@
 """The instant memory model against the simulation, for model types without a profile: every part in every phase.
 
-Dense ones, and mixtures of experts.
+Dense ones, mixtures of experts, and decoders behind an encoder.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ WITHIN = 1e-3  # of a simulated peak
 GROUPS = {
     "OF_TYPES": (240, 2, "memory_types", "TYPES"),
     "OF_MIXTURES": (110, 20, "memory_types_mixtures", "MIXTURES"),
+    "OF_ENCODERS": (24, 6, "memory_types_encoders", "ENCODERS"),
 }
 each = pytest.mark.parametrize("group", list(GROUPS))
 
@@ -93,15 +94,24 @@ def layouts_at_2(job):
     return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
 
 
-def test_a_model_with_an_encoder_is_refused_in_words(benchmark):
+@pytest.mark.parametrize(
+    ("layout", "training", "says"),
+    [
+        ({"stage": 3}, {}, "ZeRO stage 3 of t5, a decoder behind an encoder"),
+        ({"tp": 2}, {}, "AutoTP over 2 GPUs"),
+        ({}, {"attention": "sdpa"}, "attention sdpa"),
+        ({}, {"method": "lora"}, "method lora"),
+        ({}, {"chunked_loss": True}, "a chunked loss"),
+    ],
+)
+def test_what_is_not_counted_of_a_model_with_an_encoder_is_refused_in_words(benchmark, layout, training, says):
     """It is simulated alone so far."""
-    from memory_types_encoders import ENCODERS
+    job = next(iter(benchmark.of_encoders())).job()
+    job = attrs.evolve(job, training=attrs.evolve(job.training, **training))
+    asked = attrs.evolve(layouts_at_2(job), **layout)
 
-    model = Model(**model_from_hf(ENCODERS["t5"], "t5"))
-    job = attrs.evolve(next(iter(benchmark.of_types())).job(), model=model)
-
-    with pytest.raises(DsgenError, match=r"t5 is a decoder behind an encoder(?s:.)*dsgen simulate"):
-        parts(job, layouts_at_2(job), choose(job, 2, 1), 1)
+    with pytest.raises(DsgenError, match=rf"{says}(?s:.)*dsgen simulate"):
+        parts(job, asked, choose(job, 2, 1), 1)
 
 
 @each
