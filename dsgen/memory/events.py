@@ -125,6 +125,7 @@ def events(step: Step) -> tuple[Event, ...]:
     ]
     made += [Event(AFTER, module, FORWARD) for module in (*after, *head)]
     without = unasked(step)
+    between = step.model.encoder_layers or AFTER  # what lies behind the encoder is never run again
     begin = first_asked(step)
     turned = [module for module in _reversed(head) if begin < AFTER or module.name != f"{HEAD}.base_layer"]
     made += [*outer, *(Event(AFTER, module, BACKWARD) for module in turned), Event(AFTER, root, BACKWARD)]
@@ -134,7 +135,7 @@ def events(step: Step) -> tuple[Event, ...]:
         if block < begin:
             break
         back = _reversed(part)
-        if not checkpointing:
+        if not checkpointing or block == between:
             made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
             continue
         asking = found.asking

@@ -245,7 +245,9 @@ def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     encoded = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
     ids = tape.born(on.rows, 1, op.INDEX)  # labels, moved on by one
     elements, item = on.model.vocab_size * on.hidden, on.item
+    tape.fetch()
     embedded = tape.born(on.rows, on.hidden, item)
+    tape.used()
 
     def run(*_: Any) -> list[Any]:
         made = tape.born((1, 0), elements, item, GRADIENTS)
