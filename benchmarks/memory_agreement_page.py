@@ -139,7 +139,7 @@ def page(
         "",
         f"Dense: {summary(types)}. Mixtures of experts: {summary(mixtures)}.",
         "",
-        "Of decoders behind an encoder what arithmetic counts: stages 0 to 2, fully trained.",
+        "Of decoders behind an encoder what arithmetic counts: fully trained, with parameters on the GPU.",
         "",
         f"{summary(encoders)}.",
         "",

@@ -45,6 +45,12 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 
 _CPU = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+_LIVE = {
+    "stage3_max_live_parameters": 20_000_000,
+    "stage3_max_reuse_distance": 20_000_000,
+    "stage3_prefetch_bucket_size": 5_000_000,
+    "stage3_param_persistence_threshold": 1000,
+}
 _SMALL = {"reduce_bucket_size": 5_000_000}
 
 
@@ -61,6 +67,9 @@ ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((8, "bf16", 2, 1, 1024, "eager", False), _zero(2)),
     ((8, "bf16", 4, 2, 512, "flash", True), _zero(2, **_CPU)),
     ((8, "fp32", 1, 1, 1024, "eager", True), _zero(2, **_SMALL)),
+    ((8, "bf16", 2, 1, 512, "eager", False), _zero(3)),
+    ((8, "bf16", 2, 2, 1024, "eager", True), _zero(3, **_LIVE)),
+    ((8, "fp16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_LIVE)),
     ((16, "fp16", 2, 2, 1024, "eager", True), _zero(1)),
     ((4, "fp16", 2, 1, 512, "eager", False), _zero(2, **_CPU)),
 )

@@ -97,7 +97,7 @@ def layouts_at_2(job):
 @pytest.mark.parametrize(
     ("layout", "training", "says"),
     [
-        ({"stage": 3}, {}, "ZeRO stage 3 of t5, a decoder behind an encoder"),
+        ({"stage": 3, "offload_param": "cpu"}, {}, "parameters that are offloaded of mt5, a decoder behind an encoder"),
         ({"tp": 2}, {}, "AutoTP over 2 GPUs"),
         ({}, {"attention": "sdpa"}, "attention sdpa"),
         ({}, {"method": "lora"}, "method lora"),

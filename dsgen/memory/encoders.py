@@ -8,8 +8,6 @@ from dsgen.profiles import Model, Training
 
 __all__ = ["check_encoder"]
 
-_GATHERING = 3  # the ZeRO stage whose order of use is not known of them
-
 
 def check_encoder(model: Model, training: Training, layout: Plain) -> None:
     """Refuse what is not counted of a model with an encoder.
@@ -20,7 +18,7 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
     if not model.encoder_layers:
         return
     wrong = {
-        "ZeRO stage 3": layout.stage == _GATHERING,
+        "parameters that are offloaded": layout.offload_param != "none",
         f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
         "attention sdpa": training.attention == "sdpa",
         f"method {training.method}": training.method != "full",
@@ -31,7 +29,7 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
         if there:
             raise mistake(
                 f"{what} of {model.architecture}, a decoder behind an encoder",
-                must="dsgen counts the memory of such a model by arithmetic at the stages 0 to 2, "
-                "fully trained on whole GPUs, with eager attention and all logits",
+                must="dsgen counts the memory of such a model by arithmetic with its "
+                "parameters on the GPU, fully trained on whole GPUs, with eager attention and all logits",
                 todo="Simulate it: dsgen simulate runs the real DeepSpeed with this model.",
             )

@@ -139,8 +139,9 @@ def events(step: Step) -> tuple[Event, ...]:
             made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
             continue
         asking = found.asking
-        if asking is None:
-            asking = next(module.name for module in reversed(part) if module.tensors)
+        if asking is None:  # T5's block ends in a dropout
+            ends = step.model.encoder_layers and step.model.dropout
+            asking = next(module.name for module in reversed(part) if module.tensors or ends)
         # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
         # module's tensors stay in between.
         first = [module.name for module in back].index(asking)

@@ -193,7 +193,9 @@ def modules(
     first = _made(before, around, {next(name for name in before if name in around): 0})
     heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else []
     last = _made(
-        _existing(BEHIND_DECODER if model.encoder_layers else BEHIND, around), around, dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0)
+        _existing(BEHIND_DECODER if model.encoder_layers else BEHIND, around),
+        around,
+        dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0),
     )
     roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))
