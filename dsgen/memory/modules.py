@@ -176,8 +176,8 @@ def modules(
             continue
         style = _style(model)
         if model.encoder_layers:
-            first, inner, _ = stretch.parameters[0].name.partition("*.")
-            style = f"t5 {first.partition('.')[0] if inner else 'between'}"
+            stack, inner, _ = stretch.parameters[0].name.partition("*.")
+            style = f"t5 {stack.partition('.')[0] if inner else 'between'}"
             if not inner:  # the decoder embeds with the same weight
                 shared = around["shared"][0]
                 own["decoder.embed_tokens"] = [shared._replace(place=shared.place - count)]
