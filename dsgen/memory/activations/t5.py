@@ -166,7 +166,7 @@ def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
     def new(item: int) -> Tensor:
         return tape.born(rows, tokens, item)
 
-    buckets = None if causal else new(op.INDEX)
+    buckets = [] if causal else [new(op.INDEX)]
     position, small = new(op.INDEX), new(op.MASK)
     wide = new(op.FP32)
     large = new(op.INDEX)
@@ -178,10 +178,9 @@ def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
     del full, raised
     chosen = new(op.INDEX)
     if causal:  # 0 + where(...): a copy
-        buckets = new(op.INDEX)
+        buckets.append(new(op.INDEX))
     del chosen, position, small, least
-    assert buckets is not None
-    return buckets
+    return buckets.pop()
 
 
 def _plain_bias(tape: Tape, on: Setting, place: Place) -> Tensor:
