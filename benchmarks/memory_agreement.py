@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
-from memory_cases_apart import dropping, heads, narrow, of_mixtures, of_types, with_embeddings
+from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
 from memory_cases_muon import with_muon
 from memory_compared import (
     DROPPING,
@@ -29,6 +29,7 @@ from memory_compared import (
     LATER,
     MUON,
     NARROW,
+    OF_ENCODERS,
     OF_MIXTURES,
     OF_TYPES,
     RECORD,
@@ -51,6 +52,7 @@ GROUPS = {  # what was recorded -> what draws it
     OF_TYPES: of_types,
     OF_MIXTURES: of_mixtures,
     MUON: with_muon,
+    OF_ENCODERS: of_encoders,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

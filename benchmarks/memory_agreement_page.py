@@ -37,6 +37,7 @@ def page(
     types: list[Compared],
     mixtures: list[Compared],
     muon: list[Compared],
+    encoders: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -51,6 +52,7 @@ def page(
         types: Those of dense model types without a profile.
         mixtures: Those of mixtures of experts without a profile.
         muon: Those that Muon steps.
+        encoders: Those of decoders behind an encoder.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -139,6 +141,10 @@ def page(
         "width, in runs that go through stages, precisions, attention kernels, adapters, offload and checkpointing.",
         "",
         f"Dense: {summary(types)}. Mixtures of experts: {summary(mixtures)}.",
+        "",
+        "Of decoders behind an encoder what arithmetic counts: fully trained, with parameters on the GPU.",
+        "",
+        f"{summary(encoders)}.",
         "",
         "## Muon",
         "",

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 from memory_types import TYPES  # benchmarks/memory_types.py, beside this script
+from memory_types_encoders import ENCODERS
 from memory_types_mixtures import MIXTURES
 
 from dsgen import catalog
@@ -36,7 +37,7 @@ HARDWARE = "h100-80g"  # its memory is not asked: a peak is counted whether it f
 NETWORK = "ib-hdr-200g"
 ANY = "7b"  # a profile whose model is not asked
 LARGEST_FULL = 20e9  # parameters; above it no scenario is at full depth
-_WITHOUT = {**TYPES, **MIXTURES}  # model types without a profile
+_WITHOUT = {**TYPES, **MIXTURES, **ENCODERS}  # model types without a profile
 _OPTIMIZERS = ("AdamW",) * 8 + ("Lion", "SGD")
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import attrs
 from memory_cases import Case, drawn, models, of_type  # benchmarks/memory_cases.py, beside this script
 from memory_types import RUNS, TYPES, Run
+from memory_types_encoders import ENCODER_RUNS, ENCODERS
 from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen.memory.trained import LEAVES
 from dsgen.parameters import fused_targets, parameters
 from dsgen.strategies import UNSPLIT
 
-__all__ = ["dropping", "heads", "narrow", "of_mixtures", "of_types", "with_embeddings"]
+__all__ = ["dropping", "heads", "narrow", "of_encoders", "of_mixtures", "of_types", "with_embeddings"]
 
 DROPPING_SEED, DROPPING_ROUNDS = 5050, 3  # rounds of each architecture; the last without checkpointing
 DROPPING_DEPTH = 6  # blocks: of Gemma 3's the sixth is the first that looks at everything
@@ -115,6 +116,13 @@ def of_types() -> Iterator[Case]:
                 facts.experts or facts.kv_heads == 1 or facts.architecture in UNSPLIT
             ):
                 yield _run(f"{name} {number + 1}", name, run, more)
+
+
+def of_encoders() -> Iterator[Case]:
+    """Runs of every type with an encoder, of those that are counted by arithmetic."""
+    for name in ENCODERS:
+        for number, (fields, more) in enumerate(ENCODER_RUNS):
+            yield _run(f"{name} {number + 1}", name, Run(*fields), more)
 
 
 def of_mixtures() -> Iterator[Case]:

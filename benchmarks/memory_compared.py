@@ -20,6 +20,7 @@ __all__ = [
     "LATER",
     "MUON",
     "NARROW",
+    "OF_ENCODERS",
     "OF_MIXTURES",
     "OF_TYPES",
     "RECORD",
@@ -40,6 +41,7 @@ EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding a
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
+OF_ENCODERS = RECORD.with_name("memory_agreement_encoders.json")  # decoders behind an encoder
 OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
 OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
 # Shares of a part and of the peak up to which a part is called equal, or close.

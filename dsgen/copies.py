@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["no_copies"]
+__all__ = ["no_copies", "uncounted"]
 
 
 def no_copies(job: Any, layout: Any) -> str | None:
@@ -30,4 +30,20 @@ def no_copies(job: Any, layout: Any) -> str | None:
         )
     if training.optimizer == "Muon" or (training.optimizer == "Adagrad" and layout.stage == 3):
         return f"what {training.optimizer} holds for embedding and head beside adapters is not known; AdamW's is"
+    return None
+
+
+def uncounted(job: Any, layout: Any) -> str | None:
+    """Why the memory of a layout is not counted where the model is a decoder behind an encoder; None where it is.
+
+    Args:
+        job: Anything with model.
+        layout: Anything with stage, offload_param and tp.
+    """
+    if not job.model.encoder_layers:
+        return None
+    if layout.tp > 1:
+        return f"AutoTP of {job.model.architecture} is not counted: simulate it"
+    if layout.stage == 3 and layout.offload_param != "none":
+        return f"what offloaded parameters of {job.model.architecture} take is not counted: simulate it"
     return None

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 import attrs
 
 from dsgen.errors import DsgenError, mistake, nearest
+from dsgen.hf_encoders import ENCODER_DECODERS, read_encoder, written_encoder
 from dsgen.hf_keys import FAMILIES
-from dsgen.hf_names import FLOORED, FOUR_H, HEADS, SPLIT, Family, Key
+from dsgen.hf_names import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, Family, Key
 from dsgen.hf_variants import (
     ROTATED,
     demand_fused,
     demand_rope,
     demand_rotated,
     read_dropout,
+    read_falcon,
     rotated_share,
     written_dropout,
 )
@@ -22,7 +24,7 @@ from dsgen.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
 
-_ESSENTIAL = ("layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
+_ESSENTIAL = ("encoder_layers", "layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 _QWEN = ("qwen2", "qwen3", "qwen3_moe")  # their sliding_window is in force only with use_sliding_window
 _SHARED = "shared_expert_intermediate_size"
 _GROUPED = "group_limited_greedy"
@@ -155,8 +157,8 @@ class _Reader:
 
     def _derived(self, rule: str, sizes: Mapping[str, int]) -> int:
         hidden, heads = sizes["hidden_size"], sizes["attention_heads"]
-        if rule == HEADS:
-            return heads
+        if rule in (AS_ENCODER, HEADS):
+            return heads if rule == HEADS else sizes["encoder_layers"]
         if rule == FOUR_H:
             return 4 * hidden
         if rule == FLOORED:
@@ -226,11 +228,13 @@ def _read_variant(model_type: str, reader: _Reader, facts: dict[str, object], si
         if facts["embedding_size"] == facts["hidden_size"]:
             facts["embedding_size"] = 0
     elif model_type == "falcon":
-        _read_falcon(reader, facts)
+        read_falcon(reader, facts)
     if model_type == "gpt_bigcode":
         demand_fused(reader, "activation_function")
     if model_type == "smollm3":
         demand_rope(reader, sizes["layers"])
+    if model_type in ENCODER_DECODERS:
+        facts["gated_ffn"] = read_encoder(model_type, reader)
     if model_type in ROTATED:
         demand_rotated(model_type, reader, sizes["head_size"])
     if FAMILIES[model_type].dropouts:
@@ -257,18 +261,6 @@ def _leading(reader: _Reader, layers: int) -> int:
     return min(len(listed), layers)
 
 
-def _read_falcon(reader: _Reader, facts: dict[str, object]) -> None:
-    """Falcon's two decoders: falcon-7b's has one key head, the new one of 40b and 180b a key head per group."""
-    new = reader.boolean("new_decoder_architecture", False)
-    reader.demand("num_ln_in_parallel_attn", 2 if new else 1)
-    if not new:
-        if not reader.boolean("multi_query", True):
-            raise reader.unsupported("multi_query is false", "dsgen counts falcon's old decoder with one key head only")
-        facts["kv_heads"] = 1
-    elif facts["kv_heads"] == 1:
-        raise reader.unsupported("num_kv_heads is 1", "dsgen counts falcon's new decoder with more key heads only")
-
-
 def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[str, object]) -> None:
     """The inverse of `_read_variant`."""
     if model_type in _QWEN:
@@ -292,6 +284,8 @@ def _write_variant(model_type: str, facts: Mapping[str, object], config: dict[st
     elif model_type == "falcon":
         config["new_decoder_architecture"] = facts["kv_heads"] != 1
         config["multi_query"] = facts["kv_heads"] == 1
+    if model_type in ENCODER_DECODERS:
+        config |= written_encoder(model_type, facts)
     if model_type in ROTATED:
         config["partial_rotary_factor"] = rotated_share(model_type, facts)
     config |= written_dropout(FAMILIES[model_type], facts)

@@ -5,6 +5,7 @@ Source: the configuration class of each model_type in transformers 5.23.
 
 from __future__ import annotations
 
+from dsgen.hf_encoders import ENCODER_DECODERS
 from dsgen.hf_names import (
     BLOOM_NAMES,
     FALCON_NAMES,
@@ -26,7 +27,7 @@ __all__ = ["FAMILIES"]
 # ALiBi has no longest sequence; BLOOM was trained on 2048 tokens (arXiv 2211.05100, table 3).
 _BLOOM_POSITIONS = 2048
 
-FAMILIES: dict[str, Family] = {
+_DECODERS: dict[str, Family] = {
     "bloom": Family(
         keys(2, 64, 8, HEADS, SPLIT, FOUR_H, 250880, _BLOOM_POSITIONS, tied=True, names={**PLAIN_HEADS, **BLOOM_NAMES}),
         gated=False,
@@ -56,14 +57,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "deepseek_v3": Family(
         keys(
-            61,
-            7168,
-            128,
-            128,
-            192,
-            18432,
-            129280,
-            4096,
+            *(61, 7168, 128, 128, 192, 18432, 129280, 4096),
             tied=False,
             names=ROUTED_EXPERTS,
             attention_bias=False,
@@ -280,14 +274,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "starcoder2": Family(
         keys(
-            30,
-            3072,
-            24,
-            2,
-            SPLIT,
-            12288,
-            49152,
-            4096,
+            *(30, 3072, 24, 2, SPLIT, 12288, 49152, 4096),
             tied=True,
             names={"attention_bias": ("use_bias",)},
             attention_bias=True,
@@ -298,3 +285,4 @@ FAMILIES: dict[str, Family] = {
         dropouts={"attention_dropout": 0.0, "embedding_dropout": 0.0, "residual_dropout": 0.0},
     ),
 }
+FAMILIES: dict[str, Family] = dict(sorted({**_DECODERS, **ENCODER_DECODERS}.items()))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 __all__ = [
+    "AS_ENCODER",
     "BLOOM_NAMES",
     "FALCON_NAMES",
     "FLOORED",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 # Defaults that follow from other keys.
+AS_ENCODER = "as many as the encoder has"
 HEADS = "as many as attention heads"
 SPLIT = "hidden_size / attention heads"
 FLOORED = "hidden_size // attention heads"
@@ -88,7 +90,7 @@ _NULLS: dict[str, int | str] = {"kv_heads": HEADS, "head_size": SPLIT, "sliding_
 
 
 def keys(
-    layers: int,
+    layers: int | str,
     hidden_size: int,
     attention_heads: int,
     kv_heads: int | str,

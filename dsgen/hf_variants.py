@@ -1,4 +1,4 @@
-"""What several model types say in config.json of how they run: the share of a head that is rotated, and dropout."""
+"""What several model types say in config.json of how they run: the share of a head that is rotated, dropout."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "demand_rope",
     "demand_rotated",
     "read_dropout",
+    "read_falcon",
     "rotated_share",
     "written_dropout",
 ]
@@ -37,6 +38,12 @@ class Reading(Protocol):
     @property
     def part(self) -> Mapping[str, object]:
         """Its keys."""
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """True or false."""
+
+    def demand(self, name: str, required: bool | int | float | str | None) -> None:
+        """Refuse another value."""
 
     def unsupported(self, what: str, must: str) -> DsgenError:
         """The error of a variant."""
@@ -111,6 +118,18 @@ def read_dropout(family: Family, reader: Reading) -> bool:
             "dsgen counts this model_type with all of its dropouts, or with none",
         )
     return shares[0] != 0
+
+
+def read_falcon(reader: Reading, facts: dict[str, object]) -> None:
+    """Falcon's two decoders: falcon-7b's has one key head, the new one of 40b and 180b a key head per group."""
+    new = reader.boolean("new_decoder_architecture", False)
+    reader.demand("num_ln_in_parallel_attn", 2 if new else 1)
+    if not new:
+        if not reader.boolean("multi_query", True):
+            raise reader.unsupported("multi_query is false", "dsgen counts falcon's old decoder with one key head only")
+        facts["kv_heads"] = 1
+    elif facts["kv_heads"] == 1:
+        raise reader.unsupported("num_kv_heads is 1", "dsgen counts falcon's new decoder with more key heads only")
 
 
 def written_dropout(family: Family, facts: Mapping[str, object]) -> dict[str, object]:

@@ -104,10 +104,13 @@ class Hardware:
 
 @attrs.frozen(kw_only=True)
 class Model:
-    """The architecture of one decoder-only transformer, in Hugging Face's terms. Sizes are element counts."""
+    """The architecture of one transformer, in Hugging Face's terms: a decoder, or a decoder behind an encoder.
+
+    Sizes are element counts.
+    """
 
     architecture: str = fact("The `model_type` of Hugging Face's config.json (llama, gpt2, mixtral ...).")
-    layers: int = fact("Transformer blocks.", minimum=1)
+    layers: int = fact("Transformer blocks; of a model with an encoder those of the decoder.", minimum=1)
     hidden_size: int = fact("Width of the residual stream.", minimum=1)
     attention_heads: int = fact("Query heads.", minimum=1)
     kv_heads: int = fact("Key and value heads; fewer than the query heads means GQA, 1 MQA.", minimum=1)
@@ -154,6 +157,14 @@ class Model:
     )
     post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
     dropout: bool = fact("Dropout in training, where the architecture leaves it to the config.", default=False)
+    encoder_layers: int = fact(
+        "Blocks of the encoder to whose output every block of the decoder attends (t5); 0 for a decoder alone.",
+        default=0,
+        minimum=0,
+    )
+    relative_buckets: int = fact(
+        "Distances between tokens that have a learned bias for every head (t5); 0 for none.", default=0, minimum=0
+    )
 
     @property
     def shared_width(self) -> int:

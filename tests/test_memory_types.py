@@ -1,6 +1,6 @@
 """The instant memory model against the simulation, for model types without a profile: every part in every phase.
 
-Dense ones, and mixtures of experts.
+Dense ones, mixtures of experts, and decoders behind an encoder.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+from dsgen.buffers import choose
 from dsgen.errors import DsgenError
 from dsgen.hf_config import model_from_hf, to_hf_config
+from dsgen.memory.parts import parts
 from dsgen.memory_questions.scenarios import refuse
 from dsgen.parameters import model_types
 from dsgen.profiles import Model
@@ -25,6 +27,7 @@ WITHIN = 1e-3  # of a simulated peak
 GROUPS = {
     "OF_TYPES": (240, 2, "memory_types", "TYPES"),
     "OF_MIXTURES": (110, 20, "memory_types_mixtures", "MIXTURES"),
+    "OF_ENCODERS": (24, 6, "memory_types_encoders", "ENCODERS"),
 }
 each = pytest.mark.parametrize("group", list(GROUPS))
 
@@ -89,6 +92,26 @@ def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_pro
 def layouts_at_2(job):
     """A layout of stage 2."""
     return next(layout for layout in layouts(job) if isinstance(layout, Layout) and layout.stage == 2)
+
+
+@pytest.mark.parametrize(
+    ("layout", "training", "says"),
+    [
+        ({"stage": 3, "offload_param": "cpu"}, {}, "parameters that are offloaded of mt5, a decoder behind an encoder"),
+        ({"tp": 2}, {}, "AutoTP over 2 GPUs"),
+        ({}, {"attention": "sdpa"}, "attention sdpa"),
+        ({}, {"method": "lora"}, "method lora"),
+        ({}, {"chunked_loss": True}, "a chunked loss"),
+    ],
+)
+def test_what_is_not_counted_of_a_model_with_an_encoder_is_refused_in_words(benchmark, layout, training, says):
+    """It is simulated alone so far."""
+    job = next(iter(benchmark.of_encoders())).job()
+    job = attrs.evolve(job, training=attrs.evolve(job.training, **training))
+    asked = attrs.evolve(layouts_at_2(job), **layout)
+
+    with pytest.raises(DsgenError, match=rf"{says}(?s:.)*dsgen simulate"):
+        parts(job, asked, choose(job, 2, 1), 1)
 
 
 @each

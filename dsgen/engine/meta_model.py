@@ -15,16 +15,18 @@ __all__ = ["main", "tensors"]
 
 
 def tensors(config: dict[str, Any]) -> dict[str, Any]:
-    """Class, total and tensors of the causal language model of one config."""
+    """Class, total and tensors of the language model of one config."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     facts = dict(config)
     # Token ids have no shape, but a padding index outside a small vocabulary is refused.
     ids = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     hf_config = AutoConfig.for_model(facts.pop("model_type"), **{**ids, **facts})
+    causal = type(hf_config) in AutoModelForCausalLM._model_mapping
+    auto = AutoModelForCausalLM if causal else AutoModelForSeq2SeqLM
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(hf_config)
+        model = auto.from_config(hf_config)
     found = [
         [name, list(parameter.shape), type(model.get_submodule(name.rpartition(".")[0])).__name__]
         for name, parameter in model.named_parameters()

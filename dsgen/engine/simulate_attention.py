@@ -52,8 +52,10 @@ class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
         return tuple(products)
 
 
-def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **_: Any) -> tuple[Any, None]:
+def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any) -> tuple[Any, None]:
     """The layout of transformers' flash_attention_forward: (batch, tokens, heads, head size), keys not repeated."""
+    if more.get("position_bias") is not None:
+        raise ValueError("a fused attention with learned position biases is not simulated; ask for eager or math")
     query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
     wanted = next((m for m in module.modules() if isinstance(m, torch.nn.Linear)), None)
     if query.dtype == torch.float32 and wanted is not None and wanted.weight.dtype != torch.float32:

@@ -23,7 +23,7 @@ _LEFT_OUT = ("auto_map", "quantization_config", "_attn_implementation", "torch_d
 
 
 def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
-    """A causal language model as a training program would have it before `deepspeed.initialize`.
+    """A language model as a training program would have it before `deepspeed.initialize`.
 
     Below stage 3 it is on the host, as from_pretrained leaves it; at stage 3 it is made under `deepspeed.zero.Init`,
     as transformers does where a DeepSpeed config is known; with 4-bit weights it is on the GPU at every stage.
@@ -33,12 +33,11 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         config: The DeepSpeed config.
 
     Raises:
-        ValueError: The model_type is unknown to transformers, or has no causal language model.
+        ValueError: The model_type is unknown to transformers, or has no language model that makes text.
     """
     import deepspeed
-    from transformers import AutoModelForCausalLM
 
-    hf_config, kind = _known(request["model"])
+    hf_config, auto, kind = _known(request["model"])
     stage = int((config.get("zero_optimization") or {}).get("stage", 0))
     implementation = simulate_attention.implementation(request["attention"], kind)
     dtype = getattr(torch, request["dtype"])
@@ -48,7 +47,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
             stack.enter_context(torch.device("meta"))
         elif stage == 3:
             stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
-        model = AutoModelForCausalLM.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
+        model = auto.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
     if quantized:
         simulate_quantized.quantize(model, dtype)
     if request["chunked_loss"]:
@@ -60,9 +59,9 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     return model.train()
 
 
-def _known(described: dict[str, Any]) -> tuple[Any, Any]:
-    """The config object of a config.json and the class of its causal language model."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+def _known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The config object of a config.json, what makes its language model, and the class of that."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     name = described["model_type"]
@@ -72,17 +71,21 @@ def _known(described: dict[str, Any]) -> tuple[Any, Any]:
         )
         raise ValueError(f"transformers has no model_type {name!r}{remote}")
     # Token ids have no shape, but a padding index outside a small vocabulary is refused.
-    ids = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+    ids: dict[str, Any] = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     facts = {key: value for key, value in described.items() if key not in _LEFT_OUT}
     hf_config = AutoConfig.for_model(name, **{**ids, **facts})
     hf_config.use_cache = False
-    if type(hf_config) not in AutoModelForCausalLM._model_mapping:
+    causal = type(hf_config) in AutoModelForCausalLM._model_mapping
+    if not causal and type(hf_config) in AutoModelForSeq2SeqLM._model_mapping:
+        hf_config.pad_token_id = hf_config.decoder_start_token_id = 0  # the decoder's input is made with them
+        return hf_config, AutoModelForSeq2SeqLM, AutoModelForSeq2SeqLM._model_mapping[type(hf_config)]
+    if not causal:
         raise ValueError(f"transformers has no causal language model for model_type {name!r}")
     if type(hf_config) in AutoModelForMaskedLM._model_mapping and not getattr(hf_config, "is_decoder", False):
         raise ValueError(f"a model of model_type {name!r} is an encoder: it does not predict the next token")
     # Loads the class's module, which must not happen inside zero.Init: it changes torch's factories.
     kind = AutoModelForCausalLM._model_mapping[type(hf_config)]
-    return hf_config, kind
+    return hf_config, AutoModelForCausalLM, kind
 
 
 def base(model: Any) -> Any:

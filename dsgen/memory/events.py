@@ -125,6 +125,7 @@ def events(step: Step) -> tuple[Event, ...]:
     ]
     made += [Event(AFTER, module, FORWARD) for module in (*after, *head)]
     without = unasked(step)
+    between = step.model.encoder_layers or AFTER  # what lies behind the encoder is never run again
     begin = first_asked(step)
     turned = [module for module in _reversed(head) if begin < AFTER or module.name != f"{HEAD}.base_layer"]
     made += [*outer, *(Event(AFTER, module, BACKWARD) for module in turned), Event(AFTER, root, BACKWARD)]
@@ -134,12 +135,13 @@ def events(step: Step) -> tuple[Event, ...]:
         if block < begin:
             break
         back = _reversed(part)
-        if not checkpointing:
+        if not checkpointing or block == between:
             made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
             continue
         asking = found.asking
-        if asking is None:
-            asking = next(module.name for module in reversed(part) if module.tensors)
+        if asking is None:  # T5's block ends in a dropout
+            ends = step.model.encoder_layers and step.model.dropout
+            asking = next(module.name for module in reversed(part) if module.tensors or ends)
         # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
         # module's tensors stay in between.
         first = [module.name for module in back].index(asking)

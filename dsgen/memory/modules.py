@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
-from dsgen.memory.orders import AHEAD, BEHIND, BLOCKS, EMBEDDING, HEAD, SPARSE
+from dsgen.memory.orders import AHEAD, BEHIND, BEHIND_DECODER, BLOCKS, EMBEDDING, HEAD, SPARSE
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
 from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
@@ -174,7 +174,15 @@ def modules(
         if not stretch.blocks:
             count = size
             continue
-        order = _existing((SPARSE if sparse else BLOCKS).get(_style(model), BLOCKS["llama"]), own)
+        style = _style(model)
+        if model.encoder_layers:
+            stack, inner, _ = stretch.parameters[0].name.partition("*.")
+            style = f"t5 {stack.partition('.')[0] if inner else 'between'}"
+            if not inner:  # the decoder embeds with the same weight
+                shared = around["shared"][0]
+                own["decoder.embed_tokens"] = [shared._replace(place=shared.place - count)]
+                products["decoder.embed_tokens"] = 0
+        order = _existing((SPARSE if sparse else BLOCKS).get(style, BLOCKS["llama"]), own)
         made = _made(["", *order], own, products, whole)
         for _ in range(stretch.repeats):
             blocks.append((len(blocks), _moved(made, count)))
@@ -185,7 +193,9 @@ def modules(
     first = _made(before, around, {next(name for name in before if name in around): 0})
     heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else []
     last = _made(
-        _existing(BEHIND, around), around, dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0)
+        _existing(BEHIND_DECODER if model.encoder_layers else BEHIND, around),
+        around,
+        dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0),
     )
     roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
     return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))

@@ -126,7 +126,8 @@ def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
         done += stretch.repeats * row
     if model.tied_embeddings:  # the head is made too, and tied to the embedding when all is there
         head = max(sharded(model, item, tp) for item in parameters(model) if item.kind == "embedding")
-        found.append((done + head, head))
+        tables = 3 if model.encoder_layers else 1  # either stack has made a table of its own too
+        found.append((done + tables * head, head))
     kept: list[tuple[int, int]] = []
     for one in reversed(found):
         if not kept or one[1] > kept[-1][1]:

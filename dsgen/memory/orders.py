@@ -5,7 +5,7 @@ Source: the classes of transformers 5.23 (models/*/modeling_*.py).
 
 from __future__ import annotations
 
-__all__ = ["AHEAD", "BEHIND", "BLOCKS", "EMBEDDING", "HEAD", "SPARSE"]
+__all__ = ["AHEAD", "BEHIND", "BEHIND_DECODER", "BLOCKS", "EMBEDDING", "HEAD", "SPARSE"]
 
 _ATTENTION = "self_attn self_attn.q_proj self_attn.k_proj self_attn.v_proj"
 _OUT = "self_attn.o_proj"
@@ -24,6 +24,18 @@ _SHARED = "mlp mlp.gate mlp.experts mlp.experts.act_fn mlp.shared_experts " + " 
 _DEEPSEEK = f"{_FIRST} {_LATENT} {_SECOND} {_GATED}", f"{_FIRST} {_LATENT} {_SECOND} {_SHARED}"
 _GPT2 = "ln_1 attn attn.c_attn attn.c_proj attn.resid_dropout ln_2 mlp mlp.c_fc mlp.act mlp.c_proj mlp.dropout"
 _DENSE_4H = "mlp mlp.dense_h_to_4h {} mlp.dense_4h_to_h"
+
+_T5_PROJECTED = "layer.{0}.{1} layer.{0}.{1}.q layer.{0}.{1}.k layer.{0}.{1}.v"
+_T5_SELF = f"layer.0 layer.0.layer_norm {_T5_PROJECTED.format(0, 'SelfAttention')}" + (
+    " layer.0.SelfAttention.relative_attention_bias layer.0.SelfAttention.o layer.0.dropout"
+)
+_T5_CROSS = f"layer.1 layer.1.layer_norm {_T5_PROJECTED.format(1, 'EncDecAttention')}" + (
+    " layer.1.EncDecAttention.o layer.1.dropout"
+)
+_T5_FEEDING = "layer.{0} layer.{0}.layer_norm layer.{0}.DenseReluDense " + (
+    " ".join(f"layer.{{0}}.DenseReluDense.{name}" for name in ("wi", "wi_0", "act", "wi_1", "dropout", "wo"))
+    + " layer.{0}.dropout"
+)
 
 # Modules of a block with a plain feed-forward part; what contains others comes before them.
 BLOCKS = {
@@ -54,6 +66,9 @@ BLOCKS = {
     " mlp mlp.gate_up_proj mlp.activation_fn mlp.down_proj resid_mlp_dropout",
     "qwen3": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
     "qwen3_moe": f"{_FIRST} {_NORMED} {_OUT} {_SECOND} {_GATED}",
+    "t5 between": "encoder.final_layer_norm encoder.dropout decoder decoder.embed_tokens decoder.dropout",
+    "t5 decoder": f"{_T5_SELF} {_T5_CROSS} {_T5_FEEDING.format(2)}",
+    "t5 encoder": f"{_T5_SELF} {_T5_FEEDING.format(1)}",
     "stablelm": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} {_GATED} dropout",
     "starcoder2": f"{_FIRST} {_ATTENTION} {_OUT} {_SECOND} mlp mlp.c_fc mlp.act mlp.c_proj",
 }
@@ -79,8 +94,11 @@ AHEAD = {
     "gpt_neox": "embed_in emb_dropout rotary_emb",
     "gptj": "wte drop",
     "opt": "embed_tokens embed_positions project_in",
+    "mt5": "shared dropout",
     "phi": "embed_tokens embed_dropout rotary_emb",
+    "t5": "shared dropout",
 }
 EMBEDDING = "embed_tokens rotary_emb"
 HEAD = "lm_head"
+BEHIND_DECODER = f"final_layer_norm dropout {HEAD}"  # behind one that has an encoder
 BEHIND = f"norm ln_f final_layer_norm final_layernorm project_out {HEAD}"

@@ -15,6 +15,7 @@ from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, s
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.cuts import cut
 from dsgen.memory.doubted import doubted
+from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.shares import flattened
@@ -104,6 +105,7 @@ def _found(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
+    check_encoder(asked.model, asked.training, layout)
     found = states(asked, layout, buffers)
     told = layout.stage == 3
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
@@ -209,8 +211,8 @@ class _Moments(NamedTuple):
                 gradients += stays(found, buffers_, runs, handed - waiting // found.size)
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
-            if self.twice and alive.where == "embedding":
-                gradients = self.of_two(gradients)
+            if self.twice:
+                gradients = self.of_two(gradients, alive)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
@@ -225,13 +227,17 @@ class _Moments(NamedTuple):
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
 
-    def of_two(self, gradients: int) -> int:
-        """Bytes of gradients at the embedding where it is the head too and stage 1 reduces beside the second pass.
+    def of_two(self, gradients: int, alive: Activity) -> int:
+        """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
 
+        In the blocks that pass has fewer the further it is. At the embedding:
         With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
         With two, the first pass has only its own two, and the last has four once all others are reduced.
         """
         found = self.found
+        if alive.where != "embedding":
+            left = stays(found, self.buffers, self.both.runs, alive.gradients // found.size)
+            return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
         head = found.size * found.tensors.head
         others = stays(found, self.buffers, self.both.runs, found.tensors.elements - found.tensors.head)
         return max(gradients - head, 4 * head + others)
@@ -275,7 +281,7 @@ class _Moments(NamedTuple):
         """What is alive, fresh gradients among it, when a gradient is made that does not fit into the bucket."""
         active = self.both.active
         if load.block == BEFORE:
-            return NOTHING._replace(fresh=load.fresh)
+            return NOTHING._replace(activations=active.asked, temporaries=active.asked, fresh=load.fresh)
         fixed, each = active.tables if load.block != AFTER else active.outside
         number, run = load.block, None
         for run in active.blocks:

@@ -213,12 +213,13 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
         persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
     there = Together(active, _runs(run), (), (), (), found, 0 if read else run.size, persistent, {})
     head = run.size * trained(model, *run.trains).head if chunked else 0
-    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, model.layers, False)]
+    layers = sum(blocks.repeats for blocks in active.blocks)
+    forward = [(alive, live, 0) for alive, live in _among(there, active.forward, layers, False)]
     # The first time, even a single rank gathers the head for a chunked loss.
     first = [(alive, head, 0) for alive, live, _ in forward if head and alive.where == "loss" and not live]
-    first += _highest(_of_first_step(there, active.forward, model.layers, False))
-    first += _highest(_of_first_step(there, active.backward, model.layers, True))
-    behind = tuple(_among(there, active.backward, model.layers, True))
+    first += _highest(_of_first_step(there, active.forward, layers, False))
+    first += _highest(_of_first_step(there, active.backward, layers, True))
+    behind = tuple(_among(there, active.backward, layers, True))
     return there._replace(first_step=tuple(first)), _highest(forward), behind
 
 

@@ -16,6 +16,7 @@ from dsgen.parameters.layouts_apart import (
     STABLELM,
     STARCODER2,
 )
+from dsgen.parameters.layouts_encoders import MT5, T5
 from dsgen.parameters.rows import Layout, Tensor, attention, conv1d, gated_mlp, layer_norm, linear, norm
 
 __all__ = ["LAYOUTS"]
@@ -261,6 +262,7 @@ LAYOUTS: dict[str, Layout] = {
     "llama": _llama("LlamaForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "mistral": _llama("MistralForCausalLM", dense=(*attention(), *gated_mlp(), *_TWO_NORMS)),
     "mixtral": _llama("MixtralForCausalLM", sparse=(*attention(), *_ROUTER, *_EXPERTS, *_TWO_NORMS)),
+    "mt5": MT5,
     "olmo2": _llama("Olmo2ForCausalLM", dense=(*OLMO2_ATTENTION, *gated_mlp(), *_TWO_LATE_NORMS), biases=True),
     "olmoe": _llama(
         "OlmoeForCausalLM", sparse=(*OLMO2_ATTENTION, *_ROUTER, *_EXPERTS, *_TWO_NORMS), biases=True, split_heads=True
@@ -292,4 +294,5 @@ LAYOUTS: dict[str, Layout] = {
     "smollm3": _llama("SmolLM3ForCausalLM", dense=_LLAMA, biases=True, mlp_biases=True),
     "stablelm": STABLELM,
     "starcoder2": STARCODER2,
+    "t5": T5,
 }

@@ -28,17 +28,21 @@ class Layout:
     huggingface: str  # the class that is the source of this row
     before: tuple[Tensor, ...]  # embeddings, up to the first block
     block: str  # name of one block, layer index folded: "model.layers.*"
+    encoder_block: str = ""  # the same of an encoder, where there is one
+    encoder: tuple[Tensor, ...] = ()  # a block of the encoder
+    between: tuple[Tensor, ...] = ()  # from the encoder's last block to the decoder's first
     dense: tuple[Tensor, ...] = ()  # a block with a plain feed-forward part
     sparse: tuple[Tensor, ...] = ()  # a block with experts
     after: tuple[Tensor, ...]  # from the last block to the head
     head_bias: bool = False
-    gated: bool  # whether the feed-forward part has a gate
+    gated: bool | None  # whether the feed-forward part has a gate; None: a config chooses
     same_heads: bool = False  # every head has its own key and value (no GQA)
     one_key_head: bool = False  # all heads share one key and value
     split_heads: bool = False  # the heads split hidden_size; head_size is no choice
     ffn_factor: int = 0  # ffn_size is this multiple of hidden_size; 0: free
     biases: bool = False  # a config may turn on attention_bias
     mlp_biases: bool = False  # a config may turn on mlp_bias
+    tied: bool = False  # the output head is always the embedding
     dropouts: bool = False  # a config may turn on dropout
     shared: bool = False  # has shared experts
 

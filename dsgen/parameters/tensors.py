@@ -53,7 +53,10 @@ class Parameter:
 
 @attrs.frozen
 class Stretch:
-    """A part of a model in the order of its tensors: one block and how often it follows itself, or what is around."""
+    """A part of a model in the order of its tensors: one block and how often it follows itself, or what is around.
+
+    What lies between an encoder and a decoder counts as a block of its own.
+    """
 
     parameters: tuple[Parameter, ...]
     repeats: int
@@ -69,7 +72,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     """
     layout = _layout(model)
     _check(model, layout)
-    sizes, facts = _sizes(model), _facts(model)
+    sizes, every = _sizes(model), _facts(model)
     dense = model.dense_layers if model.experts else model.layers
     head: tuple[Tensor, ...] = ()
     if not model.tied_embeddings:
@@ -77,7 +80,8 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     if layout.head_bias:
         head += (Tensor("lm_head.bias", ("vocab",), "bias"),)
 
-    def stretch(tensors: tuple[Tensor, ...], repeats: int, block: str = "") -> Stretch:
+    def stretch(tensors: tuple[Tensor, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
+        facts = {**every, "first": first}
         there = tuple(
             Parameter(
                 f"{block}.{tensor.name}" if block else tensor.name,
@@ -92,11 +96,19 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         )
         return Stretch(there, repeats, bool(block))
 
+    def stack(tensors: tuple[Tensor, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
+        """Equal blocks, of which the first may have a tensor more."""
+        apart = any(tensor.when == "first" for tensor in tensors) and repeats > 0
+        first = (stretch(tensors, 1, block, True),) if apart else ()
+        return (*first, stretch(tensors, repeats - apart, block))
+
     return tuple(
         item
         for item in (
             stretch(layout.before, 1),
-            stretch(layout.dense, dense, layout.block),
+            *stack(layout.encoder, model.encoder_layers, layout.encoder_block),
+            attrs.evolve(stretch(layout.between, 1), blocks=True),
+            *stack(layout.dense, dense, layout.block),
             stretch(layout.sparse, model.layers - dense, layout.block),
             stretch((*layout.after, *head), 1),
         )
@@ -120,7 +132,7 @@ def _layout(model: Model) -> Layout:
 def _check(model: Model, layout: Layout) -> None:
     """Refuse facts that the architecture's class cannot have."""
     a = model.architecture
-    if model.gated_ffn != layout.gated:
+    if layout.gated is not None and model.gated_ffn != layout.gated:
         raise _impossible(model, "gated_ffn", f"{a} has {'a' if layout.gated else 'no'} gate")
     if model.attention_heads % model.kv_heads:
         raise _impossible(model, "kv_heads", f"it must divide attention_heads ({model.attention_heads})")
@@ -136,6 +148,12 @@ def _check(model: Model, layout: Layout) -> None:
         raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
     if model.mlp_bias and not layout.mlp_biases:
         raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
+    if bool(model.encoder_layers) != bool(layout.encoder):
+        raise _impossible(model, "encoder_layers", f"{a} has {'at least 1' if layout.encoder else 'no encoder'}")
+    if bool(model.relative_buckets) != bool(layout.encoder):
+        raise _impossible(model, "relative_buckets", f"{a} has {'at least 1' if layout.encoder else 'none'}")
+    if layout.tied and not model.tied_embeddings:
+        raise _impossible(model, "tied_embeddings", f"{a} always shares them")
     if model.dropout and not layout.dropouts:
         raise _impossible(model, "dropout", f"{a} leaves no choice; what it has is counted")
     if a != "opt" and (model.embedding_size or model.post_norm):
@@ -185,6 +203,7 @@ def _sizes(model: Model) -> dict[str, int]:
         "embedding": model.embedding_size or model.hidden_size,
         "positions": model.max_positions,
         "positions_and_2": model.max_positions + _OPT_POSITION_OFFSET,
+        "buckets": model.relative_buckets,
         "heads": heads,
         "head": head,
         "q": heads * head,
@@ -207,6 +226,8 @@ def _sizes(model: Model) -> dict[str, int]:
 def _facts(model: Model) -> dict[str, bool]:
     """The truth of every condition of a layout."""
     return {
+        "gated": model.gated_ffn,
+        "ungated": not model.gated_ffn,
         "attention_bias": model.attention_bias,
         "mlp_bias": model.mlp_bias,
         "qk_norm": model.qk_norm,

@@ -9,7 +9,7 @@ from dsgen.memory.activations.products import bmm, flash
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Tape, Tensor
 
-__all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi"]
+__all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]
 
 # How the eager function treats scores: softmax in fp32 and a cast back, in the model's type, or that after `/=`.
 LLAMA, GPT2, FALCON = "llama", "gpt2", "falcon"
@@ -54,8 +54,8 @@ def attend(
     keys = _repeat(tape, on, key, kv_heads, shared)
     values = value if late else _repeat(tape, on, value, kv_heads, shared)
     copied = kv_heads == on.heads or shared
-    first = query if heads_first else _joined(tape, on, query)
-    second = _joined(tape, on, keys) if copied and not heads_first else keys
+    first = query if heads_first else joined(tape, on, query)
+    second = joined(tape, on, keys) if copied and not heads_first else keys
     weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
     del first, second
     weights = op.in_place(tape, weights) if style == FALCON else op.scaled(tape, weights)
@@ -81,7 +81,7 @@ def attend(
     return _gathered(tape, on, weights, values, copied), weights
 
 
-def _joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
     """`reshape` to one matrix for each sequence and head: a copy, but of a single sequence, which is so already."""
     return tensor if on.single else op.clone(tape, tensor)
 
@@ -101,7 +101,7 @@ def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
 
 def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
     """Weights times values, and the heads of a token brought together in a copy."""
-    given = _joined(tape, on, values) if copied else values
+    given = joined(tape, on, values) if copied else values
     out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
     del given
     return op.clone(tape, out)
@@ -125,7 +125,7 @@ def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
 
 def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """BloomAttention: positions are a bias of the scores (`alibi.baddbmm(query, key)`); never fused."""
-    query, key, value = _joined(tape, on, query), _joined(tape, on, key), _joined(tape, on, value)
+    query, key, value = joined(tape, on, query), joined(tape, on, key), joined(tape, on, value)
     rows = (0, on.seq_len * on.heads)
     saved = tape.keep(query, key)
     scores = tape.born(rows, on.seq_len, query.item)

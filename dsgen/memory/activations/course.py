@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
 from dsgen.memory.activations.stretch import Stretch
 
@@ -11,36 +13,57 @@ NOTHING: Size = (0, 0)
 
 
 def forward(
-    before: list[Moment], runs: list[tuple[str, int, Stretch]], last: Stretch, rest: Size, read: Size, referred: Size
+    before: list[Moment],
+    runs: list[tuple[str, int, Stretch]],
+    last: Stretch,
+    rest: Size,
+    read: Size,
+    referred: Size,
+    beside: Sequence[Size] = (),
 ) -> tuple[Moment, ...]:
-    """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss."""
+    """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss.
+
+    `beside` is what else is alive while each run passes, and until the logits are made.
+    """
     moments = [moment._replace(where="embedding") for moment in before]
     below, done = rest, 0
-    for _, count, stretch in runs:
+    for place, (_, count, stretch) in enumerate(runs):
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, index)
             base = plus(base, referred) if done + index else base
+            base = plus(base, beside[place]) if beside else base
             moments += [_placed(moment, "block", base, 0, done + index) for moment in stretch.forward]
         below = plus(below, stretch.kept, count)
         done += count
     for moment in last.forward:  # the model's own forward has ended when the head runs
         base = plus(below, referred) if moment.logits == NOTHING else plus(below, read, -1)
+        base = plus(base, beside[-1]) if beside and moment.logits == NOTHING else base
         moments.append(_placed(moment, "loss", base, 0, done))
     return front(moments)
 
 
 def backward(
-    last: Stretch, runs: list[tuple[str, int, Stretch]], below: Size, ends: list[Moment], waiting: int, head: int
+    last: Stretch,
+    runs: list[tuple[str, int, Stretch]],
+    below: Size,
+    ends: list[Moment],
+    waiting: int,
+    head: int,
+    beside: Sequence[Size] = (),
 ) -> tuple[Moment, ...]:
     """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
 
-    `head` is the bytes of the head's gradient where it is the last one until a block makes one.
+    `head` is the bytes of the head's gradient where it is the last one until a block makes one; `beside` what else is
+    alive while each run passes, and at the loss.
     """
-    moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
+    base = plus(below, beside[-1]) if beside else below
+    moments = [_placed(moment, "loss", base, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
-    for _, count, stretch in reversed(runs):
+    for place in range(len(runs) - 1, -1, -1):
+        _, count, stretch = runs[place]
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
+            base = plus(base, beside[place]) if beside else base
             before = made + index * stretch.gradients
             found = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
             if head and not done + index:
@@ -50,7 +73,7 @@ def backward(
         made += count * stretch.gradients
         done += count
     moments += [_placed(moment._replace(way=BACKWARD), "embedding", NOTHING, made, done) for moment in ends]
-    return front([_waiting(moment, waiting) for moment in moments])
+    return front([_waiting(moment, waiting) for moment in moments], bool(beside))
 
 
 def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:

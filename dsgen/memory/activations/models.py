@@ -16,7 +16,7 @@ __all__ = ["NOT_FUSED", "FamilyOfForwards", "eager", "family"]
 
 # Attention -> model types whose class has it not, and runs the eager one (_supports_flash_attn, _supports_sdpa).
 NOT_FUSED = {
-    "flash": frozenset({"bloom"}),
+    "flash": frozenset({"bloom", "mt5", "t5"}),
     "sdpa": frozenset({"bloom", "gemma2", "gpt_oss", "gptj"}),
 }
 

@@ -12,6 +12,7 @@ Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
 FORWARD, AGAIN, BACKWARD = range(3)  # ways through a block: forward, forward again for a checkpoint, backward
 # Bytes that stay for a byte of weight gradient handed over by now, and for one of the last of them.
 _STAYING = ((0, 0), (1, 0), (2, 0), (0, 1))
+_SHRINKING = (*_STAYING, (-1, 0))  # and where the sum of two passes goes as the second hands over its gradients
 
 
 class Moment(NamedTuple):
@@ -54,20 +55,21 @@ class Moment(NamedTuple):
         return self._replace(activations=(fixed - blocks * kept[0], each - blocks * kept[1]), gradients=handed)
 
 
-def front(moments: Sequence[Moment]) -> tuple[Moment, ...]:
+def front(moments: Sequence[Moment], shrinks: bool = False) -> tuple[Moment, ...]:
     """The moments that can be the highest of their stretch and block, with logits or gradients and without.
 
-    They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go.
+    They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go; where a later block
+    can be the highest, also where they shrink.
     """
     groups: dict[tuple[str, int, bool, bool, int, int], list[Moment]] = {}
     for moment in moments:
         there = moment.gradients > 0, moment.logits > (0, 0)
         key = (moment.where, moment.blocks, *there, moment.way, moment.place)
         groups.setdefault(key, []).append(moment)
-    return tuple(moment for group in groups.values() for moment in _highest(group))
+    return tuple(moment for group in groups.values() for moment in _highest(group, shrinks))
 
 
-def _highest(moments: list[Moment]) -> list[Moment]:
+def _highest(moments: list[Moment], shrinks: bool) -> list[Moment]:
     lines: dict[tuple[int, int, int, int], Moment] = {}
     for moment in moments:
         fixed = moment.activations[0] + moment.logits[0] + moment.temporaries[0] + moment.fresh
@@ -76,7 +78,7 @@ def _highest(moments: list[Moment]) -> list[Moment]:
     if len(lines) == 1:
         return list(lines.values())
     found: set[int] = set()
-    for staying, waiting in _STAYING:
+    for staying, waiting in _SHRINKING if shrinks else _STAYING:
         flat = sorted(
             (each, fixed + staying * gradients + waiting * last, -number)
             for number, (fixed, each, gradients, last) in enumerate(lines)

@@ -157,15 +157,15 @@ def layer_norm(tape: Tape, tensor: Tensor, scale: Tensor, offset: Tensor) -> Ten
 
 
 def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
-    """`cross_entropy` of fp32 logits: log_softmax, whose result is saved, and the negative log-likelihood."""
-    rows, width = logits.rows, logits.width
+    """`cross_entropy` of logits: log_softmax, whose result is saved, and the negative log-likelihood."""
+    rows, width, item = logits.rows, logits.width, logits.item
     scores = like(tape, logits)
     saved = tape.keep(scores)
     del scores
-    middle = Tensor(rows, width, FP32, None)
+    middle = Tensor(rows, width, item, None)
     tape.node(middle, (logits.edge,), saved, lambda _, gradient: [like(tape, gradient)])
-    made = tape.born((1, 0), 1, FP32)
-    return tape.node(made, (middle.edge,), None, lambda *_: [tape.born(rows, width, FP32)])  # type: ignore[no-any-return]
+    made = tape.born((1, 0), 1, item)
+    return tape.node(made, (middle.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
 
 
 def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> Tensor:

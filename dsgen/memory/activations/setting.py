@@ -43,6 +43,7 @@ class Setting(NamedTuple):
         drops: Adapters drop elements of their input.
         embeddings: Copies of embedding and head are trained beside adapters.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
+        clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
     """
 
     model: Model
@@ -60,6 +61,7 @@ class Setting(NamedTuple):
     drops: bool = False
     embeddings: bool = False
     sdpa: bool = False
+    clamps: bool = False
 
     @property
     def quantized(self) -> bool:

@@ -46,6 +46,7 @@ class Stretch(NamedTuple):
         again: bool,
         vocabulary: tuple[int, ...] = (),
         told: bool = False,
+        shrinks: bool = False,
     ) -> Stretch:
         """Run a body forward and backward.
 
@@ -57,6 +58,7 @@ class Stretch(NamedTuple):
             vocabulary: The widths that mark logits. They mark the head as well, which drops its input on the way: it
                 gets it in a list.
             told: Moments tell the way and the matrix at which they are.
+            shrinks: As for `front`.
         """
         tape = Tape(vocabulary, told)
         hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
@@ -92,6 +94,6 @@ class Stretch(NamedTuple):
             keeps_input,
             tape.handed,
             forward,
-            front(tape.recorded()),
+            front(tape.recorded(), shrinks),
             tuple(tape.arrivals),
         )

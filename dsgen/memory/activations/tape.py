@@ -66,6 +66,7 @@ class Tape:
         self.kind = ACTIVATIONS
         self.again: Callable[[], Any] | None = None
         self.promises: list[Promise] = []
+        self.seeds: list[tuple[Node, Size, int, int]] = []  # gradients that others have brought before
         self.late: list[tuple[tuple[int, int], Storage]] = []  # gradients that wait until all of their module's are
         self._kept: int | None = None  # promises kept so far while the body runs again
         self._count = 0
@@ -188,6 +189,11 @@ class Tape:
             made.edge[0].takes = True
         return made
 
+    def seed(self, tensor: Tensor) -> None:
+        """Let a gradient of a tensor wait when backward begins: later parts of the model use the tensor too."""
+        if tensor.edge is not None and self._kept is None:
+            self.seeds.append((tensor.edge[0], tensor.rows, tensor.width, tensor.item))
+
     def alive(self, kind: int = ACTIVATIONS) -> Size:
         """Bytes of one kind that are alive now."""
         return self.fixed[kind], self.each[kind]
@@ -202,6 +208,8 @@ class Tape:
         waiting = _dependencies(root)
         buffers: dict[Node, list[Tensor | None]] = {root: list(gradients)}
         gradients.clear()
+        for target, rows, width, item in self.seeds:
+            buffers[target] = [self.born(rows, width, item)]
         ready = [(-root.order, root)]
         while ready:
             node = heapq.heappop(ready)[1]

@@ -159,7 +159,10 @@ def _activations(
         drops=drops,
         embeddings=embeddings,
         sdpa=attention == "sdpa",
+        clamps=model.encoder_layers > 0 and precision == "fp16",
     )
+    if model.encoder_layers:
+        return _encoded(on, checkpointing, told)
     first = Tape()
     family = models.family(model.architecture)
     hidden, saved, read, referred = family.before(first, on)
@@ -214,12 +217,24 @@ def _activations(
         kept_gradients=last.kept_gradients,
         outside=plus(rest, last.kept),
         tables=rest,
-        blocks=tuple(
-            BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
-        ),
+        blocks=_block_runs(runs),
         forward=course.forward(before, runs, last, during, plus(during, rest, -1), extra),
         backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0),
         first=course.first(last, runs[-1][2], plus(rest, blocks), waiting),
+    )
+
+
+def _encoded(on: Setting, checkpointing: bool, told: bool) -> Activations:
+    """Activations of a decoder behind an encoder."""
+    from dsgen.memory.activations.encoded import encoded
+
+    found = encoded(on, checkpointing=checkpointing, told=told)
+    return Activations(**{**found, "blocks": _block_runs(found["blocks"])})
+
+
+def _block_runs(runs: list[tuple[str, int, Stretch]]) -> tuple[BlockRun, ...]:
+    return tuple(
+        BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
     )
 
 

@@ -1,0 +1,276 @@
+"""Forward of T5 and mT5, whose decoder attends to what an encoder has made: sizes on a tape.
+
+Source: transformers 5.23, models/{t5,mt5}/modeling_*.py. Local variables are those of the classes.
+
+A table of biases, one for each distance between two tokens, is looked up in the first block of a stack, and its scores
+are added to those of all its blocks. So a block reads what is counted elsewhere, and adds to gradients that the blocks
+behind it have made: those of the biases, and in the decoder those of the encoder's output.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dsgen.memory.activations import operators as op
+from dsgen.memory.activations.attending import joined
+from dsgen.memory.activations.gelus import gelu_steps
+from dsgen.memory.activations.moments import Size
+from dsgen.memory.activations.products import bmm, cross_entropy
+from dsgen.memory.activations.setting import Setting
+from dsgen.memory.activations.tape import GRADIENTS, Node, Tape, Tensor
+
+__all__ = ["Place", "before", "between", "block", "head"]
+
+SCALED = "t5"  # the decoder's output is scaled before the head, where there is no gate
+
+
+class Place(NamedTuple):
+    """Which block it is.
+
+    Attributes:
+        decodes: It is one of the decoder.
+        first: It is the first of its stack, and makes what the others add to their scores.
+        last: It is the last: its backward is the first to make gradients of what all of them read.
+        again: It runs again in backward, and the plain bias of the cross-attention asks for a gradient.
+    """
+
+    decodes: bool
+    first: bool
+    last: bool
+    again: bool
+
+
+def biases(on: Setting) -> Size:
+    """Rows of a bias for every head and pair of tokens, one of all sequences; `width` is the tokens'."""
+    rows = on.heads * on.seq_len
+    return (0, rows) if on.single else (rows, 0)
+
+
+def before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
+    """The encoder's embedding, with its dropout and without."""
+    model = on.model
+    embedded = op.embedding(tape, on.rows, on.outer(model.vocab_size * on.hidden), on.hidden)
+    return op.dropout(tape, embedded, model.dropout), embedded
+
+
+def block(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> Tensor:
+    """T5Block."""
+    hidden, bias, weights = _self_attention(tape, on, hidden, place)
+    hidden = _clamped(tape, on, hidden)
+    if place.decodes:
+        hidden, plain, weights = _cross_attention(tape, on, hidden, place)
+        hidden = _clamped(tape, on, hidden)
+    hidden = _feed_forward(tape, on, hidden)
+    hidden = _clamped(tape, on, hidden)
+    del weights, bias
+    if place.decodes:
+        del plain
+    return hidden
+
+
+def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """T5LayerNorm: no mean is taken off; only the variance is made in fp32."""
+    width, item = hidden.width, hidden.item
+    variance = op.mean(tape, op.power(tape, op.cast(tape, hidden, op.FP32)))
+    hidden = op.mul(tape, hidden, op.rsqrt(tape, variance))
+    hidden = op.cast(tape, hidden, item)
+    return op.mul(tape, on.weight(width), hidden)
+
+
+def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """`torch.clamp(hidden, min=-value, max=value)` of tensors, the value by whether anything is infinite."""
+    if not on.clamps:
+        return hidden
+    work = op.like(tape, hidden)
+    del work
+    infinite = op.like(tape, hidden, op.MASK)
+    del infinite
+    saved = tape.keep(hidden)
+
+    def run(_: Any, gradient: Tensor) -> list[Any]:
+        inside = [op.like(tape, gradient, op.MASK) for _ in ("above", "below", "both")]
+        made = [op.like(tape, gradient)]
+        del inside
+        return made
+
+    return tape.node(op.like(tape, hidden), (hidden.edge,), saved, run)  # type: ignore[no-any-return]
+
+
+def _self_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+    normed = _norm(tape, on, hidden)
+    found, bias, weights = _attention(tape, on, normed, normed, place, False)
+    dropped = op.dropout(tape, found, on.model.dropout)
+    hidden = op.add(tape, hidden, dropped)
+    del normed, found
+    return hidden, bias, weights
+
+
+def _cross_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+    normed = _norm(tape, on, hidden)
+    encoded = _read(tape, on.rows, on.hidden, on.item, 1, place)
+    found, bias, weights = _attention(tape, on, normed, encoded, place, True)
+    dropped = op.dropout(tape, found, on.model.dropout)
+    hidden = op.add(tape, hidden, dropped)
+    del normed, found
+    return hidden, bias, weights
+
+
+def _read(tape: Tape, rows: Size, width: int, item: int, number: int, place: Place) -> Tensor:
+    """What is made before the block, and counted there: its gradient is added to that of the blocks behind."""
+    made = Tensor(rows, width, item, None, (Node(-number, (), None, lambda *_: []), 0))
+    if not place.last:
+        tape.seed(made)
+    return made
+
+
+def _attention(
+    tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: Place, cross: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """T5Attention: queries of one, keys and values of the other."""
+    width = on.heads * on.model.head_size
+    query = op.transposed(tape, on.linear(tape, normed, width, "q"))
+    key = op.transposed(tape, on.linear(tape, source, width, "k"))
+    value = op.transposed(tape, on.linear(tape, source, width, "v"))
+    bias = _plain_bias(tape, on, place) if cross else _bias(tape, on, place)
+    out, weights = _scored(tape, on, query, key, value, bias, masked=place.decodes and not cross)
+    out = on.linear(tape, out, on.hidden, "o")
+    del query, key, value
+    return out, bias, weights
+
+
+def _bias(tape: Tape, on: Setting, place: Place) -> Tensor:
+    """The biases of all heads: looked up in the first block (compute_bias), and read in the others."""
+    rows, tokens = biases(on), on.seq_len
+    if not place.first:
+        return _read(tape, rows, tokens, on.item, 2, place)
+    pairs = (tokens, 0)
+    distance = tape.born(pairs, tokens, op.INDEX)
+    ids = _buckets(tape, pairs, tokens, place.decodes)
+    saved = tape.keep(ids)
+    leaf = on.weight(on.model.relative_buckets * on.model.attention_heads).edge
+    made = tape.born(rows, tokens, on.item)
+
+    def run(*_: Any) -> list[Any]:
+        return [tape.born((1, 0), leaf.elements, leaf.item, GRADIENTS)]
+
+    tape.node(made, (leaf,), saved, run)
+    del distance
+    if not place.last:
+        tape.seed(made)
+    return made
+
+
+def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
+    """_relative_position_bucket, where it holds most: the distances' logarithms as they become whole numbers."""
+
+    def new(item: int) -> Tensor:
+        return tape.born(rows, tokens, item)
+
+    buckets = [] if causal else [new(op.INDEX)]
+    position, small = new(op.INDEX), new(op.MASK)
+    wide = new(op.FP32)
+    large = new(op.INDEX)
+    del wide
+    raised = new(op.INDEX)
+    del large
+    full = new(op.INDEX)
+    least = new(op.INDEX)
+    del full, raised
+    chosen = new(op.INDEX)
+    if causal:  # 0 + where(...): a copy
+        buckets.append(new(op.INDEX))
+    del chosen, position, small, least
+    return buckets.pop()
+
+
+def _plain_bias(tape: Tape, on: Setting, place: Place) -> Tensor:
+    """Zeros for the cross-attention, made in the first block; under checkpointing the class has them ask."""
+    rows, tokens = biases(on), on.seq_len
+    if place.again:
+        made = _read(tape, rows, tokens, on.item, 3, place)
+        if place.first:
+            made.storage = tape.born(rows, tokens, on.item).storage
+        return made
+    return tape.born(rows, tokens, on.item) if place.first else Tensor(rows, tokens, on.item, None)
+
+
+def _scored(
+    tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """eager_attention_forward: scores times 1.0, the bias, the mask, softmax in the model's type, dropout."""
+    weights = bmm(tape, joined(tape, on, query), joined(tape, on, key), (0, on.seq_len * on.heads), on.seq_len)
+    weights = op.scaled(tape, weights)
+    weights = op.add(tape, weights, bias)
+    if masked:
+        weights = op.add(tape, weights, Tensor(on.rows, on.seq_len, on.item, None))
+    weights = op.softmax(tape, weights)
+    weights = op.dropout(tape, weights, on.model.dropout)
+    out = op.transposed(tape, bmm(tape, weights, joined(tape, on, value), on.rows, value.width))
+    return op.clone(tape, out), weights
+
+
+def _feed_forward(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """T5LayerFF."""
+    states = _norm(tape, on, hidden)
+    states = _gated(tape, on, states) if on.model.gated_ffn else _plain(tape, on, states)
+    dropped = op.dropout(tape, states, on.model.dropout)
+    return op.add(tape, hidden, dropped)
+
+
+def _plain(tape: Tape, on: Setting, states: Tensor) -> Tensor:
+    """T5DenseActDense."""
+    states = on.linear(tape, states, on.ffn, "wi")
+    states = op.relu(tape, states)
+    states = op.dropout(tape, states, on.model.dropout)
+    return on.linear(tape, states, on.hidden, "wo")
+
+
+def _gated(tape: Tape, on: Setting, states: Tensor) -> Tensor:
+    """T5DenseGatedActDense."""
+    gelu = gelu_steps(tape, on.linear(tape, states, on.ffn, "wi_0"))
+    straight = on.linear(tape, states, on.ffn, "wi_1")
+    states = op.mul(tape, gelu, straight)
+    states = op.dropout(tape, states, on.model.dropout)
+    made = on.linear(tape, states, on.hidden, "wo")
+    del gelu, straight
+    return made
+
+
+def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """From the encoder's last block to the decoder's first: the encoder's output, which lives on, and embeddings.
+
+    The gradient of the embedding is added to that of the head, which has the same weight, and waits on with it.
+    """
+    encoded = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
+    ids = tape.born(on.rows, 1, op.INDEX)  # labels, moved on by one
+    elements, item = on.model.vocab_size * on.hidden, on.item
+    tape.fetch()
+    embedded = tape.born(on.rows, on.hidden, item)
+    tape.used()
+
+    def run(*_: Any) -> list[Any]:
+        made = tape.born((1, 0), elements, item, GRADIENTS)
+        total = tape.born((1, 0), elements, item, GRADIENTS)
+        del made, total
+        return [None]
+
+    tape.node(embedded, ((Node(-1, (), None, lambda *_: []), 0),), tape.keep(ids), run)
+    states = op.dropout(tape, embedded, on.model.dropout)
+    made = op.view(states)
+    rows, width = encoded.rows, encoded.width
+
+    def both(_: Any, gradient: Tensor) -> list[Any]:
+        return [gradient, tape.born(rows, width, item)]
+
+    return tape.node(made, (states.edge, encoded.edge), tape.keep(encoded), both)  # type: ignore[no-any-return]
+
+
+def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
+    """Final norm, output head and loss, of which no copy in fp32 is made."""
+    dropped = op.dropout(tape, _norm(tape, on, hidden.pop()), on.model.dropout)
+    scaled = on.model.architecture == SCALED and not on.model.gated_ffn
+    states = op.scaled(tape, dropped) if scaled else dropped
+    logits = on.logits(tape, states)
+    loss = cross_entropy(tape, logits)
+    del states, dropped
+    return loss
