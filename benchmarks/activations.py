@@ -37,6 +37,7 @@ _LLAMA = {
 _GPT = {"vocab_size": 50257, "n_positions": 8192, "n_embd": 1024, "n_layer": 3, "n_head": 16}
 _GEMMA = {**_LLAMA, "head_dim": 128, "vocab_size": 64000, "tie_word_embeddings": True}
 _MOE = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
+_T5 = {"d_model": 1024, "d_kv": 64, "d_ff": 2816, "num_heads": 16, "num_layers": 3, "vocab_size": 32128}
 _SHARED = {"shared_expert_intermediate_size": 1024}
 MODELS: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 1024, "n_layer": 3, "n_head": 16, "vocab_size": 50000},
@@ -138,6 +139,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "llama-bias": {**_LLAMA, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 16},
     "mistral": {**_LLAMA, "sliding_window": 4096},
     "mixtral": {**_LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "mt5": {**_T5, "vocab_size": 50048},
     "olmoe": {**_LLAMA, "intermediate_size": 512, "num_experts": 16, "num_experts_per_tok": 4},
     "opt": {
         "hidden_size": 1024,
@@ -172,6 +174,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "starcoder2-dropout": {
         **_LLAMA,
         **dict.fromkeys(("attention_dropout", "embedding_dropout", "residual_dropout"), 0.1),
+    },
+    "t5": _T5,
+    "t5-gated": {
+        **_T5,
+        "num_decoder_layers": 4,
+        "feed_forward_proj": "gated-gelu",
+        "dropout_rate": 0.0,
+        "tie_word_embeddings": False,
     },
 }
 MODELS = {name: {**config, "model_type": name.partition("-")[0]} for name, config in MODELS.items()}
@@ -208,6 +218,8 @@ _ONLY_16_BIT = (
 )
 _ENDS = ("falcon", "falcon-new")
 
+_BIASED = ("mt5", "t5", "t5-gated")  # with position biases that a fused attention would read
+
 # The same, for some models only.
 _MORE = (
     ("bf16", "flash", 2, "full", False, 1, 2048, False),
@@ -231,6 +243,7 @@ def cases() -> dict[str, dict[str, Any]]:
         for run in (*_RUNS, *(_MORE if model in _WITH_MORE else ())):
             case = {"model": model, **dict(zip(FIELDS, run, strict=True))}
             refused = model in _ONLY_16_BIT and case["precision"] == "fp32"
+            refused = refused or (model in _BIASED and case["attention"] == "sdpa")
             if not refused and not (model in _ENDS and case["checkpointing"]):
                 found["/".join(str(part) for part in case.values())] = case
     return found
