@@ -194,12 +194,13 @@ def _described(case: Case) -> str:
     config, options = case.config, case.options
     zero = config["zero_optimization"]
     precision = next((name for name in ("bf16", "fp16") if name in config), "fp32")
+    targets = f" to {options['target_len']}" if "target_len" in options else ""
     said = [
         f"{case.gpus} GPUs",
         f"{case.depth} blocks" if case.depth else "all blocks",
         f"stage {zero['stage']}",
         precision,
-        f"{config['train_micro_batch_size_per_gpu']} x {options['seq_len']} tokens",
+        f"{config['train_micro_batch_size_per_gpu']} x {options['seq_len']}{targets} tokens",
         options["attention"],
     ]
     said += ["checkpointing"] if options["checkpointing"] else []

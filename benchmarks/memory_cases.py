@@ -52,7 +52,7 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets, lora_dropout and lora_train_embeddings where they are not as usual.
+            lora_targets, lora_dropout, lora_train_embeddings and target_len where they are not as usual.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Case:
         training = attrs.evolve(
             job.training,
             seq_len=options["seq_len"],
+            target_len=options.get("target_len"),
             attention=options["attention"],
             method=options["method"],
             lora_rank=options["lora_rank"],

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from memory_cases import Case, drawn, models, of_type  # benchmarks/memory_cases.py, beside this script
 from memory_types import RUNS, TYPES, Run
-from memory_types_encoders import ENCODER_RUNS, ENCODERS
+from memory_types_encoders import ENCODER_RUNS, ENCODERS, TARGET_RUNS
 from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen.memory.trained import LEAVES
@@ -123,6 +123,8 @@ def of_encoders() -> Iterator[Case]:
     for name in ENCODERS:
         for number, (fields, more) in enumerate(ENCODER_RUNS):
             yield _run(f"{name} {number + 1}", name, Run(*fields), more)
+        for number, (fields, more) in enumerate(TARGET_RUNS):
+            yield _run(f"{name} t{number + 1}", name, Run(*fields), more)
 
 
 def of_mixtures() -> Iterator[Case]:
@@ -156,5 +158,6 @@ def _run(name: str, model: str, run: Run, more: Mapping[str, Any]) -> Case:
         "method": run.method,
         "lora_rank": 16,
         "chunked_loss": run.chunked_loss,
+        **({"target_len": run.target_len} if run.target_len else {}),
     }
     return Case(name=name, model=model, depth=None, gpus=run.gpus, config=config, options=options)

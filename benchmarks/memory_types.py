@@ -240,6 +240,7 @@ class Run(NamedTuple):
     checkpointing: bool
     method: str = "full"
     chunked_loss: bool = False
+    target_len: int | None = None
 
 
 def _zero(stage: int, **more: Any) -> dict[str, Any]:

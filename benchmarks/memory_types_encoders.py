@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ENCODERS", "ENCODER_RUNS"]
+__all__ = ["ENCODERS", "ENCODER_RUNS", "TARGET_RUNS"]
 
 # As TYPES of memory_types.py.
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -72,4 +72,13 @@ ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((8, "fp16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_LIVE)),
     ((16, "fp16", 2, 2, 1024, "eager", True), _zero(1)),
     ((4, "fp16", 2, 1, 512, "eager", False), _zero(2, **_CPU)),
+)
+
+# The same with targets of another length.
+TARGET_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((1, "fp16", 4, 1, 512, "eager", False, "full", False, 4), _zero(2, **_CPU)),
+    ((8, "bf16", 2, 2, 1024, "eager", True, "full", False, 128), _zero(2)),
+    ((8, "bf16", 2, 1, 256, "eager", False, "full", False, 1024), _zero(3, **_LIVE)),
+    ((8, "fp32", 1, 1, 512, "flash", True, "full", False, 768), _zero(3, **_CPU)),
+    ((16, "fp16", 2, 3, 128, "eager", True, "full", False, 512), _zero(1, overlap_comm=True)),
 )

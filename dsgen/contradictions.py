@@ -33,7 +33,21 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
     if said and used and said.rank > used.rank:
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
-    length = training.seq_len or 0
+    if training.target_len and not model.encoder_layers:
+        raise mistake(
+            f"training.target_len is {training.target_len}",
+            must=f"{model.architecture} is a decoder alone, whose targets are its own tokens: leave it out",
+            where=provenance.where("training.target_len"),
+        )
+    if training.attention == "sdpa" and model.relative_buckets:
+        raise mistake(
+            "training.attention is sdpa",
+            must=f"{model.architecture} adds learned biases to its scores, and what torch's fused attention keeps of"
+            " them is not known",
+            where=provenance.where("training.attention"),
+            todo="Take eager, which is what runs where flash is asked for.",
+        )
+    length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions:
         if model.architecture in LEARNED_POSITIONS:
             raise mistake(

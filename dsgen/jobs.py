@@ -70,6 +70,17 @@ class Job:
         return self.training.seq_len or min(DEFAULT_SEQ_LEN, self.model.max_positions)
 
     @property
+    def target_len(self) -> int:
+        """Tokens per target sequence; those of the sequence itself where the model is a decoder alone."""
+        return self.training.target_len or self.seq_len
+
+    @property
+    def tokens(self) -> str:
+        """Tokens per sequence in words, and those of its target where it has others."""
+        behind = f" to {self.target_len}" if self.target_len != self.seq_len else ""
+        return f"{self.seq_len}{behind} tokens"
+
+    @property
     def world(self) -> int:
         """GPUs in all."""
         return self.nodes * self.gpus_per_node

@@ -200,6 +200,11 @@ class Training:
     )
     precision: str = fact("Compute dtype.", default="auto", choices=("auto", "bf16", "fp16", "fp32"))
     seq_len: int | None = fact("Tokens per sequence; empty means 4096 or the model's longest.", default=None, minimum=1)
+    target_len: int | None = fact(
+        "Tokens of a target sequence, where a model has an encoder that reads seq_len; empty means as many.",
+        default=None,
+        minimum=1,
+    )
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.",
         default=None,

@@ -68,7 +68,7 @@ def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
     lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
     ways = [f"fits with {way}" for way in _changes(job)]
     return mistake(
-        f"{model} at {job.seq_len} tokens fits nowhere on {gpus}{pinned}",
+        f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
         todo="\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
     )
 

@@ -21,6 +21,7 @@ FIELDS = {
     "gpus": "cluster.gpus",
     "nodes": "cluster.nodes",
     "seq_len": "training.seq_len",
+    "target_len": "training.target_len",
     "micro_batch": "training.micro_batch",
     "global_batch": "training.global_batch",
     "precision": "training.precision",

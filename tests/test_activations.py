@@ -78,6 +78,7 @@ def test_a_call_leaves_nothing_behind():
                 False,
                 False,
                 False,
+                64,
             )
         assert gc.collect() == 0
     finally:

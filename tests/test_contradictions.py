@@ -28,6 +28,21 @@ def test_learned_positions_end_and_rotary_ones_are_warned_of(make_job):
     assert not make_job(training={"seq_len": 4096}).warnings
 
 
+def test_targets_of_their_own_are_for_a_model_with_an_encoder(make_job):
+    with pytest.raises(dsgen.DsgenError, match="llama is a decoder alone, whose targets are its own tokens"):
+        make_job(training={"target_len": 128})
+
+
+def test_learned_biases_are_not_for_a_fused_attention(make_job):
+    biased = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
+    biased = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": biased}
+    for attention in ("flash", "eager"):  # nor do such biases end or need scaling at any length
+        assert not dsgen.job(biased | {"training": {"attention": attention, "seq_len": 8192}}).warnings
+
+    with pytest.raises(dsgen.DsgenError, match="t5 adds learned biases to its scores"):
+        dsgen.job(biased | {"training": {"attention": "sdpa"}})
+
+
 @pytest.mark.parametrize("names", [("lora", "long-context"), ("long-context", "lora"), ("high-performance", "lora")])
 def test_training_profiles_of_one_parent_join_in_any_order(make_job, names):
     """What both inherit is no conflict; what one of them changes wins over what the other only inherits."""

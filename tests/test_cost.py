@@ -10,7 +10,9 @@ import pytest
 
 from dsgen.cost import cost
 from dsgen.cost.communication import collective_seconds
+from dsgen.hf_config import model_from_hf
 from dsgen.planner import plan
+from dsgen.profiles import Model
 from dsgen.strategies import strategy
 
 
@@ -45,6 +47,30 @@ def test_checkpointing_costs_a_third_more_compute(make_job):
     ratio = cost(job, item).parts["matrix products"] / cost(job, plain).parts["matrix products"]
 
     assert ratio == pytest.approx(4 / 3, rel=0.01)
+
+
+@pytest.fixture
+def encoding(make_job):
+    """A job with a model of 24 blocks that encode and 24 that decode, for targets of some length."""
+    facts = {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24, "vocab_size": 32128}
+    model = Model(**model_from_hf({"model_type": "t5", **facts}, "t5"))
+    like = make_job()
+    training = attrs.evolve(like.training, seq_len=512)
+    return lambda length: attrs.evolve(like, model=model, training=attrs.evolve(training, target_len=length))
+
+
+def test_an_encoder_and_a_decoder_multiply_their_own_tokens(encoding):
+    """Every weight multiplies and adds once a token; the decoder reads half of its own positions, others read all."""
+    chosen = plan(encoding(None)).chosen.strategy
+    both, short = (cost(encoding(length), chosen).parts["matrix products"] for length in (None, 64))
+    attended = 32 * 128 * 512 * 2  # heads, their size, tokens, and two products
+    encoder = 24 * (4 * 1024 * 4096 + 2 * 1024 * 16384)  # parameters
+    read, decoder = 24 * 2 * 1024 * 4096, 24 * (6 * 1024 * 4096 + 2 * 1024 * 16384) + 1024 * 32128
+    whole = 2 * (encoder + read + decoder) + 24 * attended * (2 + 2 + 1)
+    less = 2 * (encoder + read + decoder / 8) + 24 * attended * (2 + (2 + 1 / 8) / 8)
+
+    assert cost(encoding(512), chosen) == cost(encoding(None), chosen)
+    assert short / both == pytest.approx(less / whole, rel=0.001)
 
 
 def _fields(item):

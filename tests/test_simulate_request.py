@@ -19,6 +19,7 @@ def test_defaults_fill_what_is_not_asked():
         ({"model": None}, "the request has no model"),
         ({"world_size": "8"}, "the request has no world_size"),
         ({"sequence": 5}, "unknown keys: sequence"),
+        ({"target_len": 0}, "target_len is 0; it must be a whole number"),
         ({"seq_len": 0}, "seq_len is 0; it must be a whole number"),
         ({"steps": True}, "steps is True"),
         ({"rank": 8}, "rank is 8; it must be from 0 to 7"),

@@ -38,6 +38,7 @@ _FIELD_HELP = {
     "gpus": "GPUs in all (default: every GPU of the nodes).",
     "nodes": "Nodes (default: as many as the GPUs need).",
     "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
+    "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
     "global_batch": "Sequences per optimizer step (default: 256, or a little less).",
     "precision": "Compute dtype (default: by the GPU).",

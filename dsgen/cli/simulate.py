@@ -22,9 +22,9 @@ __all__ = ["command"]
 
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
-_WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "micro_batch", "accumulation", "precision",
-                "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings",
-                "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
+_WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "target_len", "micro_batch", "accumulation",
+                "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
+                "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
 _TICK_SECONDS = 1.0
 
 
@@ -183,6 +183,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         options=attrs.evolve(
             run,
             seq_len=wished["seq_len"],
+            target_len=wished["target_len"],
             attention=wished["attention"],
             checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
             method=wished["method"],

@@ -7,7 +7,7 @@ import functools
 from dsgen.jobs import Job
 from dsgen.memory.activations import activations
 from dsgen.memory.states import widths
-from dsgen.parameters import active_parameter_count, routed_parameter_count
+from dsgen.parameters import active_parameter_count, encoder_parameter_count, routed_parameter_count
 from dsgen.profiles import Model, Training
 from dsgen.strategies import Strategy
 
@@ -47,9 +47,8 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     backward = BACKWARD_INPUT + (BACKWARD_WEIGHT if training.method == "full" else 0)
     passes = FORWARD + backward + (FORWARD if strategy.checkpointing else 0)
     # Causal attention: two products of seq_len x head over half the positions, three times as dear with backward.
-    attention = (
-        2 * model.layers * model.attention_heads * model.head_size * tokens * (4 if strategy.checkpointing else 3)
-    )
+    positions = _attended(model, tokens, job.target_len)
+    attention = 2 * model.attention_heads * model.head_size * positions * (4 if strategy.checkpointing else 3)
     if model.sliding_window and model.sliding_window < tokens:
         attention = attention * model.sliding_window // tokens
     dense = float(batch) * ((weights - routed) * passes + attention) / strategy.tp
@@ -61,6 +60,15 @@ def micro_step_seconds(job: Job, strategy: Strategy, tokens: int) -> tuple[float
     if strategy.checkpointing:
         moved *= (PASSES + 1) / PASSES
     return seconds, moved / (job.hardware.memory_bandwidth_bytes_per_second * MEMORY_EFFICIENCY)
+
+
+def _attended(model: Model, tokens: int, targets: int) -> int:
+    """Twice the positions that a token attends to, in all blocks; those of a target's tokens with it."""
+    if not model.encoder_layers:
+        return model.layers * tokens
+    # The encoder reads all positions, the decoder those of its past and all that is encoded.
+    both = 2 * model.encoder_layers * tokens**2 + model.layers * targets * (targets + 2 * tokens)
+    return both // tokens
 
 
 @functools.lru_cache(maxsize=4096)
@@ -79,10 +87,15 @@ def _facts(model: Model, training: Training, precision: str, tp: int, tokens: in
         lora_targets=training.lora_targets,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
+        target_len=training.target_len,
     )
     logits = max(moment.logits[1] for moment in found.backward)
     kept = sum(run.repeats * run.kept[1] for run in found.blocks) + logits
-    return active_parameter_count(model), routed_parameter_count(model), kept
+    passed = active_parameter_count(model)
+    if training.target_len:  # a target's tokens pass the decoder, and those of the sequence the rest
+        encodes = encoder_parameter_count(model)
+        passed = encodes + (passed - encodes) * training.target_len // tokens
+    return passed, routed_parameter_count(model), kept
 
 
 def adam_bytes(job: Job, strategy: Strategy) -> int:

@@ -11,6 +11,7 @@ DEFAULTS: dict[str, Any] = {
     "gpus_per_node": 8,
     "gpu_memory_bytes": 80 * 2**30,  # DeepSpeed flattens on the host where less than the weights is free
     "seq_len": 2048,
+    "target_len": None,  # tokens of the targets where a model has an encoder; None: as many as seq_len
     "steps": 2,  # the first makes the optimizer states, the second is like all later ones
     "dtype": "bfloat16",  # of the parameters before initialize
     "attention": "flash",
@@ -42,7 +43,8 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(request) - set(DEFAULTS) - set(_NEEDED)):
         raise ValueError(f"the request has unknown keys: {', '.join(unknown)}")
     asked = {**DEFAULTS, **request}
-    for name in _COUNTS:
+    counts = _COUNTS if asked["target_len"] is None else (*_COUNTS, "target_len")
+    for name in counts:
         if isinstance(asked[name], bool) or not isinstance(asked[name], int) or asked[name] < 1:
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
     if not 0 <= asked["rank"] < asked["world_size"]:

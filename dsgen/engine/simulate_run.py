@@ -141,9 +141,9 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
     samples = engine.train_micro_batch_size_per_gpu()
     for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
         recorder.enter("input")
-        tokens = torch.zeros(samples, request["seq_len"], dtype=torch.long, device=simulate_device.NAME)
+        tokens, labels = _tokens(request, samples)
         recorder.enter("forward")
-        out = engine(input_ids=tokens, labels=tokens)
+        out = engine(input_ids=tokens, labels=labels)
         loss = out.loss
         del out  # a training loop keeps the loss alone
         _end(recorder, engine.module, engine, micro_batch)
@@ -153,8 +153,15 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
         _end(recorder, engine.module, engine, micro_batch)
         recorder.enter("step")
         engine.step()
-        del loss, tokens  # a training loop refers to them while it steps
+        del loss, tokens, labels  # a training loop refers to them while it steps
     _end(recorder, engine.module, engine)
+
+
+def _tokens(request: dict[str, Any], samples: int) -> tuple[Any, Any]:
+    """Token ids and labels of a micro-batch: one tensor, unless targets have another length."""
+    lengths = dict.fromkeys((request["seq_len"], request["target_len"] or request["seq_len"]))
+    made = [torch.zeros(samples, length, dtype=torch.long, device=simulate_device.NAME) for length in lengths]
+    return made[0], made[-1]
 
 
 def _end(recorder: Recorder, module: Any, engine: Any, micro_batch: int = 0) -> None:

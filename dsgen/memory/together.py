@@ -169,6 +169,7 @@ def _active(run: Run) -> Activations:
         single=run.single,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
+        target_len=training.target_len,
     )
 
 

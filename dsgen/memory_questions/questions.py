@@ -22,6 +22,7 @@ DEFAULT = "default"  # of a wish that nobody said
 # Fact -> path of the wish that says it; what a config or a pin of DeepSpeed's own keys says is told apart.
 _WISHES = {
     "sequence length": "seq_len",
+    "target length": "target_len",
     "method": "method",
     "optimizer": "optimizer",
     "attention": "attention",
@@ -90,6 +91,8 @@ def named(job: Job) -> dict[str, Said]:
         if name.startswith("lora") and job.training.method == "full":
             continue
         if name == "lora train embeddings" and not job.training.lora_train_embeddings:
+            continue
+        if wish == "target_len" and job.training.target_len is None:
             continue
         value = job.seq_len if wish == "seq_len" else getattr(job.training, wish)
         found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)

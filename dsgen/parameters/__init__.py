@@ -19,6 +19,7 @@ from dsgen.parameters.adapters import (
 )
 from dsgen.parameters.counts import (
     active_parameter_count,
+    encoder_parameter_count,
     model_types,
     parameter_count,
     parameters,
@@ -39,6 +40,7 @@ __all__ = [
     "check_dropout",
     "check_embeddings",
     "check_head",
+    "encoder_parameter_count",
     "expert_target",
     "fused_targets",
     "in_outer_module",

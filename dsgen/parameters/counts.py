@@ -12,11 +12,14 @@ from dsgen.profiles import Model
 
 __all__ = [
     "active_parameter_count",
+    "encoder_parameter_count",
     "model_types",
     "parameter_count",
     "parameters",
     "routed_parameter_count",
 ]
+
+_READ = (".EncDecAttention.k.weight", ".EncDecAttention.v.weight")  # of T5: what a decoder's block reads of an encoder
 
 
 def model_types() -> tuple[str, ...]:
@@ -64,4 +67,14 @@ def routed_parameter_count(model: Model) -> int:
         parameter.total // model.experts * model.experts_per_token
         for parameter in parameters(model)
         if parameter.kind == "expert"
+    )
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def encoder_parameter_count(model: Model) -> int:
+    """Parameters that a token passes where a model has an encoder that reads it: there, and as a key and a value."""
+    return sum(
+        parameter.total
+        for parameter in parameters(model)
+        if parameter.name.startswith("encoder.") or parameter.name.endswith(_READ)
     )

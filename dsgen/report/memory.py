@@ -66,7 +66,7 @@ def _headline(question: Question) -> str:
     return (
         f"{job.names.get('model', 'model')} on {gpus} {job.names.get('hardware', 'GPUs')}: {describe(chosen)}, "
         f"micro-batch {chosen.micro_batch} x {job.world}{shared} {count} x {chosen.accumulation} = "
-        f"{chosen.global_batch}, {job.seq_len} tokens, {chosen.precision}"
+        f"{chosen.global_batch}, {job.tokens}, {chosen.precision}"
     )
 
 
@@ -206,6 +206,7 @@ def _question(question: Question) -> dict[str, Any]:
         "gpus_per_node": job.gpus_per_node,
         "gpus": job.world,
         "seq_len": job.seq_len,
+        **({"target_len": job.target_len} if job.model.encoder_layers else {}),
         "method": job.training.method,
         "optimizer": job.training.optimizer,
         "attention": job.training.attention,

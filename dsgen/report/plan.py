@@ -41,7 +41,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
-        f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.seq_len} tokens, "
+        f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.tokens}, "
         f"{plan.chosen.strategy.global_batch} sequences a step",
         "",
         f"   {'strategy':<{column}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>5}",
@@ -93,6 +93,7 @@ def data(plan: Plan) -> dict[str, Any]:
             "gpus_per_node": job.gpus_per_node,
             "gpus": job.world,
             "seq_len": job.seq_len,
+            **({"target_len": job.target_len} if job.model.encoder_layers else {}),
             "deepspeed": job.version,
         },
         "reason": plan.reason,

@@ -76,11 +76,13 @@ def headlines(found: Simulation) -> Iterator[str]:
     """What was simulated: the setting, then the model and the run."""
     yield found.title
     engine = found.engine
-    samples = f"{engine['micro_batch']} x {found.run.seq_len} tokens"
+    run = found.run
+    targets = f" to {run.target_len}" if run.target_len not in (None, run.seq_len) else ""
+    samples = f"{engine['micro_batch']} x {run.seq_len}{targets} tokens"
     passes = f", {engine['accumulation']} passes a step" if engine["accumulation"] > 1 else ""
     yield (
         f"{engine['model']}, {_elements(engine['parameters'])} parameters, ZeRO stage {engine['stage']}, "
-        f"{samples}{passes}{_how_run(found)}; rank {found.run.rank} of {found.world_size}"
+        f"{samples}{passes}{_how_run(found)}; rank {run.rank} of {found.world_size}"
     )
 
 

@@ -37,6 +37,7 @@ class Options:
         rank: The rank that is simulated.
         steps: Optimizer steps.
         seq_len: Tokens per sequence.
+        target_len: Tokens per target sequence, of a model with an encoder; None: as many.
         attention: The attention kernel: one of ATTENTION.
         checkpointing: One of CHECKPOINTING.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
@@ -48,6 +49,7 @@ class Options:
     rank: int = 0
     steps: int = 2
     seq_len: int | None = None
+    target_len: int | None = None
     attention: str | None = None
     checkpointing: str | None = None
     method: str | None = None
@@ -102,6 +104,7 @@ class Request:
             "rank": run.rank,
             "steps": run.steps,
             "seq_len": run.seq_len,
+            "target_len": run.target_len,
             "attention": run.attention,
             "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
             "dtype": DTYPES[run.dtype or "bf16"],
@@ -128,6 +131,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
     decided = attrs.evolve(
         options,
         seq_len=options.seq_len or job.seq_len,
+        target_len=options.target_len or wishes.target_len,
         attention=options.attention or wishes.attention,
         checkpointing=options.checkpointing or ("full" if chosen.checkpointing else "none"),
         method=options.method or wishes.method,
@@ -247,6 +251,7 @@ def _checked(request: Request) -> Request:
             "gpus_per_node": request.gpus_per_node,
             "steps": run.steps,
             "seq_len": run.seq_len,
+            "target_len": run.target_len or 1,
             "lora_rank": run.lora_rank,
         }
     )

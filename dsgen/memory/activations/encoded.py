@@ -19,9 +19,10 @@ from dsgen.memory.activations.tape import Tape, Tensor
 __all__ = ["encoded"]
 
 
-def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
+def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     """The fields of Activations but its blocks, which are there as (name, number, stretch)."""
     model = on.model
+    behind = on._replace(seq_len=target_len, source_len=on.seq_len)
     first = Tape()
     hidden, embedded = t5.before(first, on)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
@@ -30,45 +31,53 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     referred = size if model.dropout else NOTHING  # forward refers to what its dropout got
     rest = plus(plus(first.alive(), size, -1), referred, -1)  # what dropout keeps
     del hidden, embedded
+    target = Tensor(behind.rows, shape.width, shape.item, None, (True, 0))
+    # What is added to scores: of the encoder, of the decoder, and of the decoder to what it reads of the encoder.
     bias = _bytes(t5.biases(on), on.seq_len * on.item)
-    mask = (0, on.seq_len * on.seq_len * on.item)
+    own, zeros = (_bytes(t5.biases(behind), length * on.item) for length in (target_len, on.seq_len))
+    mask = (0, target_len * target_len * on.item)
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
     runs: list[tuple[str, int, Stretch]] = []
     forward: list[Size] = []
-    backward: list[Size] = []
+    backward: list[tuple[Size, Size]] = []
     for name, count in names:
-        runs.append((name, count, _run(on, name, shape, checkpointing, told)))
         decodes, made = name.startswith("decoder"), not name.endswith("first") and name != "between"
-        beside = plus(plus(referred, mask) if decodes else referred, bias, (2 if decodes else 1) * made)
+        its = (behind, name, target) if decodes else (behind if name == "between" else on, name, shape)
+        runs.append((name, count, _run(*its, checkpointing, told)))
+        beside = plus(plus(referred, mask) if decodes else referred, plus(own, zeros) if decodes else bias, made)
         # Checkpoints of the encoder refer to its biases, and those of the decoder to what is made in it.
         other = bias if checkpointing and (decodes or name == "between") and model.encoder_layers > 1 else NOTHING
         forward.append(plus(beside, other))
         if not checkpointing:
-            backward.append(NOTHING)
+            backward.append((NOTHING, NOTHING))
             continue
-        held = plus(plus(other, bias, made), bias)  # the zeros' leaf lives as long as the loss
-        held = plus(held, mask) if decodes else plus(held, bias)
-        backward.append(held)
-    ended = plus(referred, plus(mask, bias, 2))
-    all_held = plus(mask, bias, 3) if checkpointing else NOTHING
+        held = plus(plus(other, own if decodes else bias, made), zeros)  # their leaf lives as long as the loss
+        backward.append((plus(held, mask), NOTHING) if decodes else (held, zeros))  # the zeros' gradient is whole
+    ended = plus(referred, plus(mask, plus(own, zeros)))
+    all_held = plus(plus(mask, bias), plus(own, zeros)) if checkpointing else NOTHING
     forward.append(plus(ended, bias) if checkpointing else ended)
-    backward.append(all_held)
+    backward.append((all_held, NOTHING))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
-        lambda tape, held: t5.head(tape, on, held), shape, again=False, vocabulary=vocabulary, told=told, shrinks=True
+        lambda tape, held: t5.head(tape, behind, held),
+        target,
+        again=False,
+        vocabulary=vocabulary,
+        told=told,
+        shrinks=True,
     )
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
     leaf = model.vocab_size * on.hidden * on.item
-    asked = bias if checkpointing else NOTHING
+    asked = zeros if checkpointing else NOTHING
     ends = [
         Moment(asked, NOTHING, plus(asked, size), 0, leaf),
         Moment(asked, NOTHING, asked, 0, 2 * leaf),
     ]
     below = plus(rest, blocks)
     return {
-        "inputs": (0, INDEX * on.seq_len),
+        "inputs": (0, INDEX * sum({on.seq_len, target_len})),  # equal ones are one tensor in a simulation
         "asked": asked,
         "kept": plus(plus(below, last.kept), all_held),
         "kept_logits": last.kept_logits,

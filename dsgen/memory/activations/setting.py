@@ -33,6 +33,7 @@ class Setting(NamedTuple):
         tp: AutoTP degree.
         method: full, lora or qlora.
         seq_len: Tokens of a sequence.
+        source_len: Tokens of the sequence whose encoding a decoder attends to.
         rank: Rank of the adapters.
         targets: Names of the modules that get one, without what comes before their last point.
         zero3: The model was made under zero.Init (stage 3), whose linear layers always keep their input, and after
@@ -62,6 +63,7 @@ class Setting(NamedTuple):
     embeddings: bool = False
     sdpa: bool = False
     clamps: bool = False
+    source_len: int = 0
 
     @property
     def quantized(self) -> bool:

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def biases(on: Setting) -> Size:
-    """Rows of a bias for every head and pair of tokens, one of all sequences; `width` is the tokens'."""
+    """Rows of a bias for every head and pair of tokens, one of all sequences; `width` is that of the other tokens."""
     rows = on.heads * on.seq_len
     return (0, rows) if on.single else (rows, 0)
 
@@ -107,7 +107,7 @@ def _self_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tu
 
 def _cross_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
     normed = _norm(tape, on, hidden)
-    encoded = _read(tape, on.rows, on.hidden, on.item, 1, place)
+    encoded = _read(tape, (0, on.source_len), on.hidden, on.item, 1, place)
     found, bias, weights = _attention(tape, on, normed, encoded, place, True)
     dropped = op.dropout(tape, found, on.model.dropout)
     hidden = op.add(tape, hidden, dropped)
@@ -185,7 +185,7 @@ def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
 
 def _plain_bias(tape: Tape, on: Setting, place: Place) -> Tensor:
     """Zeros for the cross-attention, made in the first block; under checkpointing the class has them ask."""
-    rows, tokens = biases(on), on.seq_len
+    rows, tokens = biases(on), on.source_len
     if place.again:
         made = _read(tape, rows, tokens, on.item, 3, place)
         if place.first:
@@ -198,11 +198,12 @@ def _scored(
     tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, *, masked: bool
 ) -> tuple[Tensor, Tensor]:
     """eager_attention_forward: scores times 1.0, the bias, the mask, softmax in the model's type, dropout."""
-    weights = bmm(tape, joined(tape, on, query), joined(tape, on, key), (0, on.seq_len * on.heads), on.seq_len)
+    read = key.rows[1]  # tokens of a sequence that it attends to
+    weights = bmm(tape, joined(tape, on, query), joined(tape, on, key), (0, on.seq_len * on.heads), read)
     weights = op.scaled(tape, weights)
     weights = op.add(tape, weights, bias)
     if masked:
-        weights = op.add(tape, weights, Tensor(on.rows, on.seq_len, on.item, None))
+        weights = op.add(tape, weights, Tensor(on.rows, read, on.item, None))
     weights = op.softmax(tape, weights)
     weights = op.dropout(tape, weights, on.model.dropout)
     out = op.transposed(tape, bmm(tape, weights, joined(tape, on, value), on.rows, value.width))
@@ -239,7 +240,8 @@ def _gated(tape: Tape, on: Setting, states: Tensor) -> Tensor:
 def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """From the encoder's last block to the decoder's first: the encoder's output, which lives on, and embeddings.
 
-    The gradient of the embedding is added to that of the head, which has the same weight, and waits on with it.
+    `on` is the decoder's. The gradient of the embedding is added to that of the head, which has the same weight, and
+    waits on with it.
     """
     encoded = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
     ids = tape.born(on.rows, 1, op.INDEX)  # labels, moved on by one

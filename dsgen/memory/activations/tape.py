@@ -210,6 +210,7 @@ class Tape:
         gradients.clear()
         for target, rows, width, item in self.seeds:
             buffers[target] = [self.born(rows, width, item)]
+        self.seeds.clear()
         ready = [(-root.order, root)]
         while ready:
             node = heapq.heappop(ready)[1]

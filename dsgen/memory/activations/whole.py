@@ -89,6 +89,7 @@ def activations(
     single: bool = False,
     drops: bool = False,
     embeddings: bool = False,
+    target_len: int | None = None,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -109,13 +110,15 @@ def activations(
         single: The micro-batch is one sequence: what is sliced or joined from it needs no copy.
         drops: Adapters drop elements of their input.
         embeddings: Copies of embedding and head are trained beside adapters.
+        target_len: Tokens of a target, of a model with an encoder; as many as those of a sequence where it is None.
 
     Raises:
         DsgenError: Adapters of experts are to drop elements, which peft refuses; a chunked loss and an adapter of the
             head.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
-    return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full")
+    targets = target_len or seq_len
+    return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full", targets)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -135,6 +138,7 @@ def _activations(
     single: bool,
     drops: bool,
     embeddings: bool,
+    target_len: int,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
     if drops and method != "full":
@@ -162,7 +166,7 @@ def _activations(
         clamps=model.encoder_layers > 0 and precision == "fp16",
     )
     if model.encoder_layers:
-        return _encoded(on, checkpointing, told)
+        return _encoded(on, target_len, checkpointing, told)
     first = Tape()
     family = models.family(model.architecture)
     hidden, saved, read, referred = family.before(first, on)
@@ -224,11 +228,11 @@ def _activations(
     )
 
 
-def _encoded(on: Setting, checkpointing: bool, told: bool) -> Activations:
+def _encoded(on: Setting, target_len: int, checkpointing: bool, told: bool) -> Activations:
     """Activations of a decoder behind an encoder."""
     from dsgen.memory.activations.encoded import encoded
 
-    found = encoded(on, checkpointing=checkpointing, told=told)
+    found = encoded(on, target_len, checkpointing=checkpointing, told=told)
     return Activations(**{**found, "blocks": _block_runs(found["blocks"])})
 
 
