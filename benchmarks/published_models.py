@@ -40,10 +40,13 @@ _TYPES = {
     "qwen": "qwen2",
     "qwq": "qwen2",
     "stablelm-base-alpha": "gpt_neox",
+    "t5-": "t5",
     "tinyllama": "llama",
     "yi": "llama",
 }
 _GATED = frozenset({"llama", "mistral", "qwen2", "gemma", "gemma2", "phi3"})
+_STACKS = 2  # T5's encoder and decoder have half of the stated blocks each
+_BUCKETS = 32  # distances with a bias (relative_attention_num_buckets of its published files)
 _ANY_HARDWARE = "a100-80g"  # a model's facts do not depend on it
 _COMPARED = ("architecture", "layers", "hidden_size", "attention_heads", "kv_heads", "ffn_size", "vocab_size")
 _LITGPT = ("litr", "lith")  # its GPT has a head of its own, whatever the checkpoint (litgpt/model.py)
@@ -88,10 +91,15 @@ def model_of(record: Mapping[str, Any]) -> Model:
     facts, kind = record["model"], type_of(record)
     assert kind is not None
     litgpt = record["id"].startswith(_LITGPT)
-    tied = bool(facts.get("tied")) and not litgpt
+    encodes = kind == "t5"
+    tied = encodes or (bool(facts.get("tied")) and not litgpt)
+    blocks = facts["layers"] // _STACKS if encodes else facts["layers"]
     made = Model(
         architecture=kind,
-        layers=facts["layers"],
+        layers=blocks,
+        encoder_layers=blocks if encodes else 0,
+        relative_buckets=_BUCKETS if encodes else 0,
+        dropout=encodes,
         hidden_size=facts["hidden"],
         attention_heads=facts["heads"],
         kv_heads=facts["kv_heads"],

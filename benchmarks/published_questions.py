@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_models import model_of, targets_of  # benchmarks/, beside this script
-from published_reasons import checkpointing_of, offload_of, stage_of
+from published_reasons import checkpointing_of, offload_of, stage_of, target_of
 from published_sources import GIB, source_of
 
 from dsgen.assembly import assemble
@@ -82,6 +82,7 @@ def job_of(record: Record) -> Job:
     training = attrs.evolve(
         base.training,
         seq_len=record["model"]["seq_len"],
+        target_len=target_of(record),
         attention=_attention(record),
         chunked_loss=_chunked(record),
         checkpointing="full" if checkpointing_of(record) else "none",

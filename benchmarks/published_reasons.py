@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from published_models import model_of, targets_of, type_of  # benchmarks/, beside this script
 from published_sources import measured_bytes, source_of
 
-__all__ = ["REASONS", "checkpointing_of", "offload_of", "reason", "stage_of"]
+__all__ = ["REASONS", "checkpointing_of", "offload_of", "reason", "stage_of", "target_of"]
 
 Record = Mapping[str, Any]
 
@@ -26,12 +27,16 @@ _OFFLOADS = {
 }
 # The recipe of DeepSpeed's Azure blog is that of its smallest model; the others may offload.
 _DEFAULT_RECIPE, _SIZE_OF_RECIPE = "none (recipe default; larger sizes may use cpu)", "GPT 175B"
+# "source/target length 128": the most that a sentence of WMT may have, padded to the longest of its batch
+# (--max_source_length and --sortish_sampler of transformers issue 8771).
+_CAPPED = "source/target length"
 _SHORTER = ("real sequences are short", "short sequences", "unpacked", "mean sample length unknown", "padded to the")
-_NO_DETAIL = ("baseline configuration not described", "not in excerpt")
+_NO_DETAIL = ("baseline configuration not described", "not in excerpt", "batch size/sequence in the thread not in")
 _SAVING = "includes full state dict saving"
 _SEVERAL_MODELS = "dschat"
 # finetune/finetune_ds.sh passes ds_config_zero3.json at every commit since the first, and so says its README.
 _QWEN = "qwen"
+_TARGET = r"input \d+ tokens, output (\d+) tokens"
 _GUESSED_CHECKPOINTING = ("maybe", "may enable", "unknown")
 
 
@@ -52,6 +57,12 @@ def offload_of(record: Record) -> tuple[str, str] | None:
     if said == _DEFAULT_RECIPE:
         return ("none", "none") if record["model"]["name"] == _SIZE_OF_RECIPE else None
     return _OFFLOADS.get(said)
+
+
+def target_of(record: Record) -> int | None:
+    """Tokens of a target where they are not those of the input; None where that is not stated."""
+    found = (re.search(_TARGET, text) for text in record["assumptions"])
+    return next((int(match[1]) for match in found if match), None)
 
 
 def checkpointing_of(record: Record) -> bool | None:
@@ -145,7 +156,6 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "context or sequence parallelism": _degree("cp", "sp"),
     "tensor parallelism of another kind: Megatron's or TorchTitan's, with split sequences": _degree("tp"),
     "nothing about memory was measured": lambda r: measured_bytes(r) is None and r["measured"].get("fits") is None,
-    "an encoder and a decoder: dsgen's models are decoders": lambda r: "enc-dec" in r["model"]["name"],
     "several models at once, or one without its head (RLHF, rewards)": lambda r: r["id"].startswith(_SEVERAL_MODELS),
     "the shape of the model or the length is not stated": _shape_missing,
     "the micro-batch is not stated": lambda r: not r["config"].get("micro_batch"),
@@ -167,7 +177,7 @@ REASONS: Mapping[str, Callable[[Record], bool]] = {
     "checkpointing of a part of each block, or not stated": lambda r: checkpointing_of(r) is None,
     "sparse attention": lambda r: "blocksparse" in str(r["config"].get("flash_attn")),
     "the real sequences were shorter, by how much is not stated": (
-        lambda r: bool(source_of(r).length) or _assumed(*_SHORTER)(r)
+        lambda r: bool(source_of(r).length) or _assumed(*_SHORTER, _CAPPED)(r)
     ),
     "the peak includes gathering the whole model to save it": _assumed(_SAVING),
     "the host's memory ran out, whose size is not stated": lambda r: "host OOM" in r["notes"],
