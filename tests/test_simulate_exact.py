@@ -42,6 +42,9 @@ TIED = {**LLAMA, "tie_word_embeddings": True}
 GPT2 = {"model_type": "gpt2", "vocab_size": 301, "n_positions": 64, "n_embd": 48, "n_layer": 3, "n_head": 4}
 GPT2 |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 
+T5 = {"model_type": "t5", "vocab_size": 301, "d_model": 48, "d_kv": 16, "d_ff": 96, "num_heads": 4, "num_layers": 2}
+T5 |= {"num_decoder_layers": 3, "dropout_rate": 0.0}
+
 # Small enough that a model of a hundred thousand elements fills several buckets and does not fit the live parameters.
 BUCKETS = {"reduce_bucket_size": 20_000, "allgather_bucket_size": 20_000}
 STAGE_3 = {
@@ -114,6 +117,8 @@ MORE = {
     "stage 3, adapters, embedding and head": request(
         LLAMA, {**STAGE_3, "offload_param": CPU}, method="lora", lora_rank=4, lora_train_embeddings=True
     ),
+    "stage 2, with an encoder": request(T5, {"stage": 2, **BUCKETS}, target_len=5, checkpointing=True),
+    "stage 3, with an encoder": request(T5, STAGE_3, 2, target_len=24),
     "stage 1, torch's Adam": request(
         LLAMA, {"stage": 1, **BUCKETS}, optimizer={"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     ),

@@ -400,6 +400,7 @@ def test_optimizers_of_torch_update_all_tensors_at_once():
         ({"model_type": "bert", "num_hidden_layers": 1}, {}, "is an encoder"),
         ({**LLAMA, "hidden_size": 66}, {}, "66"),
         (LLAMA, {"method": "lora", "lora_targets": ["nowhere"]}, "nowhere"),
+        (LLAMA, {"target_len": 8}, "target_len is 8; it must be left out where a model is a decoder alone"),
         (
             {**LLAMA, "model_type": "mixtral"},
             {"method": "lora", "lora_dropout": 0.1},

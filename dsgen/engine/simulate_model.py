@@ -33,11 +33,17 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         config: The DeepSpeed config.
 
     Raises:
-        ValueError: The model_type is unknown to transformers, or has no language model that makes text.
+        ValueError: The model_type is unknown to transformers, or has no language model that makes text; targets of
+            another length than its tokens for a decoder alone.
     """
     import deepspeed
 
     hf_config, auto, kind = _known(request["model"])
+    if request["target_len"] is not None and not hf_config.is_encoder_decoder:
+        raise ValueError(
+            f"target_len is {request['target_len']}; it must be left out where a model is a decoder alone: its targets "
+            "are its own tokens"
+        )
     stage = int((config.get("zero_optimization") or {}).get("stage", 0))
     implementation = simulate_attention.implementation(request["attention"], kind)
     dtype = getattr(torch, request["dtype"])
