@@ -22,6 +22,7 @@ from dsgen.memory import (
     host_place,
     parts,
     room,
+    widened,
 )
 from dsgen.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 from dsgen.units import gib
@@ -157,17 +158,17 @@ def _weigh(job: Job, gpu: Room, trial: _Trial) -> tuple[Candidate, bool] | Rejec
     least = min(steps, most)
     found = {least: parts(job, trial.layout, trial.buffers, least)}
     hosts = {least: host_place(job, found[least])}
-    rejection = _too_large(job, gpu, trial.layout, found[least], hosts[least], micro_batch)
+    rejection = _too_large(job, gpu, trial, found[least], hosts[least], micro_batch)
     if rejection is not None:
         return rejection
-    sure = []
+    sure, more = [], widened(job, trial.layout, trial.buffers)[1]
     for place, (micro_batch, steps, _) in enumerate(trial.triples):
         passes = min(steps, most)
         if passes not in found:
             found[passes] = parts(job, trial.layout, trial.buffers, passes)
             hosts[passes] = host_place(job, found[passes])
         fits = hosts[passes].verdict is Verdict.FITS
-        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].doubted) <= gpu.limit:
+        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].doubted, more) <= gpu.limit:
             sure.append(place)
     if sure:
         best, spent = _best(job, trial, sure)
@@ -190,17 +191,21 @@ def _passes(job: Job, layout: Layout) -> int:
     return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2
 
 
-def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, smallest: int) -> Rejection | None:
+def _too_large(job: Job, gpu: Room, trial: _Trial, found: Parts, host: Place, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
     peak = found.peak(smallest)
-    missing = gpu.low(peak, found.doubted) - gpu.limit
+    less = widened(job, trial.layout, trial.buffers)[0]
+    missing = gpu.low(peak, found.doubted, less) - gpu.limit
     if missing > 0:
         return Rejection(
-            layout=layout, missing_bytes=missing, place="gpu", why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much"
+            layout=trial.layout,
+            missing_bytes=missing,
+            place="gpu",
+            why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much",
         )
     if host.verdict is Verdict.DOES_NOT_FIT:
         return Rejection(
-            layout=layout,
+            layout=trial.layout,
             missing_bytes=host.low_bytes + host.overhead_bytes - host.limit_bytes,
             place="host",
             why=f"needs {gib(host.low_bytes + host.overhead_bytes)} GiB of host RAM: {_more(host)} GiB too much",
@@ -208,7 +213,7 @@ def _too_large(job: Job, gpu: Room, layout: Layout, found: Parts, host: Place, s
     nvme = found.host.stored
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(
-            layout=layout,
+            layout=trial.layout,
             missing_bytes=nvme - job.hardware.nvme_capacity_bytes,
             place="nvme",
             why=f"needs {gib(nvme)} GiB of NVMe: {gib(nvme - job.hardware.nvme_capacity_bytes)} GiB too much",

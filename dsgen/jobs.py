@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -12,7 +12,7 @@ from dsgen.layers import Layer, Provenance
 from dsgen.pins import Pin
 from dsgen.profiles import Hardware, Model, Network, Training
 
-__all__ = ["DEFAULT_SEQ_LEN", "MASTER", "STATES", "Job", "narrowed"]
+__all__ = ["DEFAULT_SEQ_LEN", "MASTER", "STATES", "Job", "Unsure", "narrowed", "unsure"]
 
 DEFAULT_SEQ_LEN = (
     4096  # tokens when nobody says how long: the context of Llama 2, long enough for most fine-tuning data
@@ -38,11 +38,41 @@ def narrowed(value: Callable[[str], Any]) -> str:
     return ""
 
 
+class Unsure(NamedTuple):
+    """What keys of DeepSpeed's ask for that is not counted, but may only add so much (dsgen.memory.widened).
+
+    Attributes:
+        gradients: Gradients are summed in fp32 though weights are in 16 bits.
+        reduced: They travel in fp32.
+        kept: Share of an offloaded optimizer that stays on the GPU.
+    """
+
+    gradients: bool = False
+    reduced: bool = False
+    kept: float = 0.0
+
+
+def unsure(value: Callable[[str], Any]) -> Unsure:
+    """What keys of DeepSpeed's ask for that is not counted; `value` is the value of a key by its path."""
+    ratio = value("zero_optimization.offload_optimizer.ratio")
+    number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
+    return Unsure(
+        gradients=_wide(value("data_types.grad_accum_dtype")),
+        reduced=_wide(value("communication_data_type")),
+        kept=min(1.0, max(0.0, 1.0 - ratio)) if number else 0.0,
+    )
+
+
+def _wide(dtype: Any) -> bool:
+    """Whether a type that is said is not one of 16 bits."""
+    return isinstance(dtype, str) and "32" in dtype
+
+
 @attrs.frozen(kw_only=True)
 class Job:
     """The assembled whole: what is there, what is wanted, and what was pinned.
 
-    `narrow` is what its keys keep in 16 bits: see `narrowed`.
+    `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted.
     """
 
     hardware: Hardware
@@ -59,10 +89,15 @@ class Job:
     version: str
     warnings: tuple[str, ...] = ()
     narrow: str = attrs.field()
+    unsure: Unsure = attrs.field()
 
     @narrow.default
     def _narrowed(self) -> str:
         return narrowed(lambda path: lookup(self.deepspeed, path)[1])
+
+    @unsure.default
+    def _unsure(self) -> Unsure:
+        return unsure(lambda path: lookup(self.deepspeed, path)[1])
 
     @property
     def seq_len(self) -> int:

@@ -11,6 +11,7 @@ from dsgen.subjects import OPEN, Subject
 from dsgen.surface import Surface
 
 __all__ = [
+    "BOUNDED",
     "NARROW",
     "OPTIMIZERS",
     "batch",
@@ -33,6 +34,12 @@ NARROW = (
     "bf16.bf16_master_weights_and_grads",
     "bf16.bf16_optimizer_states",
     "fp16.fp16_master_weights_and_grads",
+)
+# Keys whose memory is bounded, and in the interval around a peak (dsgen.memory.widened).
+BOUNDED = (
+    "communication_data_type",
+    "data_types.grad_accum_dtype",
+    "zero_optimization.offload_optimizer.ratio",
 )
 # Keys that change what is held, and that the memory model does not count.
 _UNCOUNTED = (

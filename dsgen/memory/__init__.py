@@ -18,6 +18,7 @@ from dsgen.memory.estimates import (
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.parts import Parts, parts
+from dsgen.memory.widened import widened
 
 __all__ = [
     "MemoryEstimate",
@@ -36,4 +37,5 @@ __all__ = [
     "parts",
     "room",
     "verdict",
+    "widened",
 ]

@@ -16,6 +16,7 @@ from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
+from dsgen.memory.widened import widened
 from dsgen.profiles import Hardware
 from dsgen.strategies import Strategy
 
@@ -165,13 +166,13 @@ class Room(NamedTuple):
     overhead: dict[str, int]
     outside: int
 
-    def high(self, peak: int, doubted: bool) -> int:
-        """The most that a process may take whose tensors peak at a number of bytes."""
-        return int(peak * (HIGH_DOUBTED if doubted else HIGH)) + self.outside
+    def high(self, peak: int, doubted: bool, more: int = 0) -> int:
+        """The most that a process may take whose tensors peak at a number of bytes, and may at `more`."""
+        return int((peak + more) * (HIGH_DOUBTED if doubted else HIGH)) + self.outside
 
-    def low(self, peak: int, doubted: bool) -> int:
-        """The least that a process may take whose tensors peak at a number of bytes."""
-        return int(peak * (LOW_DOUBTED if doubted else LOW)) + self.outside
+    def low(self, peak: int, doubted: bool, less: int = 0) -> int:
+        """The least that a process may take whose tensors peak at a number of bytes, or `less` below it."""
+        return int((peak - less) * (LOW_DOUBTED if doubted else LOW)) + self.outside
 
 
 def room(job: Job) -> Room:
@@ -208,12 +209,13 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
     if found is None or single:
         found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
     moment, peak = _highest(found.moments, micro_batch)
+    less, more = widened(job, strategy, strategy.buffers)
     nvme = found.host.stored
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=peak,
-            low_bytes=gpu.low(peak, found.doubted) - gpu.outside,
-            high_bytes=gpu.high(peak, found.doubted),
+            low_bytes=gpu.low(peak, found.doubted, less) - gpu.outside,
+            high_bytes=gpu.high(peak, found.doubted, more),
             limit_bytes=gpu.limit,
             parts=_named(moment, micro_batch),
             phase=moment.phase,

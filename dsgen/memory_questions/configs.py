@@ -14,7 +14,7 @@ from dsgen import meanings, sources, surface, targets
 from dsgen.cost import cost
 from dsgen.documents import Document, unwritten
 from dsgen.errors import mistake
-from dsgen.jobs import Job, narrowed
+from dsgen.jobs import Job, narrowed, unsure
 from dsgen.layers import Rank, show
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
@@ -91,7 +91,7 @@ def ask_config(job: Job, source: Source) -> Question:
     training = job.training
     if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
         training = attrs.evolve(training, optimizer=optimizer)
-    asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value))
+    asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)

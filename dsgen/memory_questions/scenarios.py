@@ -222,6 +222,8 @@ def narrow(job: Job, chosen: Layout) -> bool:
 
 def not_counted(path: str) -> str:
     """What is said of a key that changes what is held, and is not counted."""
+    if path in meanings.BOUNDED:
+        return f"{path}: what it takes is in the interval, not in the peak"
     return f"{path}: what it saves or takes is not counted"
 
 

@@ -9,7 +9,7 @@ import attrs
 from dsgen import meanings
 from dsgen.cost import cost
 from dsgen.errors import DsgenError
-from dsgen.jobs import Job, narrowed
+from dsgen.jobs import Job, narrowed, unsure
 from dsgen.layers import Provenance
 from dsgen.memory import MemoryEstimate, estimate, parts
 from dsgen.memory.states import takes
@@ -101,6 +101,7 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
         provenance=Provenance({}),
         version=subject.surface.version,
         narrow=narrowed(subject.value),
+        unsure=unsure(subject.value),
     )
 
 

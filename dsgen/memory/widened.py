@@ -1,0 +1,49 @@
+"""What keys may take from a GPU's peak, and add to it, that change it in ways which are not counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen.buffers import Buffers
+from dsgen.jobs import Job
+from dsgen.memory.numbers import count
+from dsgen.memory.shares import FP32
+
+__all__ = ["widened"]
+
+_SIXTEEN = 2  # bytes of a gradient in 16 bits
+_SUMS_APART = 2  # the stage that keeps the sums of several passes apart from the gradients of the last
+# An element of an optimizer that stays: weight, gradient and AdamW's two moments in fp32.
+_STEPPED = 4 * FP32
+
+
+def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
+    """Bytes that the job's uncounted keys take at most from what a layout holds on one GPU, and that they add.
+
+    Gradients that are summed in fp32 wait beside their 16-bit ones: all of them below stage 2, which reduces only what
+    is whole, and this rank's from there on; at stage 2 the largest does not wait for its sum in 16 bits. Gradients that
+    travel in fp32 do so in a copy of the bucket, or of a single gradient larger than that, in a flat one of those
+    copies, and back in 16 bits. Of an offloaded optimizer `ratio` may leave whole groups on the GPU. Held against the
+    simulation in benchmarks/memory_agreement_widened.json.
+
+    Args:
+        job: The job.
+        layout: Anything with stage, tp, precision and offload_optimizer.
+        buffers: Its buffers.
+    """
+    if not any(job.unsure):
+        return 0, 0
+    unsure, training, stage = job.unsure, job.training, layout.stage
+    trains = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
+    numbers = count(job.model, *trains, buffers.persistence)
+    own = -(-numbers.trained // (job.world // layout.tp)) if stage else numbers.trained
+    less = more = 0
+    if layout.precision != "fp32":
+        if unsure.gradients:
+            more += (FP32 + _SIXTEEN) * (own if stage > 1 else numbers.trained)
+            less += _SIXTEEN * numbers.largest if stage == _SUMS_APART else 0
+        if unsure.reduced:
+            more += (FP32 + _SIXTEEN) * max(buffers.reduce_bucket, numbers.largest)
+    if unsure.kept and stage == 3 and layout.offload_optimizer != "none":
+        more += _STEPPED * min(own, int(unsure.kept * own) + buffers.sub_group)
+    return less, more
