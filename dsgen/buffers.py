@@ -29,7 +29,10 @@ LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reu
 
 @attrs.frozen(kw_only=True, cache_hash=True)
 class Buffers:
-    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward."""
+    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
+
+    `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none.
+    """
 
     reduce_bucket: int
     allgather_bucket: int
@@ -40,6 +43,7 @@ class Buffers:
     sub_group: int
     swap_buffers: int
     overlap_comm: bool
+    secondary: int = 0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -96,6 +100,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         overlap_comm=overlap
         if isinstance(overlap, bool)
         else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
+        secondary=size("zero_hpz_partition_size", 0),
     )
 
 

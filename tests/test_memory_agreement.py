@@ -71,6 +71,7 @@ with_embeddings = recorded("EMBEDDINGS")
 heads = recorded("HEADS")
 narrow = recorded("NARROW")
 muon = recorded("MUON")
+keys = recorded("KEYS")
 
 
 @pytest.fixture(scope="module")
@@ -332,10 +333,33 @@ def test_muons_states_are_those_of_the_simulation(muon):
         assert all(one.close for one in on_host(item)), item.case.name
 
 
-def test_intervals_cover_the_simulated_peaks(compared, drawn_later, dropping, heads, muon, narrow, with_embeddings):
+def test_keys_that_few_configs_say_are_within_a_thousandth(keys, parts):
+    """Of the peak, and of every part of it that is not within a hundredth."""
+    outside = {item.case.name: f"{item.error:+.2%}" for item in keys if abs(item.error) > 0.001}
+    apart = {item.case.name for item in keys for one in parts(item, item.simulated["phase"]) if not one.close}
+
+    assert len(keys) >= 22
+    assert outside == {}
+    assert apart == set()
+    assert statistics.median(abs(item.error) for item in keys) < 1e-5
+
+
+@pytest.mark.parametrize("phase", list(APART))
+def test_weights_are_those_of_the_simulation_in_every_phase_with_hpz(keys, parts, phase):
+    """Its second copy is among them."""
+    counted = [item for item in keys if "zero_hpz_partition_size" in item.case.config["zero_optimization"]]
+    weights = [one for item in counted for one in parts(item, phase) if one.part == "weights"]
+
+    assert len(weights) >= 22
+    assert [one for one in weights if not one.close] == []
+
+
+def test_intervals_cover_the_simulated_peaks(
+    compared, drawn_later, dropping, heads, keys, muon, narrow, with_embeddings
+):
     outside = [
         item.case.name
-        for item in (*compared, *drawn_later, *dropping, *heads, *muon, *narrow, *with_embeddings)
+        for item in (*compared, *drawn_later, *dropping, *heads, *keys, *muon, *narrow, *with_embeddings)
         if item.ours and not item.ours.gpu.low_bytes <= item.simulated["peak"] <= item.ours.gpu.high_bytes
     ]
 

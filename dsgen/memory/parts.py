@@ -10,7 +10,7 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
+from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
 from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.cuts import cut
@@ -27,8 +27,6 @@ from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
 __all__ = ["Parts", "parts"]
 
 NEVER = 1 << 62  # bytes
-
-
 Line = tuple[int, int]
 
 
@@ -111,8 +109,11 @@ def _found(
     rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
-    both = together(run, buffers, found.ranks == 1, here)
+    group = found.secondary.group if found.secondary and not anew else 0  # a later pass has all copies already
+    both = together(run, buffers, found.ranks == 1, here, group=group)
     second = together(run, buffers, False, here, True) if anew and found.ranks > 1 else None
+    if group:  # in the first pass of all every tensor has a copy already
+        second = together(run, recording(buffers), False, here)
     moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
     return found, moments, _lines(moments)
 
@@ -131,17 +132,19 @@ class _Moments(NamedTuple):
     buffers: Buffers
     found: States
     both: Together
-    second: Together | None  # the second pass of the first step, where it gathers anew
+    second: Together | None  # the pass of the first step that can be higher than later ones
     accumulates: bool
     twice: bool
 
     def all(self) -> Iterator[Moment]:
-        held = through_training(self.layout, self.found)
-        yield from self.before_training(held)
-        yield from self.forward(held)
+        first = held = through_training(self.layout, self.found)
+        if self.found.secondary:
+            first, held = copied(held, self.found.secondary, not self.both.copies)
+        yield from self.before_training(first)
+        yield from self.forward(held, first)
         yield from self.backward(held)
         kind, layout = self.job.training.optimizer, self.layout
-        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, held)
+        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, first)
 
     def before_training(self, held: Held) -> Iterator[Moment]:
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
@@ -176,7 +179,7 @@ class _Moments(NamedTuple):
             whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
         yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
 
-    def forward(self, held: Held) -> Iterator[Moment]:
+    def forward(self, held: Held, first: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
@@ -184,7 +187,7 @@ class _Moments(NamedTuple):
         early = self.both.first_step
         if self.second:
             early += self.second.forward + self.second.backward
-        before = held._replace(optimizer=self.found.early, staged=0)
+        before = first._replace(optimizer=self.found.early, staged=0)
         for alive, live, _ in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
             yield moment(phase, before, grads + alive.fresh, bucket, 0, live, alive, inputs)
@@ -269,7 +272,7 @@ class _Moments(NamedTuple):
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.ranks, self.both.runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
-        alive = self._arrived(load)
+        alive = self.both.copying(self._arrived(load), load.block, load.tensor)
         live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         tensors = self.found.tensors

@@ -24,8 +24,9 @@ from dsgen.profiles import Model, Training
 
 __all__ = ["Run", "Together", "together"]
 
-# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists.
-Limits = tuple[int, int, int, int, bool, bool, bool]
+# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
+# ranks that share what hpZ copies in this pass.
+Limits = tuple[int, int, int, int, bool, bool, bool, int]
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -76,6 +77,17 @@ class Together(NamedTuple):
             made = scattered(tensors, bucket, ranks, self.runs, swaps)
             self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
         return self.reduced[key]
+
+    def copying(self, alive: Activity, block: int, tensor: int | None = None) -> Activity:
+        """A moment in a block with what hpZ has copied in this pass by then, or when a tensor's gradient was made."""
+        if self.gathered is None or not self.gathered.copies:
+            return alive
+        return alive._replace(copies=self.size * self.gathered.copied(block, alive.way, alive.place, tensor))
+
+    @property
+    def copies(self) -> bool:
+        """Whether hpZ makes copies in this pass."""
+        return self.gathered is not None and bool(self.gathered.copies)
 
     @property
     def packed(self) -> int:
@@ -129,7 +141,7 @@ class Run(NamedTuple):
         return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
 
 
-def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
+def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False, group: int = 0) -> Together:
     """What lives while a pass runs.
 
     Args:
@@ -139,11 +151,12 @@ def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = F
         here: Parameters wait on the GPU.
         anew: The second pass of the first step: the first one, which records the order of use, has released even
             what is never partitioned later.
+        group: Ranks that share the copies that hpZ makes in this pass; 0 where it makes none.
     """
     limits = None
     if run.told:
         coordinated = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-        limits = (*coordinated, alone, alone and here, anew)
+        limits = (*coordinated, alone, alone and here, anew, group)
     sizes = _lasts(run)
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
@@ -202,11 +215,11 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
 @functools.lru_cache(maxsize=4096)
 def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
-    persistence, prefetch, max_live, max_reuse, alone, read, anew = limits
+    persistence, prefetch, max_live, max_reuse, alone, read, anew, group = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
     step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
-    found = gathered(step, coordinated, alone, anew)
+    found = gathered(step, coordinated, alone, anew, group)
     persistent = 0  # gathered anew, it is among what is gathered
     if not anew:
         numbers = count(model, *run.trains, persistence)
@@ -254,14 +267,14 @@ def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool)
         block = layers - 1 - alive.blocks if back else alive.blocks
         if alive.where != "block":
             around = BEFORE if alive.where == "embedding" else AFTER
-            yield alive, both.bytes(gathered.at(around, alive.way, alive.place))
+            yield both.copying(alive, around), both.bytes(gathered.at(around, alive.way, alive.place))
             continue
-        yield alive, both.bytes(gathered.at(block, alive.way, alive.place))
+        yield both.copying(alive, block), both.bytes(gathered.at(block, alive.way, alive.place))
         run = ends.get(block + 1)
         if run is None:
             continue
         for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
-            yield alive.without(behind, run.kept), both.bytes(more)
+            yield both.copying(alive.without(behind, run.kept), block - behind), both.bytes(more)
 
 
 def _highest(moments: Sequence[Alive]) -> tuple[Alive, ...]:
