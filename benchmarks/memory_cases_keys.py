@@ -1,4 +1,4 @@
-"""Scenarios of keys that change what is held and that few configs say: hpZ's second copy of the parameters."""
+"""Scenarios of keys that few configs say and that change what is held: hpZ, and gradients in no common bucket."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ _OFTEN = {  # what is gathered goes at once: there is a second copy of most when
     "stage3_max_reuse_distance": 0,
     "stage3_prefetch_bucket_size": 20_000_000,
 }
+_SMALL = {"reduce_bucket_size": 50_000_000}  # one matrix of a 7B at a time; its head is larger
 _ALL = {"stage3_param_persistence_threshold": 0}  # every tensor is partitioned
 _PLAIN, _TWO = {"checkpointing": False}, {"passes": 2}
 
 
 def _hpz(ranks: int, **more: Any) -> dict[str, Any]:
     return {"stage": 3, "zero_hpz_partition_size": ranks, **more}
+
+
+def _loose(stage: int, **more: Any) -> dict[str, Any]:
+    return {"stage": stage, "contiguous_gradients": False, **more}
 
 
 # (model, GPUs, zero_optimization, what else is not as usual)
@@ -48,6 +53,23 @@ _ROWS: tuple[tuple[str, int, dict[str, Any], dict[str, Any]], ...] = (
     ("qwen2.5-7b", 64, _hpz(8, **_OFTEN, **_ALL), {"method": "lora", **_TWO}),
     ("qwen2.5-7b", 8, _hpz(4), {"method": "qlora", **_PLAIN, **_TWO}),
     ("qwen3-30b-a3b", 16, _hpz(8), {**_PLAIN, **_TWO}),
+    ("llama-2-7b", 8, _loose(3), {}),
+    ("llama-2-7b", 8, _loose(3), {**_PLAIN, **_TWO}),
+    ("llama-2-7b", 16, _loose(3, **_SMALL), {}),
+    ("llama-2-7b", 64, _loose(3, reduce_bucket_size=150_000_000), {**_PLAIN, "seq_len": 4096}),
+    ("llama-2-7b", 8, _loose(3, **_SMALL), {"precision": "fp32"}),
+    ("llama-2-7b", 8, _loose(3, **_SMALL), {"chunked_loss": True}),
+    ("llama-2-7b", 8, _loose(3, **_CPU), {}),
+    ("llama-2-7b", 8, _loose(3, **_CPU, **_SMALL), {"precision": "fp16"}),
+    ("llama-2-7b", 16, _loose(3, zero_hpz_partition_size=8, **_SMALL), {}),
+    ("qwen2.5-1.5b", 64, _loose(3, **_SMALL), {}),
+    ("qwen2.5-1.5b", 8, _loose(3), {**_PLAIN}),
+    ("qwen2.5-1.5b", 2, _loose(3, **_CPU), {}),
+    ("qwen2.5-7b", 8, _loose(3, reduce_bucket_size=3_000_000), {"method": "lora", **_PLAIN}),
+    ("qwen2.5-7b", 8, _loose(3), {"method": "qlora", **_TWO}),
+    ("qwen3-30b-a3b", 8, _loose(3), {}),
+    ("llama-2-7b", 8, _loose(2, **_CPU), {}),
+    ("llama-2-7b", 8, _loose(1, overlap_comm=True, **_CPU), {**_TWO}),
 )
 
 

@@ -31,7 +31,8 @@ LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reu
 class Buffers:
     """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
 
-    `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none.
+    `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
+    is whether gradients are copied into a bucket when they are made, and do not wait where they are.
     """
 
     reduce_bucket: int
@@ -44,6 +45,7 @@ class Buffers:
     swap_buffers: int
     overlap_comm: bool
     secondary: int = 0
+    contiguous: bool = True
 
 
 @functools.lru_cache(maxsize=4096)
@@ -101,6 +103,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         if isinstance(overlap, bool)
         else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
         secondary=size("zero_hpz_partition_size", 0),
+        contiguous=pinned.get("contiguous_gradients") is not False,
     )
 
 

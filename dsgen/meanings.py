@@ -35,6 +35,7 @@ NARROW = (
     "fp16.fp16_master_weights_and_grads",
 )
 SECOND_COPY = "zero_optimization.zero_hpz_partition_size"  # counted where it was compared with the simulation
+LOOSE = "zero_optimization.contiguous_gradients"  # as well
 # Keys that change what is held, and that the memory model does not count.
 _UNCOUNTED = (
     "data_types.grad_accum_dtype",
@@ -46,7 +47,7 @@ _UNCOUNTED = (
     "activation_checkpointing.cpu_checkpointing",
     "activation_checkpointing.partition_activations",
     *NARROW,
-    "zero_optimization.contiguous_gradients",
+    LOOSE,
     "zero_optimization.mics_shard_size",
     "zero_optimization.offload_optimizer.ratio",
     "zero_optimization.offload_optimizer.super_offload",
@@ -156,6 +157,7 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         swap_buffers=size("offload_optimizer.buffer_count", DEFAULT_SWAP_BUFFERS, DEFAULT_SWAP_BUFFERS),
         overlap_comm=overlap if isinstance(overlap, bool) else stage == 3,
         secondary=size("zero_hpz_partition_size", 0, 0),
+        contiguous=subject.value(f"{zero}.contiguous_gradients") is not False,
     )
 
 

@@ -315,6 +315,24 @@ def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
     ("config", "counted"),
     [
         ({"zero_optimization": {"stage": 3}}, True),
+        ({"zero_optimization": {"stage": 3}, "optimizer": {"type": "Muon"}}, False),
+        ({"zero_optimization": {"stage": 2}}, False),
+        ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}, True),
+        ({"zero_optimization": {"stage": 0}}, True),
+    ],
+)
+def test_gradients_that_wait_are_noted_where_they_are_not_counted(config, counted):
+    """The optimizer on the CPU has them in a bucket whatever the key says, below stage 3."""
+    said = {**config, "zero_optimization": {**config["zero_optimization"], "contiguous_gradients": False}}
+    asked = ask_config(job(), given(said))
+
+    assert any("contiguous_gradients" in note for note in asked.notes) is not counted
+
+
+@pytest.mark.parametrize(
+    ("config", "counted"),
+    [
+        ({"zero_optimization": {"stage": 3}}, True),
         ({"zero_optimization": {"stage": 2}}, True),
         ({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}, False),
         ({"zero_optimization": {"stage": 3}, "tensor_parallel": {"autotp_size": 2}}, False),

@@ -74,8 +74,14 @@ def plain(layout: Any) -> Plain:
 
 
 @functools.lru_cache(maxsize=1024)
-def felt(buffers: Buffers, stage: int) -> Buffers:
-    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once."""
+def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
+    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once.
+
+    Args:
+        buffers: Those of a layout.
+        stage: Its stage.
+        loose: Gradients that wait where they were made are counted.
+    """
     gathers = stage == 3
     return Buffers(
         reduce_bucket=buffers.reduce_bucket if stage else 0,
@@ -88,6 +94,7 @@ def felt(buffers: Buffers, stage: int) -> Buffers:
         swap_buffers=0,
         overlap_comm=buffers.overlap_comm and stage in (1, 2),
         secondary=buffers.secondary if gathers else 0,
+        contiguous=not (loose and gathers),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
@@ -13,7 +13,7 @@ from dsgen.memory.states import FP32, States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
+__all__ = ["NORM", "Load", "aside", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
 
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
@@ -40,11 +40,25 @@ class Load(NamedTuple):
     tensor: int = -1
 
 
+def aside(job: Any, layout: Any) -> bool:
+    """Whether gradients that wait where they were made are counted, as far as they were compared with the simulation.
+
+    Below stage 3 with the optimizer on the CPU they never do (stage_1_and_2.py, __init__).
+
+    Args:
+        job: Anything with training, as a Job has.
+        layout: Anything with stage and offload_optimizer.
+    """
+    if layout.stage == 3:
+        return not (job.training.optimizer == "Muon" or layout.offload_optimizer == "nvme")
+    return not (layout.stage and layout.offload_optimizer == "none")
+
+
 def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
     """Bytes of gradients and of buckets that the last forward pass of a step begins with."""
     if stage == 3:
         own = found.size * found.own if found.on_gpu else 0
-        return own, found.size * buffers.reduce_bucket
+        return own, buckets(found, stage, buffers)
     if not accumulates:
         return 0, 0
     if stage == 2:
@@ -55,7 +69,7 @@ def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tup
 
 def buckets(found: States, stage: int, buffers: Buffers) -> int:
     """Bytes of the flat buffers while gradients arrive: two where stages 1 and 2 reduce beside backward."""
-    if not stage:
+    if not stage or not buffers.contiguous:
         return 0
     return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
 
@@ -79,7 +93,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, b
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        for flush in both.reductions(found.tensors, buffers.reduce_bucket, found.ranks, found.swaps):
+        for flush in both.reductions(found, buffers):
             held, copied = found.size * flush.larger, found.size * flush.copied
             moved = 0 if found.on_gpu else _normed(found.size, found.wide, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current

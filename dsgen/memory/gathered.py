@@ -52,12 +52,14 @@ class Gathered(NamedTuple):
         """Elements at a place; before the blocks, at the embedding."""
         return self.places.get((block, way, 2 if block == BEFORE else place), 0)
 
-    def higher(self, block: int, way: int, place: int, count: int) -> tuple[tuple[int, int], ...]:
-        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them.
+    def higher(self, block: int, way: int, place: int, count: int, every: bool = False) -> tuple[tuple[int, int], ...]:
+        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them, or every.
 
         Returns:
             (how many blocks before, elements).
         """
+        if every:
+            return tuple((behind, self.places.get((block - behind, way, place), 0)) for behind in range(1, count + 1))
         key = (block, way, place), count
         if key not in self.highest:
             places, most, found = self.places, self.at(block, way, place), []

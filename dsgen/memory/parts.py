@@ -11,17 +11,18 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
-from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
+from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, reductions, start, stays
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.cuts import cut
 from dsgen.memory.doubted import doubted
 from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
+from dsgen.memory.runs import Run
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
-from dsgen.memory.together import Run, Together, together
+from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
 
 __all__ = ["Parts", "parts"]
@@ -66,11 +67,11 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
-    hardware = job.hardware
+    loose = not buffers.contiguous and aside(job, layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, hardware.usable_memory_bytes, *swapped
-    return _parts(asked, plain(layout), felt(buffers, stage), accumulates, twice, anew, node)
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
+    return _parts(asked, plain(layout), felt(buffers, stage, loose), accumulates, twice, anew, node)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -105,8 +106,7 @@ def _found(
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     check_encoder(asked.model, asked.training, layout)
     found = states(asked, layout, buffers)
-    told = layout.stage == 3
-    rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
     group = found.secondary.group if found.secondary and not anew else 0  # a later pass has all copies already

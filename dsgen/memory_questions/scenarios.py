@@ -19,6 +19,7 @@ from dsgen.copies import no_copies
 from dsgen.errors import mistake
 from dsgen.jobs import STATES, Job
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
+from dsgen.memory.backward import aside
 from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
@@ -224,7 +225,8 @@ def narrow(job: Job, chosen: Layout) -> bool:
 def counted(job: Job, chosen: Layout) -> tuple[str, ...]:
     """The keys that are counted for this strategy, and not for every one."""
     copied = (meanings.SECOND_COPY,) if counts(job, chosen) else ()
-    return (*copied, *(meanings.NARROW if narrow(job, chosen) else ()))
+    loose = (meanings.LOOSE,) if aside(job, chosen) else ()
+    return (*copied, *loose, *(meanings.NARROW if narrow(job, chosen) else ()))
 
 
 def not_counted(path: str) -> str:
