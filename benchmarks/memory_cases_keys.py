@@ -16,6 +16,7 @@ _OFTEN = {  # what is gathered goes at once: there is a second copy of most when
     "stage3_max_reuse_distance": 0,
     "stage3_prefetch_bucket_size": 20_000_000,
 }
+_BESIDE = {"overlap_comm": True}
 _SMALL = {"reduce_bucket_size": 50_000_000}  # one matrix of a 7B at a time; its head is larger
 _ALL = {"stage3_param_persistence_threshold": 0}  # every tensor is partitioned
 _PLAIN, _TWO = {"checkpointing": False}, {"passes": 2}
@@ -68,6 +69,24 @@ _ROWS: tuple[tuple[str, int, dict[str, Any], dict[str, Any]], ...] = (
     ("qwen2.5-7b", 8, _loose(3, reduce_bucket_size=3_000_000), {"method": "lora", **_PLAIN}),
     ("qwen2.5-7b", 8, _loose(3), {"method": "qlora", **_TWO}),
     ("qwen3-30b-a3b", 8, _loose(3), {}),
+    ("llama-2-7b", 8, _loose(1), {}),
+    ("llama-2-7b", 8, _loose(1), {**_TWO}),
+    ("llama-2-7b", 8, _loose(1, **_BESIDE), {}),
+    ("llama-2-7b", 8, _loose(1, **_BESIDE), {**_TWO}),
+    ("llama-2-7b", 16, _loose(1, **_BESIDE, **_SMALL), {**_PLAIN, "seq_len": 2048}),
+    ("llama-2-7b", 8, _loose(1, **_SMALL), {"precision": "fp32", **_TWO}),
+    ("qwen2.5-1.5b", 8, _loose(1, **_BESIDE), {**_TWO}),
+    ("qwen2.5-1.5b", 64, _loose(1, **_BESIDE, **_SMALL), {}),
+    ("qwen2.5-7b", 16, _loose(1, **_BESIDE, reduce_bucket_size=3_000_000), {"method": "lora", **_PLAIN}),
+    ("llama-2-7b", 8, _loose(2), {}),
+    ("llama-2-7b", 8, _loose(2), {**_TWO}),
+    ("llama-2-7b", 8, _loose(2, **_BESIDE), {**_PLAIN, **_TWO}),
+    ("llama-2-7b", 64, _loose(2, **_BESIDE, reduce_bucket_size=120_000_000), {**_PLAIN, "seq_len": 2048}),
+    ("llama-2-7b", 2, _loose(2, **_SMALL), {"precision": "fp16", "chunked_loss": True}),
+    ("llama-2-7b", 64, _loose(2, **_BESIDE, **_SMALL), {"depth": 32}),
+    ("qwen2.5-1.5b", 8, _loose(2, **_BESIDE), {}),
+    ("qwen2.5-7b", 8, _loose(2, **_BESIDE), {"method": "qlora", **_TWO}),
+    ("qwen3-30b-a3b", 64, _loose(2, **_BESIDE), {}),
     ("llama-2-7b", 8, _loose(2, **_CPU), {}),
     ("llama-2-7b", 8, _loose(1, overlap_comm=True, **_CPU), {**_TWO}),
 )

@@ -316,7 +316,8 @@ def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
     [
         ({"zero_optimization": {"stage": 3}}, True),
         ({"zero_optimization": {"stage": 3}, "optimizer": {"type": "Muon"}}, False),
-        ({"zero_optimization": {"stage": 2}}, False),
+        ({"zero_optimization": {"stage": 2}}, True),
+        ({"zero_optimization": {"stage": 2}, "optimizer": {"type": "Muon"}}, False),
         ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}, True),
         ({"zero_optimization": {"stage": 0}}, True),
     ],

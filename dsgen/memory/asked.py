@@ -94,7 +94,7 @@ def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
         swap_buffers=0,
         overlap_comm=buffers.overlap_comm and stage in (1, 2),
         secondary=buffers.secondary if gathers else 0,
-        contiguous=not (loose and gathers),
+        contiguous=not (loose and stage),
     )
 
 

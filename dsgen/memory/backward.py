@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
+from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
 from dsgen.memory.cuts import reaches, widest_of
 from dsgen.memory.shares import NORM
@@ -13,7 +14,7 @@ from dsgen.memory.states import FP32, States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["NORM", "Load", "aside", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
+__all__ = ["NORM", "Load", "aside", "beside", "buckets", "epilogue", "of_two", "reductions", "start", "stays"]
 
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
@@ -49,9 +50,9 @@ def aside(job: Any, layout: Any) -> bool:
         job: Anything with training, as a Job has.
         layout: Anything with stage and offload_optimizer.
     """
-    if layout.stage == 3:
-        return not (job.training.optimizer == "Muon" or layout.offload_optimizer == "nvme")
-    return not (layout.stage and layout.offload_optimizer == "none")
+    if layout.stage < 3 and layout.offload_optimizer != "none":
+        return True
+    return not layout.stage or not (job.training.optimizer == "Muon" or layout.offload_optimizer == "nvme")
 
 
 def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
@@ -130,6 +131,21 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
         handed: Elements handed over by then.
     """
     return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.ranks, runs, handed)
+
+
+def of_two(found: States, buffers: Buffers, both: Together, gradients: int, alive: Activity) -> int:
+    """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
+
+    In the blocks that pass has fewer the further it is. At the embedding:
+    With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
+    With two, the first pass has only its own two, and the last has four once all others are reduced.
+    """
+    if alive.where != "embedding":
+        left = stays(found, buffers, both.runs, alive.gradients // found.size)
+        return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
+    head = found.size * found.tensors.head
+    others = stays(found, buffers, both.runs, found.tensors.elements - found.tensors.head)
+    return max(gradients - head, 4 * head + others)
 
 
 def _normed(size: int, wide: int, share: int) -> int:

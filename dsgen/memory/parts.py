@@ -11,12 +11,13 @@ from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
-from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, reductions, start, stays
+from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.cuts import cut
 from dsgen.memory.doubted import doubted
 from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
+from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.runs import Run
 from dsgen.memory.shares import flattened
@@ -67,11 +68,19 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
-    loose = not buffers.contiguous and aside(job, layout)
+    waits = not buffers.contiguous and aside(job, layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
     node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
-    return _parts(asked, plain(layout), felt(buffers, stage, loose), accumulates, twice, anew, node)
+    return _parts(
+        asked,
+        plain(layout),
+        felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
+        accumulates,
+        twice,
+        anew,
+        node,
+    )
 
 
 @functools.lru_cache(maxsize=8192)
@@ -188,12 +197,16 @@ class _Moments(NamedTuple):
         if self.second:
             early += self.second.forward + self.second.backward
         before = first._replace(optimizer=self.found.early, staged=0)
-        for alive, live, _ in early:  # there are no states yet
+        for alive, live, waiting in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
-            yield moment(phase, before, grads + alive.fresh, bucket, 0, live, alive, inputs)
+            there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
+            yield moment(phase, before, there, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
+        if not buffers_.contiguous and stage < 3:
+            yield from loose(found, stage, buffers_, self.accumulates, self.both, held, self._loaded)
+            return
         grads, bucket = start(found, stage, buffers_, self.accumulates)
         walked = beside(stage, buffers_, self.accumulates)
         grows = not walked and not self.accumulates
@@ -215,7 +228,7 @@ class _Moments(NamedTuple):
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
             if self.twice:
-                gradients = self.of_two(gradients, alive)
+                gradients = of_two(found, buffers_, self.both, gradients, alive)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
@@ -229,21 +242,6 @@ class _Moments(NamedTuple):
             yield moment("backward", held, there, full, 0, 0, NOTHING, inputs)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
-
-    def of_two(self, gradients: int, alive: Activity) -> int:
-        """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
-
-        In the blocks that pass has fewer the further it is. At the embedding:
-        With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
-        With two, the first pass has only its own two, and the last has four once all others are reduced.
-        """
-        found = self.found
-        if alive.where != "embedding":
-            left = stays(found, self.buffers, self.both.runs, alive.gradients // found.size)
-            return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
-        head = found.size * found.tensors.head
-        others = stays(found, self.buffers, self.both.runs, found.tensors.elements - found.tensors.head)
-        return max(gradients - head, 4 * head + others)
 
     def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
         """Moments of the first block behind which this rank's own gradients are kept, if others are around it."""
