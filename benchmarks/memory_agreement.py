@@ -21,11 +21,13 @@ import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
+from memory_cases_keys import with_keys
 from memory_cases_muon import with_muon
 from memory_compared import (
     DROPPING,
     EMBEDDINGS,
     HEADS,
+    KEYS,
     LATER,
     MUON,
     NARROW,
@@ -53,6 +55,7 @@ GROUPS = {  # what was recorded -> what draws it
     OF_MIXTURES: of_mixtures,
     MUON: with_muon,
     OF_ENCODERS: of_encoders,
+    KEYS: with_keys,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
+from memory_cases_keys import KEYS_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
 from memory_compared import (
     CLOSE_PEAK,
@@ -38,6 +39,7 @@ def page(
     mixtures: list[Compared],
     muon: list[Compared],
     encoders: list[Compared],
+    keys: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -53,6 +55,7 @@ def page(
         mixtures: Those of mixtures of experts without a profile.
         muon: Those that Muon steps.
         encoders: Those of decoders behind an encoder.
+        keys: Those of keys that few configs say.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -156,6 +159,17 @@ def page(
         summary(muon) + ".",
         "",
         *_table(sorted(muon, key=lambda item: int(item.case.name.rpartition(" m")[2]))),
+        "",
+        "## Keys that few configs say",
+        "",
+        "`zero_hpz_partition_size`: at stage 3 a second copy of the parameters is cut among the GPUs of a group. It is",
+        "there from load on; that of trained tensors goes with every step, and comes again tensor by tensor as each is",
+        "released for the first time. `contiguous_gradients: false`: gradients wait where they were made, and there is",
+        f"no bucket beside them. {KEYS_DEPTH} blocks of each model, in one run all 32.",
+        "",
+        summary(keys) + ".",
+        "",
+        *_table(sorted(keys, key=lambda item: int(item.case.name.rpartition(" k")[2]))),
         "",
         f"## The worst {WORST}",
         "",

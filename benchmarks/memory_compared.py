@@ -17,6 +17,7 @@ __all__ = [
     "DROPPING",
     "EMBEDDINGS",
     "HEADS",
+    "KEYS",
     "LATER",
     "MUON",
     "NARROW",
@@ -39,6 +40,7 @@ LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scena
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
 EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
+KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs say
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
 OF_ENCODERS = RECORD.with_name("memory_agreement_encoders.json")  # decoders behind an encoder

@@ -29,7 +29,11 @@ LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reu
 
 @attrs.frozen(kw_only=True, cache_hash=True)
 class Buffers:
-    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward."""
+    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
+
+    `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
+    is whether gradients are copied into a bucket when they are made, and do not wait where they are.
+    """
 
     reduce_bucket: int
     allgather_bucket: int
@@ -40,6 +44,8 @@ class Buffers:
     sub_group: int
     swap_buffers: int
     overlap_comm: bool
+    secondary: int = 0
+    contiguous: bool = True
 
 
 @functools.lru_cache(maxsize=4096)
@@ -96,6 +102,8 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         overlap_comm=overlap
         if isinstance(overlap, bool)
         else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
+        secondary=size("zero_hpz_partition_size", 0),
+        contiguous=pinned.get("contiguous_gradients") is not False,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dsgen.buffers import DEFAULT_BUCKET, DEFAULT_LIVE, DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN, SUB_GROUP, Buffers
@@ -35,6 +35,8 @@ NARROW = (
     "bf16.bf16_optimizer_states",
     "fp16.fp16_master_weights_and_grads",
 )
+SECOND_COPY = "zero_optimization.zero_hpz_partition_size"  # counted where it was compared with the simulation
+LOOSE = "zero_optimization.contiguous_gradients"  # as well
 # Keys whose memory is bounded, and in the interval around a peak (dsgen.memory.widened).
 BOUNDED = (
     "communication_data_type",
@@ -52,12 +54,12 @@ _UNCOUNTED = (
     "activation_checkpointing.cpu_checkpointing",
     "activation_checkpointing.partition_activations",
     *NARROW,
-    "zero_optimization.contiguous_gradients",
+    LOOSE,
     "zero_optimization.mics_shard_size",
     "zero_optimization.offload_optimizer.ratio",
     "zero_optimization.offload_optimizer.super_offload",
     "zero_optimization.zenflow",
-    "zero_optimization.zero_hpz_partition_size",
+    SECOND_COPY,
     "zero_optimization.zero_quantized_gradients",
     "zero_optimization.zero_quantized_nontrainable_weights",
     "zero_optimization.zero_quantized_weights",
@@ -88,17 +90,17 @@ def beyond(subject: Subject) -> tuple[str, ...]:
     return (*found, *(["sequence_parallel_size"] if isinstance(sequence, int) and sequence > 1 else []))
 
 
-def uncounted(config: Mapping[str, Any], known: Surface, narrow: bool = False) -> tuple[str, ...]:
+def uncounted(config: Mapping[str, Any], known: Surface, counted: Collection[str] = ()) -> tuple[str, ...]:
     """The keys of a config that change what is held, and are not counted: those away from their default.
 
     Args:
         config: The config, or the keys that a person sets beside a plan.
         known: What the release reads.
-        narrow: Those of NARROW are counted.
+        counted: Those among them that are counted here.
     """
     found = []
     for path in _UNCOUNTED:
-        there, value = lookup(config, path) if not (narrow and path in NARROW) else (False, None)
+        there, value = lookup(config, path) if path not in counted else (False, None)
         if there and value not in (None, "auto") and value != known.default(path):
             found.append(path)
     return tuple(found)
@@ -161,6 +163,8 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         sub_group=size("sub_group_size", SUB_GROUP, SUB_GROUP),
         swap_buffers=size("offload_optimizer.buffer_count", DEFAULT_SWAP_BUFFERS, DEFAULT_SWAP_BUFFERS),
         overlap_comm=overlap if isinstance(overlap, bool) else stage == 3,
+        secondary=size("zero_hpz_partition_size", 0, 0),
+        contiguous=subject.value(f"{zero}.contiguous_gradients") is not False,
     )
 
 

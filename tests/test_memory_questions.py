@@ -303,10 +303,48 @@ def test_a_scenario_with_16_bit_master_weights_counts_them_in_every_other_row() 
 
 
 def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
-    asked = question({"zero_stage": 3}, zero_optimization={"zero_hpz_partition_size": 8, "contiguous_gradients": True})
+    asked = question(
+        {"zero_stage": 3}, zero_optimization={"zero_quantized_weights": True, "contiguous_gradients": True}
+    )
 
-    assert "zero_optimization.zero_hpz_partition_size: what it saves or takes is not counted" in asked.notes
+    assert "zero_optimization.zero_quantized_weights: what it saves or takes is not counted" in asked.notes
     assert not any("contiguous_gradients" in note for note in asked.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "counted"),
+    [
+        ({"zero_optimization": {"stage": 3}}, True),
+        ({"zero_optimization": {"stage": 3}, "optimizer": {"type": "Muon"}}, False),
+        ({"zero_optimization": {"stage": 2}}, True),
+        ({"zero_optimization": {"stage": 2}, "optimizer": {"type": "Muon"}}, False),
+        ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}, True),
+        ({"zero_optimization": {"stage": 0}}, True),
+    ],
+)
+def test_gradients_that_wait_are_noted_where_they_are_not_counted(config, counted):
+    """The optimizer on the CPU has them in a bucket whatever the key says, below stage 3."""
+    said = {**config, "zero_optimization": {**config["zero_optimization"], "contiguous_gradients": False}}
+    asked = ask_config(job(), given(said))
+
+    assert any("contiguous_gradients" in note for note in asked.notes) is not counted
+
+
+@pytest.mark.parametrize(
+    ("config", "counted"),
+    [
+        ({"zero_optimization": {"stage": 3}}, True),
+        ({"zero_optimization": {"stage": 2}}, True),
+        ({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}, False),
+        ({"zero_optimization": {"stage": 3}, "tensor_parallel": {"autotp_size": 2}}, False),
+    ],
+)
+def test_hpz_is_noted_where_its_copy_is_not_counted(config, counted):
+    """In RAM and beside tensor parallelism it was not held against the simulation; below stage 3 there is none."""
+    said = {**config, "zero_optimization": {**config["zero_optimization"], "zero_hpz_partition_size": 8}}
+    asked = ask_config(job(), given(said))
+
+    assert any("zero_hpz_partition_size" in note for note in asked.notes) is not counted
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_what_the_estimates_do_not_count_is_said(make_job):
     muon = rendered(make_job(training={"optimizer": "Muon"}))
 
     assert not plain.warnings
-    assert any("zero_hpz_partition_size changes memory" in warning for warning in hpz.warnings)
+    assert any("zero_hpz_partition_size changes speed in a way" in warning for warning in hpz.warnings)
     assert any("lr 2e-05 is meant for AdamW" in warning for warning in muon.warnings)
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import attrs
+
 from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import eager
 from dsgen.memory.moments import Held
+from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
 from dsgen.memory.trained import head_sharded
 from dsgen.profiles import Model, Training
 from dsgen.strategies import Layout
 
-__all__ = ["Asked", "Plain", "felt", "held", "plain", "tells", "through_training"]
+__all__ = ["Asked", "Plain", "copied", "felt", "held", "plain", "recording", "tells", "through_training"]
 
 
 class Plain(NamedTuple):
@@ -52,6 +55,18 @@ def through_training(layout: Plain, found: States) -> Held:
     )
 
 
+def copied(held: Held, copies: Secondary, again: bool) -> tuple[Held, Held]:
+    """What is on the GPU until the first step is over, and while any later one steps; and in the passes of a later one.
+
+    Args:
+        held: It without hpZ's copies.
+        copies: Those.
+        again: The pass is not the first of its step, so all that are made in a pass are there already.
+    """
+    there = copies.lasting + (copies.again if again else 0)
+    return held._replace(weights=held.weights + copies.whole), held._replace(weights=held.weights + there)
+
+
 def plain(layout: Any) -> Plain:
     """What a layout or a strategy is without its batch."""
     places = layout.offload_optimizer, layout.offload_param
@@ -59,8 +74,14 @@ def plain(layout: Any) -> Plain:
 
 
 @functools.lru_cache(maxsize=1024)
-def felt(buffers: Buffers, stage: int) -> Buffers:
-    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once."""
+def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
+    """The buffers that a stage has on the GPU; those of others are 0, so that equal stages are computed once.
+
+    Args:
+        buffers: Those of a layout.
+        stage: Its stage.
+        loose: Gradients that wait where they were made are counted.
+    """
     gathers = stage == 3
     return Buffers(
         reduce_bucket=buffers.reduce_bucket if stage else 0,
@@ -72,7 +93,14 @@ def felt(buffers: Buffers, stage: int) -> Buffers:
         sub_group=buffers.sub_group if gathers else 0,
         swap_buffers=0,
         overlap_comm=buffers.overlap_comm and stage in (1, 2),
+        secondary=buffers.secondary if gathers else 0,
+        contiguous=not (loose and stage),
     )
+
+
+def recording(buffers: Buffers) -> Buffers:
+    """Those that the first pass of all has, which records the order of use: each tensor goes right after its use."""
+    return attrs.evolve(buffers, persistence=-1, prefetch=0, max_live=0, max_reuse=0)
 
 
 def tells(job: Job, tp: int) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dsgen.buffers import Buffers
+from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
 from dsgen.memory.cuts import reaches, widest_of
 from dsgen.memory.shares import NORM
@@ -13,7 +14,7 @@ from dsgen.memory.states import FP32, States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
 
-__all__ = ["NORM", "Load", "beside", "buckets", "epilogue", "reductions", "start", "stays"]
+__all__ = ["NORM", "Load", "aside", "beside", "buckets", "epilogue", "of_two", "reductions", "start", "stays"]
 
 NORM_CHUNK = 250_000_000  # elements of which stage 3 takes a norm at once (stage3.py, _constant_buffered_norm2)
 
@@ -40,11 +41,25 @@ class Load(NamedTuple):
     tensor: int = -1
 
 
+def aside(job: Any, layout: Any) -> bool:
+    """Whether gradients that wait where they were made are counted, as far as they were compared with the simulation.
+
+    Below stage 3 with the optimizer on the CPU they never do (stage_1_and_2.py, __init__).
+
+    Args:
+        job: Anything with training, as a Job has.
+        layout: Anything with stage and offload_optimizer.
+    """
+    if layout.stage < 3 and layout.offload_optimizer != "none":
+        return True
+    return not layout.stage or not (job.training.optimizer == "Muon" or layout.offload_optimizer == "nvme")
+
+
 def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
     """Bytes of gradients and of buckets that the last forward pass of a step begins with."""
     if stage == 3:
         own = found.size * found.own if found.on_gpu else 0
-        return own, found.size * buffers.reduce_bucket
+        return own, buckets(found, stage, buffers)
     if not accumulates:
         return 0, 0
     if stage == 2:
@@ -55,7 +70,7 @@ def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tup
 
 def buckets(found: States, stage: int, buffers: Buffers) -> int:
     """Bytes of the flat buffers while gradients arrive: two where stages 1 and 2 reduce beside backward."""
-    if not stage:
+    if not stage or not buffers.contiguous:
         return 0
     return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
 
@@ -79,7 +94,7 @@ def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, b
     prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        for flush in both.reductions(found.tensors, buffers.reduce_bucket, found.ranks, found.swaps):
+        for flush in both.reductions(found, buffers):
             held, copied = found.size * flush.larger, found.size * flush.copied
             moved = 0 if found.on_gpu else _normed(found.size, found.wide, flush.normed) + FP32 * flush.before
             fresh = found.size * flush.current
@@ -116,6 +131,21 @@ def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
         handed: Elements handed over by then.
     """
     return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.ranks, runs, handed)
+
+
+def of_two(found: States, buffers: Buffers, both: Together, gradients: int, alive: Activity) -> int:
+    """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
+
+    In the blocks that pass has fewer the further it is. At the embedding:
+    With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
+    With two, the first pass has only its own two, and the last has four once all others are reduced.
+    """
+    if alive.where != "embedding":
+        left = stays(found, buffers, both.runs, alive.gradients // found.size)
+        return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
+    head = found.size * found.tensors.head
+    others = stays(found, buffers, both.runs, found.tensors.elements - found.tensors.head)
+    return max(gradients - head, 4 * head + others)
 
 
 def _normed(size: int, wide: int, share: int) -> int:

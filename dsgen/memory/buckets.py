@@ -23,6 +23,7 @@ __all__ = [
     "flushes",
     "kept_from",
     "larger_of",
+    "waiting_of",
     "worst",
 ]
 
@@ -196,6 +197,29 @@ def _larger(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[list[i
         if found.numels[index] > bucket and not reaches(found, ranks, index):
             ends.append(handed)
             sums.append(sums[-1] + found.numels[index])
+    return ends, sums
+
+
+def waiting_of(found: Trained, bucket: int, runs: Runs, handed: int) -> int:
+    """Elements of gradients that wait for their reduction when backward has handed over so many.
+
+    Args:
+        found, bucket, runs: As for `flushes`.
+        handed: Elements handed over by then.
+    """
+    ends, sums = _waiting(found, bucket, runs)
+    return sums[bisect.bisect_right(ends, handed) - 1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _waiting(found: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[int]]:
+    """Elements handed over with each gradient, and those that wait then."""
+    ends, sums = [0], [0]
+    for index, _ in arrivals(found, runs):
+        numel = found.numels[index]
+        before = sums[-1] if sums[-1] + numel <= bucket else 0
+        ends.append(ends[-1] + numel)
+        sums.append(before + numel)
     return ends, sums
 
 

@@ -41,6 +41,7 @@ class Walk(NamedTuple):
         steps: The event of each use.
         nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
         leaving: Event -> tensors that are released after it though it does not use them.
+        frozen: Those of them without a gradient.
         wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
     """
 
@@ -52,6 +53,7 @@ class Walk(NamedTuple):
     nears: list[int]
     leaving: dict[int, tuple[Held, ...]]
     wholes: frozenset[int]
+    frozen: frozenset[int]
 
     @classmethod
     def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
@@ -108,22 +110,24 @@ class Walk(NamedTuple):
             if event.leaving
         }
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
-        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes)
+        frozen = frozenset(held.place for event in events for held in event.module.tensors if held.frozen)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozen)
 
     def run(
-        self, prefetch: int, max_live: int, max_reuse: int, alone: bool
+        self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False
     ) -> tuple[list[int], list[int], list[int], list[frozenset[int]]]:
         """What is there when each event begins, while it runs, and after it; tensors that are released then.
 
         Limits are in elements, what is there in elements of a weight.
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
-        the buffer stays until the last one is.
+        the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart.
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
         bounds, leaving, wholes = self.bounds, self.leaving, self.wholes
         uses = len(order)
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
+        copied: set[int] | None = set(self.frozen) if copying else None
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
         starts: list[int] = []
         peaks: list[int] = []
@@ -136,7 +140,7 @@ class Walk(NamedTuple):
                 missing = [use for use in range(begin, end) if order[use] not in there]
                 if missing:
                     live += sum([numels[use] for use in missing])
-                    here += self._fetched(missing, there, coming, alone)
+                    here += self._fetched(missing, there, coming, alone, copied)
                     most = here + buffers
                 for use in range(begin, end) if coming else ():
                     gather = coming.pop(order[use], None)
@@ -172,7 +176,7 @@ class Walk(NamedTuple):
                     ahead += 1
                 if begun:
                     live += found
-                    here += self._fetched(begun, there, coming, alone)
+                    here += self._fetched(begun, there, coming, alone, copied)
             peaks.append(here + buffers)
             gone = _NOTHING
             if begin < end:
@@ -190,13 +194,28 @@ class Walk(NamedTuple):
                 gone |= {held.place for held in late}
             if gone:
                 there -= gone
+                if copied is not None:
+                    copied |= gone
             released.append(gone)
             rests.append(here + buffers)
             begin = end
         return starts, peaks, rests, released
 
-    def _fetched(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
-        """Gather the tensors of uses together: what they take."""
+    def _fetched(
+        self,
+        found: Sequence[int],
+        there: set[int],
+        coming: dict[int, _Gather],
+        alone: bool,
+        copied: set[int] | None = None,
+    ) -> int:
+        """Gather the tensors of uses together, or those apart that hpZ has copied: what they take."""
+        if copied is not None:
+            apart = (
+                [use for use in found if self.order[use] in copied],
+                [use for use in found if self.order[use] not in copied],
+            )
+            return sum([self._fetched(part, there, coming, alone) for part in apart if part])
         extent = sum([self.extents[use] for use in found])
         tensors = [self.order[use] for use in found]
         there.update(tensors)

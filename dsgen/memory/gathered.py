@@ -37,6 +37,7 @@ class Gathered(NamedTuple):
             not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
         most: Block -> the most there after its forward pass, once `when` has been asked for it.
+        copies: Place, or index of a tensor -> elements of hpZ's second shares that are among those there.
     """
 
     places: dict[Place, int]
@@ -45,17 +46,20 @@ class Gathered(NamedTuple):
     first_step: dict[Place, int]
     highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
     most: dict[int, int]
+    copies: dict[Place | int, int]
 
     def at(self, block: int, way: int, place: int = 0) -> int:
         """Elements at a place; before the blocks, at the embedding."""
         return self.places.get((block, way, 2 if block == BEFORE else place), 0)
 
-    def higher(self, block: int, way: int, place: int, count: int) -> tuple[tuple[int, int], ...]:
-        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them.
+    def higher(self, block: int, way: int, place: int, count: int, every: bool = False) -> tuple[tuple[int, int], ...]:
+        """Of the `count` blocks before one, those where more is gathered at a place than in all behind them, or every.
 
         Returns:
             (how many blocks before, elements).
         """
+        if every:
+            return tuple((behind, self.places.get((block - behind, way, place), 0)) for behind in range(1, count + 1))
         key = (block, way, place), count
         if key not in self.highest:
             places, most, found = self.places, self.at(block, way, place), []
@@ -80,9 +84,20 @@ class Gathered(NamedTuple):
                     self.most[other] = elements
         return self.most.get(block, 0)
 
+    def copied(self, block: int, way: int, place: int, tensor: int | None) -> int:
+        """Elements of second shares at a place, or in backward of a block when a gradient has been made; see `when`."""
+        if tensor is None:
+            return self.copies.get((block, way, 2 if block == BEFORE else place), 0)
+        if tensor in self.copies or block == BEFORE:
+            return self.copies.get(tensor if tensor in self.copies else (block, BACKWARD, 2), 0)
+        later = [one for one in self.places if one[0] == block and one[1] != FORWARD]
+        return self.copies[max(later, key=self.places.__getitem__)] if later else 0
+
 
 @functools.lru_cache(maxsize=1024)
-def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False) -> Gathered:
+def gathered(
+    step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False, group: int = 0
+) -> Gathered:
     """What is gathered in one step.
 
     Args:
@@ -91,16 +106,23 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
         alone: There is one rank: it copies each tensor from the node's RAM by itself.
         anew: The pass is the first that knows its order of use, and follows another in the same step: the tensors
             that are never partitioned later are gathered with the others, and count among them.
+        group: Ranks that share the second shares that hpZ makes in this pass: each trained tensor has its own from its
+            first release on, and they count among what is there; 0 where it makes none.
     """
     persistence, prefetch, max_live, max_reuse = limits
     steps, full = events(step), step.method == "full"
-    starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone)
+    starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, group > 0)
     kept, partly, left, packed = _kept(steps, gone, step)
+    copies: dict[Place | int, int] = {}
+    grown = _grown(steps, gone, step, group) if group else ()
+    if grown:
+        starts, peaks = ([one + more for one, more in zip(rows, grown, strict=False)] for rows in (starts, peaks))
+        rests = [one + more for one, more in zip(rests, grown[1:], strict=True)]
     places: dict[Place, int] = {}
     uses: dict[int, int] = {}
     now = 0
-    rows = zip(_around(step), steps, starts, peaks, rests, kept, partly, left, strict=True)
-    for (entered, fetched, used, later, behind), event, start, peak, rest, before, half, after in rows:
+    rows = enumerate(zip(_around(step), steps, starts, peaks, rests, kept, partly, left, strict=True))
+    for number, ((entered, fetched, used, later, behind), event, start, peak, rest, before, half, after) in rows:
         if entered:
             places[entered] = now
         most, now = (start if start > peak else peak) + before, rest + after
@@ -111,6 +133,12 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
             most = now
             for other in later:
                 places[other] = peak + half
+        if grown:
+            there = [one for one in (entered, fetched, used, *later) if one]
+            there += [held.place for held in event.module.tensors if event.way != FORWARD]
+            copies.update(dict.fromkeys(there, grown[number]))
+            if most >= places.get(behind, -1):
+                copies[behind] = grown[number + (most == now)]
         if most > places.get(behind, -1):
             places[behind] = most
         if full and event.way != FORWARD:
@@ -118,7 +146,19 @@ def gathered(step: Step, limits: tuple[int, int, int, int], alone: bool = False,
             for index, one in enumerate(module.tensors):  # of two uses of a block the later one is its backward
                 second = module.second and index >= module.second and not module.whole
                 uses[one.place] = peak + (half if second else after)
-    return Gathered(places, uses, packed, {} if alone or anew else _first_step(step, persistence), {}, {})
+    first = {} if alone or anew else _first_step(step, persistence)
+    return Gathered(places, uses, packed, first, {}, {}, copies)
+
+
+def _grown(steps: Sequence[Event], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
+    """Elements of the second shares that are there when each event begins, and behind the last."""
+    extents = {
+        held.place: held.extent(step.wide) for event in steps for held in event.module.tensors if not held.frozen
+    }
+    found = [0]
+    for released in gone:
+        found.append(found[-1] + sum(-(-extents.pop(place, 0) // group) for place in released))
+    return found
 
 
 @functools.lru_cache(maxsize=256)

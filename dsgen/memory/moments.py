@@ -31,7 +31,7 @@ class Moment(NamedTuple):
         fixed: Bytes of all parts whatever the micro-batch is.
         each: Bytes of all parts for every sequence of the micro-batch.
         held: Weights, states and buffers that stay.
-        gathered, gradients, buckets, temporaries: Bytes of these parts.
+        gathered, gradients, buckets, temporaries: Bytes of these parts; what hpZ copies meanwhile is among the first.
         alive: Activations, logits and temporaries; None where there are none.
         inputs: Bytes of token ids for every sequence.
     """
@@ -56,11 +56,11 @@ class Moment(NamedTuple):
         """Part -> (bytes, bytes per sequence of the micro-batch)."""
         alive = self.alive or NOTHING
         return {
-            "weights": (self.held.weights, 0),
+            "weights": (self.held.weights + alive.copies, 0),
             "fp32 master weights": (self.held.master, 0),
             "optimizer states": (self.held.optimizer, 0),
             "offload buffers": (self.held.offload, 0),
-            "gathered parameters": (self.gathered, 0),
+            "gathered parameters": (self.gathered - alive.copies, 0),
             "gradients": (self.gradients + self.held.staged, 0),
             "communication buckets": (self.buckets, 0),
             "activations": alive.activations,

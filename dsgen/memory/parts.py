@@ -10,25 +10,25 @@ from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.asked import Asked, Plain, felt, plain, tells, through_training
-from dsgen.memory.backward import Load, beside, buckets, epilogue, reductions, start, stays
+from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
+from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.cuts import cut
 from dsgen.memory.doubted import doubted
 from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
+from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
+from dsgen.memory.runs import Run
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
-from dsgen.memory.together import Run, Together, together
+from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
 
 __all__ = ["Parts", "parts"]
 
 NEVER = 1 << 62  # bytes
-
-
 Line = tuple[int, int]
 
 
@@ -68,11 +68,19 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
-    hardware = job.hardware
+    waits = not buffers.contiguous and aside(job, layout)
     asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, hardware.usable_memory_bytes, *swapped
-    return _parts(asked, plain(layout), felt(buffers, stage), accumulates, twice, anew, node)
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
+    return _parts(
+        asked,
+        plain(layout),
+        felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
+        accumulates,
+        twice,
+        anew,
+        node,
+    )
 
 
 @functools.lru_cache(maxsize=8192)
@@ -107,12 +115,14 @@ def _found(
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     check_encoder(asked.model, asked.training, layout)
     found = states(asked, layout, buffers)
-    told = layout.stage == 3
-    rest = (layout.precision, layout.tp, layout.checkpointing, told, asked.single)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
-    both = together(run, buffers, found.ranks == 1, here)
+    group = found.secondary.group if found.secondary and not anew else 0  # a later pass has all copies already
+    both = together(run, buffers, found.ranks == 1, here, group=group)
     second = together(run, buffers, False, here, True) if anew and found.ranks > 1 else None
+    if group:  # in the first pass of all every tensor has a copy already
+        second = together(run, recording(buffers), False, here)
     moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
     return found, moments, _lines(moments)
 
@@ -131,17 +141,19 @@ class _Moments(NamedTuple):
     buffers: Buffers
     found: States
     both: Together
-    second: Together | None  # the second pass of the first step, where it gathers anew
+    second: Together | None  # the pass of the first step that can be higher than later ones
     accumulates: bool
     twice: bool
 
     def all(self) -> Iterator[Moment]:
-        held = through_training(self.layout, self.found)
-        yield from self.before_training(held)
-        yield from self.forward(held)
+        first = held = through_training(self.layout, self.found)
+        if self.found.secondary:
+            first, held = copied(held, self.found.secondary, not self.both.copies)
+        yield from self.before_training(first)
+        yield from self.forward(held, first)
         yield from self.backward(held)
         kind, layout = self.job.training.optimizer, self.layout
-        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, held)
+        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, first)
 
     def before_training(self, held: Held) -> Iterator[Moment]:
         """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
@@ -176,7 +188,7 @@ class _Moments(NamedTuple):
             whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
         yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
 
-    def forward(self, held: Held) -> Iterator[Moment]:
+    def forward(self, held: Held, first: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
@@ -184,13 +196,17 @@ class _Moments(NamedTuple):
         early = self.both.first_step
         if self.second:
             early += self.second.forward + self.second.backward
-        before = held._replace(optimizer=self.found.early, staged=0)
-        for alive, live, _ in early:  # there are no states yet
+        before = first._replace(optimizer=self.found.early, staged=0)
+        for alive, live, waiting in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
-            yield moment(phase, before, grads + alive.fresh, bucket, 0, live, alive, inputs)
+            there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
+            yield moment(phase, before, there, bucket, 0, live, alive, inputs)
 
     def backward(self, held: Held) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
+        if not buffers_.contiguous and stage < 3:
+            yield from loose(found, stage, buffers_, self.accumulates, self.both, held, self._loaded)
+            return
         grads, bucket = start(found, stage, buffers_, self.accumulates)
         walked = beside(stage, buffers_, self.accumulates)
         grows = not walked and not self.accumulates
@@ -212,7 +228,7 @@ class _Moments(NamedTuple):
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
                 gradients += found.size * found.kept
             if self.twice:
-                gradients = self.of_two(gradients, alive)
+                gradients = of_two(found, buffers_, self.both, gradients, alive)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
@@ -226,21 +242,6 @@ class _Moments(NamedTuple):
             yield moment("backward", held, there, full, 0, 0, NOTHING, inputs)
         for load in epilogue(found, stage, buffers_):
             yield self._loaded(load, held)
-
-    def of_two(self, gradients: int, alive: Activity) -> int:
-        """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
-
-        In the blocks that pass has fewer the further it is. At the embedding:
-        With a pass between the first and the last, a third gradient of the embedding waits beside those of all weights.
-        With two, the first pass has only its own two, and the last has four once all others are reduced.
-        """
-        found = self.found
-        if alive.where != "embedding":
-            left = stays(found, self.buffers, self.both.runs, alive.gradients // found.size)
-            return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
-        head = found.size * found.tensors.head
-        others = stays(found, self.buffers, self.both.runs, found.tensors.elements - found.tensors.head)
-        return max(gradients - head, 4 * head + others)
 
     def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
         """Moments of the first block behind which this rank's own gradients are kept, if others are around it."""
@@ -269,7 +270,7 @@ class _Moments(NamedTuple):
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.ranks, self.both.runs)
 
     def _loaded(self, load: Load, held: Held) -> Moment:
-        alive = self._arrived(load)
+        alive = self.both.copying(self._arrived(load), load.block, load.tensor)
         live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh
         tensors = self.found.tensors

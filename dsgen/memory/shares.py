@@ -66,7 +66,15 @@ def sub_groups(found: Trained, ranks: int, sub_group: int) -> tuple[tuple[int, .
 
 
 @functools.lru_cache(maxsize=1024)
-def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool = False) -> tuple[Flush, ...]:
+def scattered(
+    found: Trained,
+    bucket: int,
+    ranks: int,
+    runs: Runs,
+    swaps: bool = False,
+    loose: bool = False,
+    leaves: bool = False,
+) -> tuple[Flush, ...]:
     """The reduce-scatters of stage 3, in order.
 
     Args:
@@ -76,6 +84,8 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool =
         runs: As for `arrivals`.
         swaps: The shares leave together, in the order of the model, each as an fp32 copy until then: the optimizer is
             on NVMe (partition_grads, _offload_grad_partition_at_boundary).
+        loose: Gradients wait where they were made, as those do that are larger than the bucket.
+        leaves: The shares leave for the CPU one by one, and of loose gradients each goes with its share.
     """
     made: list[Flush] = []
     filled = padded = count = 0
@@ -85,8 +95,10 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool =
         nonlocal filled, padded, count
         if filled:
             whole = count == 1 and padded == filled
-            larger = filled if filled > bucket else 0
+            larger = filled if loose or filled > bucket else 0
             before, widest = _most(sorted(shares)) if swaps else (0, max(share for _, share in shares))
+            if loose and leaves:
+                larger, widest = _leaving(found, sorted(shares))
             copied = 0 if whole else padded
             if found.shapes and filled <= bucket:  # Muon has no reduce-scatter: the bucket is divided into a copy
                 copied = filled if ranks > 1 else 0
@@ -105,6 +117,16 @@ def scattered(found: Trained, bucket: int, ranks: int, runs: Runs, swaps: bool =
         count += 1
     flush(BEFORE, -1, 0, -1)
     return tuple(made)
+
+
+def _leaving(found: Trained, shares: list[tuple[int, int]]) -> tuple[int, int]:
+    """The elements of the gradients that are left when a share takes its norm, where both are most; and its own."""
+    best = (0, 0, 0)
+    left = sum(found.numels[index] for index, _ in shares)
+    for index, share in shares:
+        best = max(best, (2 * left + (NORM + 2) * share, left, share))
+        left -= found.numels[index]
+    return best[1], best[2]
 
 
 def _most(shares: list[tuple[int, int]]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.jobs import STATES
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, made, quantized
+from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
 from dsgen.parameters import added, stretches
@@ -51,6 +52,7 @@ class States(NamedTuple):
         staged: Bytes that Muon keeps from its first step on: a second momentum, or what it gathers through.
         on_gpu: Whether master weights and states are on the GPU.
         swaps: Whether they are on NVMe.
+        secondary: The second copy of the parameters that hpZ keeps; None where there is none.
     """
 
     tensors: Trained
@@ -74,6 +76,7 @@ class States(NamedTuple):
     staged: int
     on_gpu: bool
     swaps: bool
+    secondary: Secondary | None
 
 
 def takes(narrow: str, layout: Any, optimizer: str) -> bool:
@@ -125,9 +128,14 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     scales = int(numbers.frozen_linear * SCALE_BITS / 8) if packed else 0
     frozen = linear + numbers.frozen_other * size
     elements = tensors.elements
+    second = None
     if stage == 3:
         own = partition_numel(tensors, ranks)
-        weights = own * (FP32 if wide_adapters(training) else size) + -(-(frozen - scales) // ranks)
+        width = FP32 if wide_adapters(training) else size
+        others = -(-(frozen - scales) // ranks)
+        weights = own * width + others
+        if buffers.secondary:
+            second = secondary(job, layout, buffers, tensors, own * width, others, width)
     elif stage:
         own = sum(one.share for one in cut(tensors, ranks))
         weights = own * ranks * size + frozen
@@ -155,7 +163,15 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
-        making=_making(model, layout, ranks, size, tensors.head and tensors.elements + tensors.head, frozen)
+        making=_making(
+            model,
+            layout,
+            ranks,
+            size,
+            tensors.head and tensors.elements + tensors.head,
+            frozen,
+            second and second.group,
+        )
         if stage == 3
         else 0,
         tables=_tables(model),
@@ -169,6 +185,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         staged=staged,
         on_gpu=on_gpu,
         swaps=layout.offload_optimizer == "nvme" and stage == 3,
+        secondary=second,
     )
 
 
@@ -199,17 +216,22 @@ def _of_muon(tensors: Trained, ranks: int, layout: Any, buffers: Buffers, size: 
     return found[0], 0, *found[1:]
 
 
-def _making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int) -> int:
+def _making(
+    model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int, group: int | None = None
+) -> int:
     """Bytes of the module in the making, and of this rank's shares until then, where both are most.
 
     peft copies the gathered embedding and head when all else is there: `copied` elements, the head gathered among them,
-    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.)
+    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.) hpZ gives each tensor a
+    second share, among the ranks of a `group`.
     """
     found = made(model, layout.tp)
     copied = size * copied if frozen else 0
     if layout.offload_param != "none":
         return max(size * found[-1][1], copied)
-    return max(size * max(-(-upto // ranks) + own for upto, own in found), copied and copied + -(-frozen // ranks))
+    shares = 1 + (ranks // group if group else 0)
+    most = max(shares * -(-upto // ranks) + own for upto, own in found)
+    return max(size * most, copied and copied + shares * -(-frozen // ranks))
 
 
 def _tables(model: Model) -> int:

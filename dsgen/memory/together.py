@@ -14,18 +14,20 @@ from typing import NamedTuple
 from dsgen.buffers import Buffers
 from dsgen.memory.activations import Activations, activations
 from dsgen.memory.activations import Moment as Activity
-from dsgen.memory.buckets import Flush, Runs, worst
+from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
-from dsgen.memory.shares import FP32, scattered
-from dsgen.memory.trained import AFTER, BEFORE, Trained, trained, wide_adapters
-from dsgen.profiles import Model, Training
+from dsgen.memory.runs import Run
+from dsgen.memory.shares import scattered
+from dsgen.memory.states import States
+from dsgen.memory.trained import AFTER, BEFORE, trained
 
-__all__ = ["Run", "Together", "together"]
+__all__ = ["Together", "together"]
 
-# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists.
-Limits = tuple[int, int, int, int, bool, bool, bool]
+# The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
+# ranks that share what hpZ copies in this pass.
+Limits = tuple[int, int, int, int, bool, bool, bool, int]
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -41,7 +43,8 @@ class Together(NamedTuple):
         gathered: What stage 3 gathers; None below it.
         size: Bytes of a gathered element; 0 where a single rank reads its parameters where they are.
         persistent: What is never partitioned, in elements of a weight.
-        reduced: What `reductions` has found by now: (elements of a bucket, ranks, whether shares are swapped) -> it.
+        reduced: What `reductions` has found by now: (elements of a bucket, ranks, whether shares are swapped,
+            whether gradients wait where they were made) -> it.
     """
 
     active: Activations
@@ -52,7 +55,7 @@ class Together(NamedTuple):
     gathered: Gathered | None
     size: int
     persistent: int
-    reduced: dict[tuple[int, int, bool], list[Flush]]
+    reduced: dict[tuple[int, int, bool, bool, bool], list[Flush]]
 
     def bytes(self, elements: int) -> int:
         """Bytes of gathered parameters and of those that are never partitioned."""
@@ -62,20 +65,25 @@ class Together(NamedTuple):
         """Bytes gathered in backward of a block when the gradient of a tensor has been made; see `Gathered.when`."""
         return self.bytes(self.gathered.when(block, tensor)) if self.gathered else 0
 
-    def reductions(self, tensors: Trained, bucket: int, ranks: int, swaps: bool) -> list[Flush]:
-        """The reduce-scatters of stage 3 that can be the highest beside what is gathered.
-
-        Args:
-            tensors: The trained tensors.
-            bucket: Elements of the bucket.
-            ranks: Ranks that a tensor is cut among.
-            swaps: As for `scattered`.
-        """
-        key = bucket, ranks, swaps
+    def reductions(self, found: States, buffers: Buffers) -> list[Flush]:
+        """The reduce-scatters of stage 3 that can be the highest beside what is gathered."""
+        key = buffers.reduce_bucket, found.ranks, found.swaps, not buffers.contiguous, not found.on_gpu
         if key not in self.reduced:
-            made = scattered(tensors, bucket, ranks, self.runs, swaps)
+            bucket, ranks, *how = key
+            made = scattered(found.tensors, bucket, ranks, self.runs, *how)
             self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
         return self.reduced[key]
+
+    def copying(self, alive: Activity, block: int, tensor: int | None = None) -> Activity:
+        """A moment in a block with what hpZ has copied in this pass by then, or when a tensor's gradient was made."""
+        if self.gathered is None or not self.gathered.copies:
+            return alive
+        return alive._replace(copies=self.size * self.gathered.copied(block, alive.way, alive.place, tensor))
+
+    @property
+    def copies(self) -> bool:
+        """Whether hpZ makes copies in this pass."""
+        return self.gathered is not None and bool(self.gathered.copies)
 
     @property
     def packed(self) -> int:
@@ -83,53 +91,7 @@ class Together(NamedTuple):
         return self.bytes(self.gathered.packed) if self.gathered else 0
 
 
-class Run(NamedTuple):
-    """What a pass depends on besides buffers.
-
-    Attributes:
-        model: The architecture.
-        training: How it is trained.
-        seq_len: Tokens of a sequence.
-        precision: bf16, fp16 or fp32.
-        tp: AutoTP degree.
-        checkpointing: Each block runs forward again before its backward.
-        told: Stage 3 gathers, so moments tell where they are.
-        single: The micro-batch is one sequence, and something copies less of it than of several.
-    """
-
-    model: Model
-    training: Training
-    seq_len: int
-    precision: str
-    tp: int
-    checkpointing: bool
-    told: bool
-    single: bool = False
-
-    @property
-    def size(self) -> int:
-        """Bytes of a weight."""
-        return FP32 if self.precision == "fp32" else 2
-
-    @property
-    def wide(self) -> bool:
-        """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
-        return self.told and wide_adapters(self.training) and self.size < FP32
-
-    @property
-    def reads(self) -> bool:
-        """FlashAttention asks in which type it may compute, as it does in fp32: GPT-J's queries always are."""
-        wide = self.size == FP32 or self.model.architecture == "gptj"
-        return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
-
-    @property
-    def trains(self) -> tuple[str, int, tuple[str, ...], int, bool]:
-        """Method, rank and targets of the adapters, AutoTP degree, whether embedding and head are trained beside."""
-        training = self.training
-        return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
-
-
-def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False) -> Together:
+def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False, group: int = 0) -> Together:
     """What lives while a pass runs.
 
     Args:
@@ -139,11 +101,14 @@ def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = F
         here: Parameters wait on the GPU.
         anew: The second pass of the first step: the first one, which records the order of use, has released even
             what is never partitioned later.
+        group: Ranks that share the copies that hpZ makes in this pass; 0 where it makes none.
     """
     limits = None
     if run.told:
         coordinated = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-        limits = (*coordinated, alone, alone and here, anew)
+        limits = (*coordinated, alone, alone and here, anew, group)
+    if run.told and not buffers.contiguous:
+        return _loose(run, limits, buffers.reduce_bucket)
     sizes = _lasts(run)
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
@@ -200,14 +165,27 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
     return there._replace(forward=before, backward=_highest(waiting))
 
 
+@functools.lru_cache(maxsize=1024)
+def _loose(run: Run, limits: Limits, bucket: int) -> Together:
+    """As `_together` where gradients wait where they were made until they fill a bucket: every block is looked at."""
+    there, before, _ = _beside(run, limits)
+    tensors = trained(run.model, *run.trains)
+    layers = sum(blocks.repeats for blocks in there.active.blocks)
+    waiting = [
+        (alive, live, run.size * waiting_of(tensors, bucket, there.runs, alive.gradients // run.size))
+        for alive, live in _among(there, there.active.backward, layers, True, True)
+    ]
+    return there._replace(forward=before, backward=_highest(waiting))
+
+
 @functools.lru_cache(maxsize=4096)
 def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
-    persistence, prefetch, max_live, max_reuse, alone, read, anew = limits
+    persistence, prefetch, max_live, max_reuse, alone, read, anew, group = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
     step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
-    found = gathered(step, coordinated, alone, anew)
+    found = gathered(step, coordinated, alone, anew, group)
     persistent = 0  # gathered anew, it is among what is gathered
     if not anew:
         numbers = count(model, *run.trains, persistence)
@@ -243,9 +221,11 @@ def _waiting(alive: Activity, bucket: int) -> int:
     return alive.last if alive.last > bucket else 0
 
 
-def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool) -> Iterator[tuple[Activity, int]]:
+def _among(
+    both: Together, moments: Sequence[Activity], layers: int, back: bool, every: bool = False
+) -> Iterator[tuple[Activity, int]]:
     """Moments with the bytes gathered then: as they are, which is in the first and the last of equal blocks, and
-    between these where more is gathered than in every later block."""
+    between these where more is gathered than in every later block, or in `every` block."""
     gathered = both.gathered
     if gathered is None:
         return
@@ -255,14 +235,14 @@ def _among(both: Together, moments: Sequence[Activity], layers: int, back: bool)
         block = layers - 1 - alive.blocks if back else alive.blocks
         if alive.where != "block":
             around = BEFORE if alive.where == "embedding" else AFTER
-            yield alive, both.bytes(gathered.at(around, alive.way, alive.place))
+            yield both.copying(alive, around), both.bytes(gathered.at(around, alive.way, alive.place))
             continue
-        yield alive, both.bytes(gathered.at(block, alive.way, alive.place))
+        yield both.copying(alive, block), both.bytes(gathered.at(block, alive.way, alive.place))
         run = ends.get(block + 1)
         if run is None:
             continue
-        for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2):
-            yield alive.without(behind, run.kept), both.bytes(more)
+        for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2, every):
+            yield both.copying(alive.without(behind, run.kept, run.gradients), block - behind), both.bytes(more)
 
 
 def _highest(moments: Sequence[Alive]) -> tuple[Alive, ...]:

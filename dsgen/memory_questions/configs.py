@@ -18,7 +18,7 @@ from dsgen.jobs import Job, narrowed, unsure
 from dsgen.layers import Rank, show
 from dsgen.memory import Verdict, estimate
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, doubts, narrow, not_counted, refuse
+from dsgen.memory_questions.scenarios import FIELDS, at_stage, closest, counted, doubts, not_counted, refuse
 from dsgen.sources import Source
 from dsgen.strategies import Layout, Strategy, best_precision
 from dsgen.subjects import Facts, Subject
@@ -224,7 +224,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
-    for path in meanings.uncounted(subject.config, subject.surface, narrow(job, chosen)):
+    for path in meanings.uncounted(subject.config, subject.surface, counted(job, chosen)):
         yield not_counted(path)
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
@@ -232,8 +232,8 @@ def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
         if subject.written(key) and not subject.is_open(key) and not _whole(subject.value(key)):
             yield f"{key} is {show(subject.raw(key))}: DeepSpeed refuses what is no whole number of at least 1"
     total = subject.value("train_batch_size")
-    counted = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
-    if _whole(total) and total not in (counted, counted * chosen.tp):
+    sequences = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
+    if _whole(total) and total not in (sequences, sequences * chosen.tp):
         yield (
             f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
             f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"

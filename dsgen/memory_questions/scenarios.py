@@ -19,6 +19,8 @@ from dsgen.copies import no_copies
 from dsgen.errors import mistake
 from dsgen.jobs import STATES, Job
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
+from dsgen.memory.backward import aside
+from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
 from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.parameters import check_dropout, check_embeddings, check_head
@@ -26,7 +28,7 @@ from dsgen.pins import Pin
 from dsgen.planner import decide
 from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
 
-__all__ = ["FIELDS", "ask", "at_stage", "closest", "doubts", "narrow", "not_counted", "refuse"]
+__all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
 
 _STAGES = (0, 1, 2, 3)
 _PLACES = ("none", "cpu", "nvme")
@@ -71,7 +73,7 @@ def ask(job: Job) -> Question:
         for name, field in FIELDS.items()
     }
     said |= named(job)
-    keys = meanings.uncounted(job.deepspeed, surface.load(job.version), narrow(job, chosen))
+    keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
     notes = (*job.warnings, *doubts(job, chosen), *(not_counted(path) for path in keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
@@ -218,6 +220,13 @@ def doubts(job: Job, chosen: Layout) -> Iterator[str]:
 def narrow(job: Job, chosen: Layout) -> bool:
     """Whether master weights are counted in 16 bits."""
     return takes(job.narrow, chosen, job.training.optimizer)
+
+
+def counted(job: Job, chosen: Layout) -> tuple[str, ...]:
+    """The keys that are counted for this strategy, and not for every one."""
+    copied = (meanings.SECOND_COPY,) if counts(job, chosen) else ()
+    loose = (meanings.LOOSE,) if aside(job, chosen) else ()
+    return (*copied, *loose, *(meanings.NARROW if narrow(job, chosen) else ()))
 
 
 def not_counted(path: str) -> str:

@@ -9,7 +9,8 @@ from dsgen import surface
 from dsgen.errors import mistake, nearest
 from dsgen.keys import lookup
 from dsgen.layers import Provenance, Rank, show
-from dsgen.meanings import NARROW
+from dsgen.meanings import NARROW, SECOND_COPY
+from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
 from dsgen.planner import Plan
 
@@ -23,7 +24,7 @@ _UNCOUNTED = (
     "zero_optimization.offload_optimizer.ratio",
     "zero_optimization.offload_optimizer.super_offload",
     "zero_optimization.zenflow",
-    "zero_optimization.zero_hpz_partition_size",
+    SECOND_COPY,
     "zero_optimization.zero_quantized_gradients",
     "zero_optimization.zero_quantized_weights",
 )
@@ -46,10 +47,12 @@ def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, proven
 
 def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know of a config that DeepSpeed takes."""
-    counted = takes(plan.job.narrow, plan.chosen.strategy, plan.job.training.optimizer)
+    chosen = plan.chosen.strategy
+    counted = NARROW if takes(plan.job.narrow, chosen, plan.job.training.optimizer) else ()
     for path in _UNCOUNTED:
-        if lookup(values, path)[0] and not (counted and path in NARROW):
-            yield f"{path} changes memory or speed in a way that the estimates do not count"
+        if lookup(values, path)[0] and path not in counted:
+            what = "speed" if path == SECOND_COPY and counts(plan.job, chosen) else "memory or speed"
+            yield f"{path} changes {what} in a way that the estimates do not count"
     training, provenance = plan.job.training, plan.job.provenance
     rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))
     if training.optimizer in _OWN_RATES and not any(item.rank >= Rank.SITE for item in rates):

@@ -31,6 +31,7 @@ class Moment(NamedTuple):
         way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
         place: Where in the block: 0 before its first matrix, 1 when that is fetched, 2 at it, 3 behind it, 4 when the
             second is fetched ... A layer with an adapter has two, and a further one stands for its end.
+        copies: Bytes of weights that hpZ has copied in this pass, as told of what is gathered: they are among that.
     """
 
     activations: Size
@@ -43,6 +44,7 @@ class Moment(NamedTuple):
     last: int = 0
     way: int = FORWARD
     place: int = 0
+    copies: int = 0
 
     def total(self, micro_batch: int) -> int:
         """Bytes of activations, logits, temporaries and fresh gradients."""

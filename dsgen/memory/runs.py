@@ -1,0 +1,57 @@
+"""What a pass over a model depends on besides buffers: the model, how it is trained, precision, sharding."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dsgen.memory.shares import FP32
+from dsgen.memory.trained import wide_adapters
+from dsgen.profiles import Model, Training
+
+__all__ = ["Run"]
+
+
+class Run(NamedTuple):
+    """What a pass depends on besides buffers.
+
+    Attributes:
+        model: The architecture.
+        training: How it is trained.
+        seq_len: Tokens of a sequence.
+        precision: bf16, fp16 or fp32.
+        tp: AutoTP degree.
+        checkpointing: Each block runs forward again before its backward.
+        told: Stage 3 gathers, so moments tell where they are.
+        single: The micro-batch is one sequence, and something copies less of it than of several.
+    """
+
+    model: Model
+    training: Training
+    seq_len: int
+    precision: str
+    tp: int
+    checkpointing: bool
+    told: bool
+    single: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of a weight."""
+        return FP32 if self.precision == "fp32" else 2
+
+    @property
+    def wide(self) -> bool:
+        """Stage 3 has adapters in fp32 and weights in 16 bits; those of a base in 4 bits were cast before."""
+        return self.told and wide_adapters(self.training) and self.size < FP32
+
+    @property
+    def reads(self) -> bool:
+        """FlashAttention asks in which type it may compute, as it does in fp32: GPT-J's queries always are."""
+        wide = self.size == FP32 or self.model.architecture == "gptj"
+        return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
+
+    @property
+    def trains(self) -> tuple[str, int, tuple[str, ...], int, bool]:
+        """Method, rank and targets of the adapters, AutoTP degree, whether embedding and head are trained beside."""
+        training = self.training
+        return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
