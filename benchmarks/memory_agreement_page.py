@@ -8,6 +8,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
+from memory_cases_widened import WIDENED_DEPTH
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -40,6 +41,7 @@ def page(
     muon: list[Compared],
     encoders: list[Compared],
     keys: list[Compared],
+    widened: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -56,6 +58,7 @@ def page(
         muon: Those that Muon steps.
         encoders: Those of decoders behind an encoder.
         keys: Those of keys that few configs say.
+        widened: Those of keys that are in the interval, not in the peak.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -171,6 +174,16 @@ def page(
         "",
         *_table(sorted(keys, key=lambda item: int(item.case.name.rpartition(" k")[2]))),
         "",
+        "## Keys in the interval",
+        "",
+        "`data_types.grad_accum_dtype` and `communication_data_type` in fp32 beside 16-bit weights, and the `ratio` of",
+        "an offloaded optimizer: what they take is bounded, and the interval reaches as far. The peak is without them.",
+        f"{WIDENED_DEPTH} blocks of each model.",
+        "",
+        "| scenario | what | simulated GiB | interval GiB | peak |",
+        "|---|---|---|---|---|",
+        *(_covered(item) for item in sorted(widened, key=lambda item: int(item.case.name.rpartition(" w")[2]))),
+        "",
         f"## The worst {WORST}",
         "",
         "Parts are those of the phase in which the simulated peak is.",
@@ -203,6 +216,15 @@ def _row(item: Compared) -> str:
     return f"| {item.case.name} | {_described(item.case)} | {peaks} | {item.error:+.2%} |"
 
 
+def _covered(item: Compared) -> str:
+    """A scenario with the interval instead of the peak."""
+    assert item.ours is not None
+    gpu = item.ours.gpu
+    interval = f"{gib(gpu.low_bytes)} to {gib(gpu.high_bytes - gpu.overhead_bytes)}"
+    simulated = gib(item.simulated["peak"])
+    return f"| {item.case.name} | {_described(item.case)} | {simulated} | {interval} | {item.error:+.1%} |"
+
+
 def _described(case: Case) -> str:
     """A scenario in a line."""
     config, options = case.config, case.options
@@ -226,6 +248,10 @@ def _described(case: Case) -> str:
     said += ["chunked loss"] if options["chunked_loss"] else []
     said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
     said += ["overlap"] if zero.get("overlap_comm") else []
+    said += ["gradients summed in fp32"] if "data_types" in config else []
+    said += ["gradients travel in fp32"] if "communication_data_type" in config else []
+    ratio = zero.get("offload_optimizer", {}).get("ratio", 1)
+    said += [f"{ratio:g} of it"] if ratio < 1 else []
     narrow = config.get(precision, {})
     also = ", states too" if narrow.get("bf16_optimizer_states") else ""
     said += [f"16-bit master weights{also}"] if narrow.get(f"{precision}_master_weights_and_grads") else []

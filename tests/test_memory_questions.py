@@ -224,7 +224,10 @@ def test_bf16_in_a_config_for_a_gpu_without_it_is_answered_with_a_note() -> None
         ({"train_batch_size": 0}, "train_batch_size is 0: DeepSpeed refuses what is no whole number"),
         ({"train_micro_batch_size_per_gpu": "two"}, "train_micro_batch_size_per_gpu is two: DeepSpeed refuses"),
         ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves or takes is not"),
-        ({"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}}, "data_types.grad_accum_dtype: what"),
+        (
+            {"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}},
+            "data_types.grad_accum_dtype: what it takes is in the interval, not in the peak",
+        ),
         ({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}}, "counted as AdamW"),
         (
             {"train_batch_size": 8, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
