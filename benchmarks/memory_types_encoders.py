@@ -45,6 +45,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 
 _CPU = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+_PARAMETERS = {"offload_param": {"device": "cpu", "pin_memory": True}}
 _LIVE = {
     "stage3_max_live_parameters": 20_000_000,
     "stage3_max_reuse_distance": 20_000_000,
@@ -72,4 +73,7 @@ ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((8, "fp16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_LIVE)),
     ((16, "fp16", 2, 2, 1024, "eager", True), _zero(1)),
     ((4, "fp16", 2, 1, 512, "eager", False), _zero(2, **_CPU)),
+    ((8, "bf16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_PARAMETERS)),
+    ((8, "fp16", 2, 2, 1024, "eager", False), _zero(3, **_CPU, **_PARAMETERS, **_LIVE)),
+    ((4, "fp32", 1, 1, 512, "flash", True), _zero(3, **_PARAMETERS, **_SMALL)),
 )

@@ -44,6 +44,6 @@ def uncounted(job: Any, layout: Any) -> str | None:
         return None
     if layout.tp > 1:
         return f"AutoTP of {job.model.architecture} is not counted: simulate it"
-    if layout.stage == 3 and layout.offload_param != "none":
-        return f"what offloaded parameters of {job.model.architecture} take is not counted: simulate it"
+    if layout.stage == 3 and layout.offload_param == "nvme":
+        return f"what parameters of {job.model.architecture} on NVMe take is not counted: simulate it"
     return None

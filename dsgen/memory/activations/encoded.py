@@ -35,24 +35,28 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
     runs: list[tuple[str, int, Stretch]] = []
     forward: list[Size] = []
-    backward: list[Size] = []
+    behind: list[tuple[str, int, Stretch]] = []  # with what lives beside them in backward
+    # Checkpoints refer to the biases that their blocks read; those of the first block make their own.
+    encoders = bias if checkpointing and model.encoder_layers > 1 else NOTHING
+    decoders = bias if checkpointing and model.layers > 1 else NOTHING
     for name, count in names:
-        runs.append((name, count, _run(on, name, shape, checkpointing, told)))
+        stretch = _run(on, name, shape, checkpointing, told)
+        runs.append((name, count, stretch))
         decodes, made = name.startswith("decoder"), not name.endswith("first") and name != "between"
         beside = plus(plus(referred, mask) if decodes else referred, bias, (2 if decodes else 1) * made)
-        # Checkpoints of the encoder refer to its biases, and those of the decoder to what is made in it.
-        other = bias if checkpointing and (decodes or name == "between") and model.encoder_layers > 1 else NOTHING
+        other = encoders if decodes or name == "between" else NOTHING
         forward.append(plus(beside, other))
         if not checkpointing:
-            backward.append(NOTHING)
+            behind.append(runs[-1])
             continue
-        held = plus(plus(other, bias, made), bias)  # the zeros' leaf lives as long as the loss
-        held = plus(held, mask) if decodes else plus(held, bias)
-        backward.append(held)
+        held = plus(
+            plus(other, bias, made), bias
+        )  # the zeros' leaf lives as long as the loss, and so does its gradient
+        late = NOTHING if decodes else bias
+        behind.append((name, count, _beside(stretch, plus(held, mask) if decodes else held, late)))
     ended = plus(referred, plus(mask, bias, 2))
-    all_held = plus(mask, bias, 3) if checkpointing else NOTHING
-    forward.append(plus(ended, bias) if checkpointing else ended)
-    backward.append(all_held)
+    all_held = plus(plus(encoders, decoders), plus(mask, bias)) if checkpointing else NOTHING
+    forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
         lambda tape, held: t5.head(tape, on, held), shape, again=False, vocabulary=vocabulary, told=told, shrinks=True
@@ -75,9 +79,9 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
         "kept_gradients": last.kept_gradients,
         "outside": plus(plus(rest, last.kept), all_held),
         "tables": rest,
-        "blocks": runs,
+        "blocks": behind,
         "forward": course.forward(before, runs, last, rest, plus(NOTHING, all_held, -1), NOTHING, forward),
-        "backward": course.backward(last, runs, below, ends, leaf, 0, backward),
+        "backward": course.backward(_beside(last, all_held, NOTHING), behind, below, ends, leaf, 0, True),
         "first": course.first(last, runs[-1][2], plus(below, all_held), leaf),
     }
 
@@ -100,6 +104,18 @@ def _run(on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stre
     return Stretch.run(
         lambda tape, hidden: t5.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
     )
+
+
+def _beside(stretch: Stretch, held: Size, gradients: Size) -> Stretch:
+    """A stretch whose backward has more alive beside it, gradients of what others have made among that."""
+
+    def placed(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+        return tuple(
+            one._replace(activations=plus(one.activations, held), temporaries=plus(one.temporaries, gradients))
+            for one in moments
+        )
+
+    return stretch._replace(backward=placed(stretch.backward), arrivals=placed(stretch.arrivals))
 
 
 def _bytes(rows: Size, each: int) -> Size:

@@ -249,12 +249,13 @@ def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     tape.used()
 
     def run(*_: Any) -> list[Any]:
-        made = tape.born((1, 0), elements, item, GRADIENTS)
-        total = tape.born((1, 0), elements, item, GRADIENTS)
-        del made, total
-        return [None]
+        return [tape.born((1, 0), elements, item, GRADIENTS)]
 
-    tape.node(embedded, ((Node(-1, (), None, lambda *_: []), 0),), tape.keep(ids), run)
+    def added(*_: Any) -> list[Any]:
+        tape.born((1, 0), elements, item, GRADIENTS)
+        return []
+
+    tape.node(embedded, ((Node(tape.next(), (), None, added), 0),), tape.keep(ids), run)
     states = op.dropout(tape, embedded, on.model.dropout)
     made = op.view(states)
     rows, width = encoded.rows, encoded.width
