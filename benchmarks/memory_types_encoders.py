@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ENCODERS", "ENCODER_RUNS"]
+__all__ = ["ENCODERS", "ENCODER_ADAPTERS", "ENCODER_RUNS"]
 
 # As TYPES of memory_types.py.
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -76,4 +76,15 @@ ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((8, "bf16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_PARAMETERS)),
     ((8, "fp16", 2, 2, 1024, "eager", False), _zero(3, **_CPU, **_PARAMETERS, **_LIVE)),
     ((4, "fp32", 1, 1, 512, "flash", True), _zero(3, **_PARAMETERS, **_SMALL)),
+)
+
+_ALL, _USUAL = ["all-linear"], ["q", "v"]  # the usual ones are those that peft takes if none is named
+
+# The same with adapters, and the targets.
+ENCODER_ADAPTERS: tuple[tuple[tuple[Any, ...], dict[str, Any], list[str]], ...] = (
+    ((1, "bf16", 2, 1, 512, "eager", False, "lora"), _zero(0), _USUAL),
+    ((8, "bf16", 2, 2, 1024, "eager", True, "lora"), _zero(1, overlap_comm=False), _ALL),
+    ((8, "fp16", 2, 1, 1024, "eager", False, "lora"), _zero(2, **_CPU), _ALL),
+    ((8, "fp32", 1, 1, 512, "flash", True, "lora"), _zero(2, **_SMALL), _USUAL),
+    ((8, "bf16", 4, 1, 512, "eager", False, "lora"), _zero(2), ["o"]),
 )

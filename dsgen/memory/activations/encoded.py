@@ -25,13 +25,18 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     first = Tape()
     hidden, embedded = t5.before(first, on)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
+    # Frozen embeddings ask for no gradient, unless checkpointing does.
+    asked_for = hidden.edge is not None
+    plain = Tensor(hidden.rows, hidden.width, hidden.item, None)
     size = (0, on.seq_len * on.hidden * on.item)
     before = first.recorded()
     referred = size if model.dropout else NOTHING  # forward refers to what its dropout got
     rest = plus(plus(first.alive(), size, -1), referred, -1)  # what dropout keeps
+    rest = plus(rest, referred) if on.asks else rest  # a leaf of autograd lives as long as the loss
     del hidden, embedded
     bias = _bytes(t5.biases(on), on.seq_len * on.item)
     mask = (0, on.seq_len * on.seq_len * on.item)
+    source = NOTHING if t5.saves_encoded(on) else size  # the encoder's output, to which forward refers
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
     runs: list[tuple[str, int, Stretch]] = []
     forward: list[Size] = []
@@ -40,12 +45,13 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     encoders = bias if checkpointing and model.encoder_layers > 1 else NOTHING
     decoders = bias if checkpointing and model.layers > 1 else NOTHING
     for name, count in names:
-        stretch = _run(on, name, shape, checkpointing, told)
+        given = plain if name.endswith("first") and not asked_for else shape
+        stretch = _run(on, name, given, checkpointing, told)
         runs.append((name, count, stretch))
         decodes, made = name.startswith("decoder"), not name.endswith("first") and name != "between"
         beside = plus(plus(referred, mask) if decodes else referred, bias, (2 if decodes else 1) * made)
         other = encoders if decodes or name == "between" else NOTHING
-        forward.append(plus(beside, other))
+        forward.append(plus(plus(beside, other), source if decodes else NOTHING))
         if not checkpointing:
             behind.append(runs[-1])
             continue
@@ -53,9 +59,13 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
             plus(other, bias, made), bias
         )  # the zeros' leaf lives as long as the loss, and so does its gradient
         late = NOTHING if decodes else bias
-        behind.append((name, count, _beside(stretch, plus(held, mask) if decodes else held, late)))
-    ended = plus(referred, plus(mask, bias, 2))
+        held = plus(held, mask) if decodes else held
+        if on.asks:  # so do the decoder's embedding, and its gradient
+            held, late = plus(held, referred if decodes else size), late if decodes else plus(late, size)
+        behind.append((name, count, _beside(stretch, held, late)))
+    ended = plus(plus(referred, source), plus(mask, bias, 2))
     all_held = plus(plus(encoders, decoders), plus(mask, bias)) if checkpointing else NOTHING
+    all_held = plus(all_held, referred) if on.asks else all_held
     forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
@@ -64,8 +74,8 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
-    leaf = model.vocab_size * on.hidden * on.item
-    asked = bias if checkpointing else NOTHING
+    leaf = model.vocab_size * on.hidden * on.item if on.method == "full" else 0
+    asked = plus(bias, size, 2 if on.asks else 0) if checkpointing else NOTHING
     ends = [
         Moment(asked, NOTHING, plus(asked, size), 0, leaf),
         Moment(asked, NOTHING, asked, 0, 2 * leaf),
@@ -82,7 +92,7 @@ def encoded(on: Setting, *, checkpointing: bool, told: bool) -> dict[str, Any]:
         "blocks": behind,
         "forward": course.forward(before, runs, last, rest, plus(NOTHING, all_held, -1), NOTHING, forward),
         "backward": course.backward(_beside(last, all_held, NOTHING), behind, below, ends, leaf, 0, True),
-        "first": course.first(last, runs[-1][2], plus(below, all_held), leaf),
+        "first": course.first(last, behind[-1][2], plus(below, all_held) if leaf else below, leaf),
     }
 
 
