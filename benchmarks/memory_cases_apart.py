@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from memory_cases import Case, drawn, models, of_type  # benchmarks/memory_cases.py, beside this script
 from memory_types import RUNS, TYPES, Run
-from memory_types_encoders import ENCODER_RUNS, ENCODERS, TARGET_RUNS
+from memory_types_encoders import ENCODER_ADAPTERS, ENCODER_RUNS, ENCODERS, TARGET_RUNS
 from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen.memory.trained import LEAVES
@@ -123,6 +123,9 @@ def of_encoders() -> Iterator[Case]:
     for name in ENCODERS:
         for number, (fields, more) in enumerate(ENCODER_RUNS):
             yield _run(f"{name} {number + 1}", name, Run(*fields), more)
+        for number, (fields, more, targets) in enumerate(ENCODER_ADAPTERS):
+            case = _run(f"{name} a{number + 1}", name, Run(*fields), more)
+            yield attrs.evolve(case, options={**case.options, "lora_targets": targets})
         for number, (fields, more) in enumerate(TARGET_RUNS):
             yield _run(f"{name} t{number + 1}", name, Run(*fields), more)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ENCODERS", "ENCODER_RUNS", "TARGET_RUNS"]
+__all__ = ["ENCODERS", "ENCODER_ADAPTERS", "ENCODER_RUNS", "TARGET_RUNS"]
 
 # As TYPES of memory_types.py.
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -45,6 +45,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 
 _CPU = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+_PARAMETERS = {"offload_param": {"device": "cpu", "pin_memory": True}}
 _LIVE = {
     "stage3_max_live_parameters": 20_000_000,
     "stage3_max_reuse_distance": 20_000_000,
@@ -72,6 +73,20 @@ ENCODER_RUNS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((8, "fp16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_LIVE)),
     ((16, "fp16", 2, 2, 1024, "eager", True), _zero(1)),
     ((4, "fp16", 2, 1, 512, "eager", False), _zero(2, **_CPU)),
+    ((8, "bf16", 2, 1, 512, "eager", True), _zero(3, **_CPU, **_PARAMETERS)),
+    ((8, "fp16", 2, 2, 1024, "eager", False), _zero(3, **_CPU, **_PARAMETERS, **_LIVE)),
+    ((4, "fp32", 1, 1, 512, "flash", True), _zero(3, **_PARAMETERS, **_SMALL)),
+)
+
+_ALL, _USUAL = ["all-linear"], ["q", "v"]  # the usual ones are those that peft takes if none is named
+
+# The same with adapters, and the targets.
+ENCODER_ADAPTERS: tuple[tuple[tuple[Any, ...], dict[str, Any], list[str]], ...] = (
+    ((1, "bf16", 2, 1, 512, "eager", False, "lora"), _zero(0), _USUAL),
+    ((8, "bf16", 2, 2, 1024, "eager", True, "lora"), _zero(1, overlap_comm=False), _ALL),
+    ((8, "fp16", 2, 1, 1024, "eager", False, "lora"), _zero(2, **_CPU), _ALL),
+    ((8, "fp32", 1, 1, 512, "flash", True, "lora"), _zero(2, **_SMALL), _USUAL),
+    ((8, "bf16", 4, 1, 512, "eager", False, "lora"), _zero(2), ["o"]),
 )
 
 # The same with targets of another length.

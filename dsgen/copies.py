@@ -37,13 +37,15 @@ def uncounted(job: Any, layout: Any) -> str | None:
     """Why the memory of a layout is not counted where the model is a decoder behind an encoder; None where it is.
 
     Args:
-        job: Anything with model.
+        job: Anything with model and training.
         layout: Anything with stage, offload_param and tp.
     """
     if not job.model.encoder_layers:
         return None
     if layout.tp > 1:
         return f"AutoTP of {job.model.architecture} is not counted: simulate it"
-    if layout.stage == 3 and layout.offload_param != "none":
-        return f"what offloaded parameters of {job.model.architecture} take is not counted: simulate it"
+    if layout.stage == 3 and layout.offload_param == "nvme":
+        return f"what parameters of {job.model.architecture} on NVMe take is not counted: simulate it"
+    if layout.stage == 3 and job.training.method == "lora":
+        return f"what adapters of {job.model.architecture} take at stage 3 is not counted: simulate it"
     return None

@@ -27,7 +27,7 @@ WITHIN = 1e-3  # of a simulated peak
 GROUPS = {
     "OF_TYPES": (240, 2, "memory_types", "TYPES"),
     "OF_MIXTURES": (110, 20, "memory_types_mixtures", "MIXTURES"),
-    "OF_ENCODERS": (24, 6, "memory_types_encoders", "ENCODERS"),
+    "OF_ENCODERS": (60, 24, "memory_types_encoders", "ENCODERS"),
 }
 each = pytest.mark.parametrize("group", list(GROUPS))
 
@@ -97,10 +97,12 @@ def layouts_at_2(job):
 @pytest.mark.parametrize(
     ("layout", "training", "says"),
     [
-        ({"stage": 3, "offload_param": "cpu"}, {}, "parameters that are offloaded of mt5, a decoder behind an encoder"),
+        ({"stage": 3, "offload_param": "nvme"}, {}, "parameters on NVMe of mt5, a decoder behind an encoder"),
         ({"tp": 2}, {}, "AutoTP over 2 GPUs"),
         ({}, {"attention": "sdpa"}, "attention sdpa"),
-        ({}, {"method": "lora"}, "method lora"),
+        ({}, {"method": "qlora"}, "method qlora"),
+        ({"stage": 3}, {"method": "lora"}, "adapters at stage 3"),
+        ({}, {"method": "lora", "lora_targets": ("EncDecAttention.q",)}, "adapters of one stack alone"),
         ({}, {"chunked_loss": True}, "a chunked loss"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -54,6 +55,9 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         elif stage == 3:
             stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
         model = auto.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
+        # What tying has replaced refers to itself (zero.Init gives each tensor methods of its own): when Python finds
+        # that out is chance, and until then such shares stay in the host's RAM if parameters are offloaded.
+        gc.collect()
     if quantized:
         simulate_quantized.quantize(model, dtype)
     if request["chunked_loss"]:

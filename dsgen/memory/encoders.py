@@ -18,10 +18,12 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
     if not model.encoder_layers:
         return
     wrong = {
-        "parameters that are offloaded": layout.offload_param != "none",
+        "parameters on NVMe": layout.offload_param == "nvme",
         f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
         "attention sdpa": training.attention == "sdpa",
-        f"method {training.method}": training.method != "full",
+        f"method {training.method}": training.method == "qlora",
+        "adapters at stage 3": training.method == "lora" and layout.stage == 3,
+        "adapters of one stack alone": training.method == "lora" and any("." in one for one in training.lora_targets),
         "a chunked loss": training.chunked_loss,
         "Muon": training.optimizer == "Muon",
     }
@@ -30,6 +32,7 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
             raise mistake(
                 f"{what} of {model.architecture}, a decoder behind an encoder",
                 must="dsgen counts the memory of such a model by arithmetic with its "
-                "parameters on the GPU, fully trained on whole GPUs, with eager attention and all logits",
+                "parameters on the GPU or in RAM, fully trained or, below stage 3, with adapters in both stacks, "
+                "on whole GPUs, with eager attention and all logits",
                 todo="Simulate it: dsgen simulate runs the real DeepSpeed with this model.",
             )

@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import Held, Module, modules
+from dsgen.memory.modules import LENDING, Held, Module, modules
 from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
@@ -43,6 +43,7 @@ class Event(NamedTuple):
         holds: Nor are its frozen ones: those that a block gathers when it runs forward again are released with the
             module whose backward asked for that (fetch_sub_module, update_recompute_parameters).
         leaving: The tensors that are released after it because of that.
+        ends: It does not start, it is over, and so are its tensors, which a module inside has too.
     """
 
     block: int
@@ -51,6 +52,7 @@ class Event(NamedTuple):
     stays: bool = False
     holds: bool = False
     leaving: tuple[Held, ...] = ()
+    ends: bool = False
 
 
 class Step(NamedTuple):
@@ -157,7 +159,26 @@ def events(step: Step) -> tuple[Event, ...]:
         still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
         made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
-    return tuple(made)
+    return tuple(_lent(made) if step.model.encoder_layers else made)
+
+
+def _lent(made: list[Event]) -> list[Event]:
+    """Events where a module has a tensor of one inside too, which stays until both are over.
+
+    Forward they end together. In backward the inner one is the first.
+    """
+    found: list[Event] = []
+    lending = Module("", (), 0)
+    for event, behind in zip(made, (*made[1:], made[0]), strict=True):
+        name = event.module.name
+        mine = name.endswith(LENDING)
+        lending = event.module if mine else lending
+        found.append(event._replace(stays=True) if mine else event)
+        last = event.way == behind.way == BACKWARD and not behind.module.name.startswith(lending.name)
+        if last and not mine and f".{LENDING}." in name:
+            own = tuple(held._replace(read=False) for held in lending.tensors)
+            found.append(Event(event.block, lending._replace(tensors=own), BACKWARD, ends=True))
+    return found
 
 
 def _reversed(part: tuple[Module, ...]) -> list[Module]:

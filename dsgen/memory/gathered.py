@@ -141,7 +141,7 @@ def gathered(
                 copies[behind] = grown[number + (most == now)]
         if most > places.get(behind, -1):
             places[behind] = most
-        if full and event.way != FORWARD:
+        if full and event.way != FORWARD and not event.ends:
             module = event.module
             for index, one in enumerate(module.tensors):  # of two uses of a block the later one is its backward
                 second = module.second and index >= module.second and not module.whole

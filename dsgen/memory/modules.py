@@ -15,7 +15,7 @@ from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
 from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
 
-__all__ = ["AUTOGRAD", "BITSANDBYTES", "NOBODY", "Held", "Module", "Modules", "modules"]
+__all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "Held", "Module", "Modules", "modules"]
 
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _COPY = ".modules_to_save.default"  # what peft trains in the place of a module
@@ -40,6 +40,7 @@ _ASKING = {
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
 # The linear layer that is registered first where it runs later, or is asked by name.
 _REGISTERED = {"gptj": "q_proj", "opt": "k_proj", "phi3": "o_proj"}
+LENDING = "DenseReluDense"  # a module that is gathered with a weight of one inside
 NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
 
 
@@ -51,8 +52,8 @@ class Held(NamedTuple):
         numel: Its elements.
         keeper: Who keeps what was gathered when it is released.
         frozen: Whether it gets no gradient.
-        read: Attention reads its type, and so holds it too; it is not told that its own backward is over, because it
-            is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
+        read: What is around its module reads its type, and so holds it too. Attention is not told that its own backward
+            is over, because it is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
     """
 
     place: int
@@ -182,6 +183,8 @@ def modules(
                 shared = around["shared"][0]
                 own["decoder.embed_tokens"] = [shared._replace(place=shared.place - count)]
                 products["decoder.embed_tokens"] = 0
+        if model.encoder_layers:
+            _lent(own)
         order = _existing((SPARSE if sparse else BLOCKS).get(style, BLOCKS["llama"]), own)
         made = _made(["", *order], own, products, whole)
         for _ in range(stretch.repeats):
@@ -208,6 +211,13 @@ def _read(own: _Own, kind: str) -> None:
     if first and kind != "gpt2":  # GPT-2's are no linear layers
         own[first][0] = own[first][0]._replace(read=True)
         own.setdefault(first.partition(".")[0], []).append(own[first][0])
+
+
+def _lent(own: _Own) -> None:
+    """Add the weight of T5's last linear layer to the feed-forward part, which reads its type (T5DenseActDense)."""
+    for name in [name for name in own if name.endswith((f"{LENDING}.wo", f"{LENDING}.wo.base_layer"))]:
+        own[name][0] = own[name][0]._replace(read=True)
+        own[name.partition(".wo")[0]] = [own[name][0]]
 
 
 def _style(model: Model, drops: bool = False) -> str:

@@ -49,26 +49,21 @@ def backward(
     ends: list[Moment],
     waiting: int,
     head: int,
-    beside: Sequence[tuple[Size, Size]] = (),
+    shrinks: bool = False,
 ) -> tuple[Moment, ...]:
     """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
 
-    `head` is the bytes of the head's gradient where it is the last one until a block makes one; `beside` what else is
-    alive while each run passes, and at the loss: of activations and of temporaries.
+    `head` is the bytes of the head's gradient where it is the last one until a block makes one; `shrinks` is as for
+    `front`.
     """
-    none = NOTHING, NOTHING
-    base = plus(below, (beside[-1] if beside else none)[0])
-    moments = [_placed(moment, "loss", base, 0, 0) for moment in last.backward]
+    moments = [_placed(moment, "loss", below, 0, 0) for moment in last.backward]
     made, done = last.gradients, 0
     for place in range(len(runs) - 1, -1, -1):
         _, count, stretch = runs[place]
-        there, made_there = beside[place] if beside else none
         for index in sorted({0, count - 1}):
-            base = plus(plus(below, stretch.kept, -index - 1), there)
+            base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
             found = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
-            if made_there != NOTHING:
-                found = [one._replace(temporaries=plus(one.temporaries, made_there)) for one in found]
             if head and not done + index:
                 found = [one._replace(last=head) if one.gradients == before else one for one in found]
             moments += found
@@ -76,7 +71,7 @@ def backward(
         made += count * stretch.gradients
         done += count
     moments += [_placed(moment._replace(way=BACKWARD), "embedding", NOTHING, made, done) for moment in ends]
-    return front([_waiting(moment, waiting) for moment in moments], bool(beside))
+    return front([_waiting(moment, waiting) for moment in moments], shrinks)
 
 
 def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:

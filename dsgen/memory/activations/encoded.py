@@ -22,45 +22,61 @@ __all__ = ["encoded"]
 def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     """The fields of Activations but its blocks, which are there as (name, number, stretch)."""
     model = on.model
-    behind = on._replace(seq_len=target_len, source_len=on.seq_len)
+    late_on = on._replace(seq_len=target_len, source_len=on.seq_len)
     first = Tape()
     hidden, embedded = t5.before(first, on)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
-    size = (0, on.seq_len * on.hidden * on.item)
+    # Frozen embeddings ask for no gradient, unless checkpointing does.
+    asked_for = hidden.edge is not None
+    shapes = shape, Tensor(late_on.rows, hidden.width, hidden.item, None, (True, 0))
+    size, target = ((0, length * on.hidden * on.item) for length in (on.seq_len, target_len))
     before = first.recorded()
-    referred = size if model.dropout else NOTHING  # forward refers to what its dropout got
+    # Forward refers to what its dropout got.
+    referred, target_referred = (size, target) if model.dropout else (NOTHING, NOTHING)
     rest = plus(plus(first.alive(), size, -1), referred, -1)  # what dropout keeps
+    rest = plus(rest, referred) if on.asks else rest  # a leaf of autograd lives as long as the loss
     del hidden, embedded
-    target = Tensor(behind.rows, shape.width, shape.item, None, (True, 0))
     # What is added to scores: of the encoder, of the decoder, and of the decoder to what it reads of the encoder.
     bias = _bytes(t5.biases(on), on.seq_len * on.item)
-    own, zeros = (_bytes(t5.biases(behind), length * on.item) for length in (target_len, on.seq_len))
+    own, zeros = (_bytes(t5.biases(late_on), length * on.item) for length in (target_len, on.seq_len))
     mask = (0, target_len * target_len * on.item)
+    source = NOTHING if t5.saves_encoded(on) else size  # the encoder's output, to which forward refers
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
     runs: list[tuple[str, int, Stretch]] = []
     forward: list[Size] = []
-    backward: list[tuple[Size, Size]] = []
+    behind: list[tuple[str, int, Stretch]] = []  # with what lives beside them in backward
+    # Checkpoints refer to the biases that their blocks read; those of the first block make their own.
+    encoders = bias if checkpointing and model.encoder_layers > 1 else NOTHING
+    decoders = own if checkpointing and model.layers > 1 else NOTHING
     for name, count in names:
         decodes, made = name.startswith("decoder"), not name.endswith("first") and name != "between"
-        its = (behind, name, target) if decodes else (behind if name == "between" else on, name, shape)
-        runs.append((name, count, _run(*its, checkpointing, told)))
-        beside = plus(plus(referred, mask) if decodes else referred, plus(own, zeros) if decodes else bias, made)
-        # Checkpoints of the encoder refer to its biases, and those of the decoder to what is made in it.
-        other = bias if checkpointing and (decodes or name == "between") and model.encoder_layers > 1 else NOTHING
-        forward.append(plus(beside, other))
+        given = shapes[decodes]
+        given = given if asked_for or not name.endswith("first") else Tensor(given.rows, given.width, given.item, None)
+        setting = late_on if decodes or name == "between" else on
+        stretch = _run(setting, name, given, checkpointing, told)
+        runs.append((name, count, stretch))
+        beside = plus(target_referred, mask) if decodes else referred
+        beside = plus(beside, plus(own, zeros) if decodes else bias, made)
+        other = encoders if decodes or name == "between" else NOTHING
+        forward.append(plus(plus(beside, other), source if decodes else NOTHING))
         if not checkpointing:
-            backward.append((NOTHING, NOTHING))
+            behind.append(runs[-1])
             continue
-        held = plus(plus(other, own if decodes else bias, made), zeros)  # their leaf lives as long as the loss
-        backward.append((plus(held, mask), NOTHING) if decodes else (held, zeros))  # the zeros' gradient is whole
-    ended = plus(referred, plus(mask, plus(own, zeros)))
-    all_held = plus(plus(mask, bias), plus(own, zeros)) if checkpointing else NOTHING
-    forward.append(plus(ended, bias) if checkpointing else ended)
-    backward.append((all_held, NOTHING))
+        # The zeros' leaf lives as long as the loss, and so does its gradient.
+        held = plus(plus(other, own if decodes else bias, made), zeros)
+        late = NOTHING if decodes else zeros
+        held = plus(held, mask) if decodes else held
+        if on.asks:  # so do the decoder's embedding, and its gradient
+            held, late = plus(held, target_referred if decodes else target), late if decodes else plus(late, target)
+        behind.append((name, count, _beside(stretch, held, late)))
+    ended = plus(plus(target_referred, source), plus(mask, plus(own, zeros)))
+    all_held = plus(plus(encoders, decoders), plus(mask, zeros)) if checkpointing else NOTHING
+    all_held = plus(all_held, target_referred) if on.asks else all_held
+    forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
-        lambda tape, held: t5.head(tape, behind, held),
-        target,
+        lambda tape, held: t5.head(tape, late_on, held),
+        shapes[True],
         again=False,
         vocabulary=vocabulary,
         told=told,
@@ -69,8 +85,8 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
-    leaf = model.vocab_size * on.hidden * on.item
-    asked = zeros if checkpointing else NOTHING
+    leaf = model.vocab_size * on.hidden * on.item if on.method == "full" else 0
+    asked = plus(zeros, plus(size, target), on.asks) if checkpointing else NOTHING
     ends = [
         Moment(asked, NOTHING, plus(asked, size), 0, leaf),
         Moment(asked, NOTHING, asked, 0, 2 * leaf),
@@ -84,10 +100,10 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
         "kept_gradients": last.kept_gradients,
         "outside": plus(plus(rest, last.kept), all_held),
         "tables": rest,
-        "blocks": runs,
+        "blocks": behind,
         "forward": course.forward(before, runs, last, rest, plus(NOTHING, all_held, -1), NOTHING, forward),
-        "backward": course.backward(last, runs, below, ends, leaf, 0, backward),
-        "first": course.first(last, runs[-1][2], plus(below, all_held), leaf),
+        "backward": course.backward(_beside(last, all_held, NOTHING), behind, below, ends, leaf, 0, True),
+        "first": course.first(last, behind[-1][2], plus(below, all_held) if leaf else below, leaf),
     }
 
 
@@ -109,6 +125,18 @@ def _run(on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stre
     return Stretch.run(
         lambda tape, hidden: t5.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
     )
+
+
+def _beside(stretch: Stretch, held: Size, gradients: Size) -> Stretch:
+    """A stretch whose backward has more alive beside it, gradients of what others have made among that."""
+
+    def placed(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+        return tuple(
+            one._replace(activations=plus(one.activations, held), temporaries=plus(one.temporaries, gradients))
+            for one in moments
+        )
+
+    return stretch._replace(backward=placed(stretch.backward), arrivals=placed(stretch.arrivals))
 
 
 def _bytes(rows: Size, each: int) -> Size:

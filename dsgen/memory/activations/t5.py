@@ -18,8 +18,9 @@ from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import bmm, cross_entropy
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Node, Tape, Tensor
+from dsgen.parameters import ALL_LINEAR
 
-__all__ = ["Place", "before", "between", "block", "head"]
+__all__ = ["Place", "before", "between", "block", "head", "saves_encoded"]
 
 SCALED = "t5"  # the decoder's output is scaled before the head, where there is no gate
 
@@ -50,6 +51,7 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
     """The encoder's embedding, with its dropout and without."""
     model = on.model
     embedded = op.embedding(tape, on.rows, on.outer(model.vocab_size * on.hidden), on.hidden)
+    on.ask(tape, embedded)
     return op.dropout(tape, embedded, model.dropout), embedded
 
 
@@ -141,13 +143,13 @@ def _attention(
 def _bias(tape: Tape, on: Setting, place: Place) -> Tensor:
     """The biases of all heads: looked up in the first block (compute_bias), and read in the others."""
     rows, tokens = biases(on), on.seq_len
+    leaf = on.weight(on.model.relative_buckets * on.model.attention_heads).edge
     if not place.first:
-        return _read(tape, rows, tokens, on.item, 2, place)
+        return _read(tape, rows, tokens, on.item, 2, place) if leaf else Tensor(rows, tokens, on.item, None)
     pairs = (tokens, 0)
     distance = tape.born(pairs, tokens, op.INDEX)
     ids = _buckets(tape, pairs, tokens, place.decodes)
-    saved = tape.keep(ids)
-    leaf = on.weight(on.model.relative_buckets * on.model.attention_heads).edge
+    saved = tape.keep(ids) if leaf else None
     made = tape.born(rows, tokens, on.item)
 
     def run(*_: Any) -> list[Any]:
@@ -237,6 +239,15 @@ def _gated(tape: Tape, on: Setting, states: Tensor) -> Tensor:
     return made
 
 
+def saves_encoded(on: Setting) -> bool:
+    """Whether keys or values save the encoder's output: to train their weight, or that of an adapter, or on zero.Init.
+
+    With a dropout an adapter saves what that has made of it; a checkpoint saves its arguments anyway.
+    """
+    adapted = not on.drops and not {"k", "v", ALL_LINEAR}.isdisjoint(on.targets)
+    return on.method == "full" or on.zero3 or on.asks or adapted
+
+
 def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """From the encoder's last block to the decoder's first: the encoder's output, which lives on, and embeddings.
 
@@ -251,20 +262,24 @@ def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     tape.used()
 
     def run(*_: Any) -> list[Any]:
-        made = tape.born((1, 0), elements, item, GRADIENTS)
-        total = tape.born((1, 0), elements, item, GRADIENTS)
-        del made, total
-        return [None]
+        return [tape.born((1, 0), elements, item, GRADIENTS)]
 
-    tape.node(embedded, ((Node(-1, (), None, lambda *_: []), 0),), tape.keep(ids), run)
+    def added(*_: Any) -> list[Any]:
+        tape.born((1, 0), elements, item, GRADIENTS)
+        return []
+
+    if on.method == "full":
+        tape.node(embedded, ((Node(tape.next(), (), None, added), 0),), tape.keep(ids), run)
+    on.ask(tape, embedded)
     states = op.dropout(tape, embedded, on.model.dropout)
     made = op.view(states)
     rows, width = encoded.rows, encoded.width
 
     def both(_: Any, gradient: Tensor) -> list[Any]:
-        return [gradient, tape.born(rows, width, item)]
+        return [gradient, tape.born(rows, width, item) if states_ask else gradient]
 
-    return tape.node(made, (states.edge, encoded.edge), tape.keep(encoded), both)  # type: ignore[no-any-return]
+    states_ask = states.edge is not None
+    return tape.node(made, (states.edge, encoded.edge), tape.keep(encoded if saves_encoded(on) else None), both)  # type: ignore[no-any-return]
 
 
 def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
