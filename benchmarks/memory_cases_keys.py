@@ -89,6 +89,7 @@ _ROWS: tuple[tuple[str, int, dict[str, Any], dict[str, Any]], ...] = (
     ("qwen3-30b-a3b", 64, _loose(2, **_BESIDE), {}),
     ("llama-2-7b", 8, _loose(2, **_CPU), {}),
     ("llama-2-7b", 8, _loose(1, overlap_comm=True, **_CPU), {**_TWO}),
+    ("mixtral-8x22b", 4, _loose(3, **_CPU), {**_PLAIN, **_TWO}),
 )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dsgen.buffers import Buffers
-from dsgen.memory.activations import Activations, activations
+from dsgen.memory.activations import FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
 from dsgen.memory.events import Step
@@ -171,11 +171,13 @@ def _loose(run: Run, limits: Limits, bucket: int) -> Together:
     there, before, _ = _beside(run, limits)
     tensors = trained(run.model, *run.trains)
     layers = sum(blocks.repeats for blocks in there.active.blocks)
-    waiting = [
-        (alive, live, run.size * waiting_of(tensors, bucket, there.runs, alive.gradients // run.size))
-        for alive, live in _among(there, there.active.backward, layers, True, True)
-    ]
-    return there._replace(forward=before, backward=_highest(waiting))
+
+    def waiting(alive: Activity) -> int:
+        return run.size * waiting_of(tensors, bucket, there.runs, alive.gradients // run.size)
+
+    behind = [(alive, live, waiting(alive)) for alive, live in _among(there, there.active.backward, layers, True, True)]
+    first = tuple((alive, live, waiting(alive) if alive.way != FORWARD else 0) for alive, live, _ in there.first_step)
+    return there._replace(forward=before, backward=_highest(behind), first_step=first)
 
 
 @functools.lru_cache(maxsize=4096)
