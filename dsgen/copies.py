@@ -33,19 +33,24 @@ def no_copies(job: Any, layout: Any) -> str | None:
     return None
 
 
-def uncounted(job: Any, layout: Any) -> str | None:
-    """Why the memory of a layout is not counted where the model is a decoder behind an encoder; None where it is.
+def uncounted(model: Any, training: Any, layout: Any) -> str | None:
+    """Why memory is not counted where a model is a decoder behind an encoder; None where it is.
 
     Args:
-        job: Anything with model and training.
-        layout: Anything with stage, offload_param and tp.
+        model: Anything with architecture and encoder_layers.
+        training: Anything with method, lora_targets, attention, chunked_loss and optimizer.
+        layout: Anything with offload_param and tp.
     """
-    if not job.model.encoder_layers:
+    if not model.encoder_layers:
         return None
-    if layout.tp > 1:
-        return f"AutoTP of {job.model.architecture} is not counted: simulate it"
-    if layout.stage == 3 and layout.offload_param == "nvme":
-        return f"what parameters of {job.model.architecture} on NVMe take is not counted: simulate it"
-    if layout.stage == 3 and job.training.method == "lora":
-        return f"what adapters of {job.model.architecture} take at stage 3 is not counted: simulate it"
-    return None
+    reasons = {
+        f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
+        "parameters on NVMe": layout.offload_param == "nvme",
+        "attention sdpa": training.attention == "sdpa",
+        "QLoRA": training.method == "qlora",
+        "adapters of one stack alone": training.method == "lora" and any("." in one for one in training.lora_targets),
+        "a chunked loss": training.chunked_loss,
+        "Muon": training.optimizer == "Muon",
+    }
+    what = next((what for what, there in reasons.items() if there), None)
+    return what and f"not counted: {what} of {model.architecture}, a decoder behind an encoder"

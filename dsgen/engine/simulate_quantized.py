@@ -86,14 +86,15 @@ def _named(layer: Linear4bit) -> None:
 def quantize(model: Any, dtype: torch.dtype) -> None:
     """Make a model that was built on "meta" what `from_pretrained` with `load_in_4bit` gives: on the GPU, in 4 bits.
 
-    Which layers are replaced is asked from transformers: every linear one but the output head, and Conv1D. The 16-bit
+    Which layers are replaced is asked from transformers: every linear one but the output head and those that the class
+    wants in fp32 (T5's `wo`), and Conv1D. The 16-bit
     weight that exists while one layer is being quantized is left out: one at a time, before there is anything else.
     """
     from transformers.pytorch_utils import Conv1D
     from transformers.quantizers.base import get_keys_to_not_convert
     from transformers.quantizers.quantizers_utils import should_convert_module
 
-    kept = get_keys_to_not_convert(model)
+    kept = [*get_keys_to_not_convert(model), *(model._keep_in_fp32_modules or ())]
     for name, module in list(model.named_modules()):
         if not should_convert_module(name, kept) or not (isinstance(module, Conv1D) or type(module) is torch.nn.Linear):
             continue

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from dsgen.contradictions import LEARNED_POSITIONS
+from dsgen.copies import uncounted
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory_questions.alternatives import places
@@ -185,6 +186,8 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
         if training == job.training:
             continue
         if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
+            continue
+        if uncounted(job.model, training, asked):
             continue
         memory = estimate(attrs.evolve(job, training=training), asked)
         if memory.verdict is Verdict.FITS:

@@ -142,8 +142,9 @@ def _edges(found: Footprint, width: int) -> Iterator[str]:
         ways = [_way(change, memory) for change in known.changes]
         answers.append(("smallest change that fits", ways[0] if ways else "none of strategy, length or method"))
         answers += [("or", way) for way in ways[1:]]
-    positions = found.question.job.model.max_positions
-    beyond = f" (the model has {positions:,} positions)" if (known.seq_len or 0) > positions else ""
+    model = found.question.job.model
+    longer = (known.seq_len or 0) > model.max_positions and not model.relative_buckets
+    beyond = f" (the model has {model.max_positions:,} positions)" if longer else ""
     bound = " (all its positions)" if known.seq_len_bound else ""
     nodes = f" in {known.nodes} nodes" if known.nodes > 1 else ""
     answers += [
