@@ -175,7 +175,8 @@ KNOWN = ", ".join(["hw", "model", "network", "training", *FIELDS, "deepspeed", "
         ("gpu: 3", f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n  did you mean gpus or gpu_memory?"),
         (
             "training: {seq_len: 3}",
-            f"{{file}}:3: unknown field training.seq_len; a scenario has {KNOWN}\n  did you mean training or target_len or seq_len?",
+            f"{{file}}:3: unknown field training.seq_len; a scenario has {KNOWN}\n"
+            "  did you mean training or target_len or seq_len?",
         ),
         ("network: 7", '{file}:3: network is 7; it must be a name, or a list of names\n  Quote it: network: "7".'),
         ("training: []", "{file}:3: training is []; it must be a name, or a list of names"),
