@@ -8,7 +8,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
-from memory_cases_widened import WIDENED_DEPTH
+from memory_cases_widened import DEEPER, WIDENED_DEPTH
 from memory_compared import (
     CLOSE_PEAK,
     EQUAL_PART,
@@ -179,8 +179,9 @@ def page(
         "## Keys in the interval",
         "",
         "`data_types.grad_accum_dtype` and `communication_data_type` in fp32 beside 16-bit weights, and the `ratio` of",
-        "an offloaded optimizer: what they take is bounded, and the interval reaches as far. The peak is without them.",
-        f"{WIDENED_DEPTH} blocks of each model.",
+        "an offloaded optimizer; at stage 3 weights that are gathered in 8 bits and gradients that are sent in 4: what",
+        "they take or save is bounded, and the interval reaches as far. The peak is without them.",
+        f"{WIDENED_DEPTH} blocks of each model; {DEEPER} of the last kind.",
         "",
         "| scenario | what | simulated GiB | interval GiB | peak |",
         "|---|---|---|---|---|",
@@ -227,6 +228,14 @@ def _covered(item: Compared) -> str:
     return f"| {item.case.name} | {_described(item.case)} | {simulated} | {interval} | {item.error:+.1%} |"
 
 
+_ZERO_KEYS = {
+    "zero_quantized_weights": "weights in 8 bits",
+    "zero_quantized_nontrainable_weights": "frozen weights in 8 bits",
+    "zero_quantized_gradients": "gradients in 4 bits",
+    "zero_hpz_partition_size": "second copy",
+}
+
+
 def _described(case: Case) -> str:
     """A scenario in a line."""
     config, options = case.config, case.options
@@ -252,6 +261,7 @@ def _described(case: Case) -> str:
     said += ["overlap"] if zero.get("overlap_comm") else []
     said += ["gradients summed in fp32"] if "data_types" in config else []
     said += ["gradients travel in fp32"] if "communication_data_type" in config else []
+    said += [words for key, words in _ZERO_KEYS.items() if zero.get(key)]
     ratio = zero.get("offload_optimizer", {}).get("ratio", 1)
     said += [f"{ratio:g} of it"] if ratio < 1 else []
     narrow = config.get(precision, {})

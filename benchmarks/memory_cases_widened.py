@@ -1,4 +1,4 @@
-"""Scenarios with keys whose memory is not counted, but lies in the interval: fp32 gradients, a part that stays."""
+"""Scenarios with keys whose memory is in the interval alone: fp32 gradients, a part that stays, ZeRO++'s quantizing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 from memory_cases import Case  # benchmarks/, beside this script
 
-__all__ = ["WIDENED_DEPTH", "widening"]
+__all__ = ["DEEPER", "WIDENED_DEPTH", "widening"]
 
-WIDENED_DEPTH = 3  # blocks
+WIDENED_DEPTH, DEEPER = 3, 8  # blocks; of those that gather
 _SUMS = {"data_types": {"grad_accum_dtype": "fp32"}}
 _TRAVELS = {"communication_data_type": "fp32"}
 _SMALL = {"reduce_bucket_size": 20_000_000}
 _CPU = {"offload_optimizer": {"device": "cpu", "pin_memory": True}}
+_QUANTIZED = {"zero_quantized_weights": True, "zero_quantized_gradients": True}
 _GROUPS = {"sub_group_size": 100_000_000}  # elements: several groups on each rank
 
 # model, GPUs, precision, passes, method, section zero_optimization, keys
@@ -39,6 +40,14 @@ _RUNS: tuple[tuple[str, int, str, int, str, dict[str, Any], dict[str, Any]], ...
     ("qwen2.5-1.5b", 512, "bf16", 3, "full", {"stage": 2, "overlap_comm": True}, _SUMS),
     ("qwen2.5-1.5b", 512, "bf16", 2, "full", {"stage": 2, **_SMALL}, _SUMS),
     ("llama-2-7b", 64, "bf16", 3, "full", {"stage": 1}, _TRAVELS),
+    ("llama-2-7b", 16, "bf16", 1, "full", {"stage": 3, "zero_quantized_weights": True}, {}),
+    ("llama-2-7b", 16, "bf16", 2, "full", {"stage": 3, "zero_quantized_weights": True, **_CPU}, {}),
+    ("qwen2.5-1.5b", 16, "bf16", 1, "full", {"stage": 3, "zero_quantized_weights": True}, {}),
+    ("llama-2-7b", 16, "bf16", 1, "lora", {"stage": 3, "zero_quantized_nontrainable_weights": True}, {}),
+    ("llama-2-7b", 16, "bf16", 1, "full", {"stage": 3, "zero_quantized_gradients": True}, {}),
+    ("llama-2-7b", 16, "fp16", 2, "full", {"stage": 3, "zero_quantized_gradients": True, **_SMALL}, {}),
+    ("llama-2-7b", 16, "bf16", 1, "full", {"stage": 3, **_QUANTIZED, "zero_hpz_partition_size": 8}, {}),
+    ("qwen2.5-1.5b", 64, "bf16", 2, "full", {"stage": 3, **_QUANTIZED, "zero_hpz_partition_size": 8}, {}),
     *(
         ("llama-2-7b", 2, "bf16", 1, "full", {"stage": 3, "offload_optimizer": _offload, **_GROUPS}, {})
         for _offload in ({**_CPU["offload_optimizer"], "ratio": ratio} for ratio in (0.1, 0.5, 0.9))
@@ -66,4 +75,5 @@ def widening() -> Iterator[Case]:
             "chunked_loss": False,
         }
         name = f"{model} w{number + 1}"
-        yield Case(name=name, model=model, depth=WIDENED_DEPTH, gpus=gpus, config=config, options=options)
+        depth = DEEPER if any("quantized" in key for key in zero) else WIDENED_DEPTH
+        yield Case(name=name, model=model, depth=depth, gpus=gpus, config=config, options=options)

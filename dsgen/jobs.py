@@ -38,18 +38,25 @@ def narrowed(value: Callable[[str], Any]) -> str:
     return ""
 
 
+_QUANTIZED = ("weights", "nontrainable_weights")
+
+
 class Unsure(NamedTuple):
-    """What keys of DeepSpeed's ask for that is not counted, but may only add so much (dsgen.memory.widened).
+    """What keys of DeepSpeed's ask for that is not counted, but may only change so much (dsgen.memory.widened).
 
     Attributes:
         gradients: Gradients are summed in fp32 though weights are in 16 bits.
         reduced: They travel in fp32.
         kept: Share of an offloaded optimizer that stays on the GPU.
+        fetched: Stage 3 gathers weights in 8 bits.
+        sent: It sends gradients in 4 bits.
     """
 
     gradients: bool = False
     reduced: bool = False
     kept: float = 0.0
+    fetched: bool = False
+    sent: bool = False
 
 
 def unsure(value: Callable[[str], Any]) -> Unsure:
@@ -60,6 +67,8 @@ def unsure(value: Callable[[str], Any]) -> Unsure:
         gradients=_wide(value("data_types.grad_accum_dtype")),
         reduced=_wide(value("communication_data_type")),
         kept=min(1.0, max(0.0, 1.0 - ratio)) if number else 0.0,
+        fetched=any(value(f"zero_optimization.zero_quantized_{name}") is True for name in _QUANTIZED),
+        sent=value("zero_optimization.zero_quantized_gradients") is True,
     )
 
 

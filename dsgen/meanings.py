@@ -42,6 +42,9 @@ BOUNDED = (
     "communication_data_type",
     "data_types.grad_accum_dtype",
     "zero_optimization.offload_optimizer.ratio",
+    "zero_optimization.zero_quantized_gradients",
+    "zero_optimization.zero_quantized_nontrainable_weights",
+    "zero_optimization.zero_quantized_weights",
 )
 # Keys that change what is held, and that the memory model does not count.
 _UNCOUNTED = (

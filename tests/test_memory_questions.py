@@ -306,11 +306,12 @@ def test_a_scenario_with_16_bit_master_weights_counts_them_in_every_other_row() 
 
 
 def test_a_key_beside_a_scenario_that_is_not_counted_is_noted() -> None:
-    asked = question(
-        {"zero_stage": 3}, zero_optimization={"zero_quantized_weights": True, "contiguous_gradients": True}
-    )
+    keys = {"zero_quantized_weights": True, "contiguous_gradients": True}
+    apart = {"cpu_checkpointing": True}
+    asked = question({"zero_stage": 3}, zero_optimization=keys, activation_checkpointing=apart)
 
-    assert "zero_optimization.zero_quantized_weights: what it saves or takes is not counted" in asked.notes
+    assert "activation_checkpointing.cpu_checkpointing: what it saves or takes is not counted" in asked.notes
+    assert "zero_optimization.zero_quantized_weights: what it takes is in the interval, not in the peak" in asked.notes
     assert not any("contiguous_gradients" in note for note in asked.notes)
 
 

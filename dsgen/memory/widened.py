@@ -23,8 +23,10 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
     Gradients that are summed in fp32 wait beside their 16-bit ones: all of them below stage 2, which reduces only what
     is whole, and this rank's from there on; at stage 2 the largest does not wait for its sum in 16 bits. Gradients that
     travel in fp32 do so in a copy of the bucket, or of a single gradient larger than that, in a flat one of those
-    copies, and back in 16 bits. Of an offloaded optimizer `ratio` may leave whole groups on the GPU. Held against the
-    simulation in benchmarks/memory_agreement_widened.json.
+    copies, and back in 16 bits. Of an offloaded optimizer `ratio` may leave whole groups on the GPU. What stage 3
+    gathers in 8 bits takes half until it is waited for, and then lies in 8 bits and twice in 16 for a moment; gradients
+    that it sends in 4 bits need no flat copy of the bucket. Held against the simulation in
+    benchmarks/memory_agreement_widened.json.
 
     Args:
         job: The job.
@@ -44,6 +46,12 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
             less += _SIXTEEN * numbers.largest if stage == _SUMS_APART else 0
         if unsure.reduced:
             more += (FP32 + _SIXTEEN) * max(buffers.reduce_bucket, numbers.largest)
+    if unsure.fetched and stage == 3:
+        less += min(numbers.total, buffers.max_live + buffers.prefetch)
+        more += (1 + _SIXTEEN) * numbers.largest
+    if unsure.sent and stage == 3:
+        less += _SIXTEEN * max(buffers.reduce_bucket, numbers.largest)
+        more += numbers.largest
     if unsure.kept and stage == 3 and layout.offload_optimizer != "none":
         more += _STEPPED * min(own, int(unsure.kept * own) + buffers.sub_group)
     return less, more
