@@ -227,9 +227,11 @@ def test_what_the_estimates_do_not_count_is_said(make_job):
     plain = rendered(make_job())
     hpz = rendered(make_job(deepspeed={"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}))
     muon = rendered(make_job(training={"optimizer": "Muon"}))
+    sums = rendered(make_job(deepspeed={"data_types": {"grad_accum_dtype": "fp32"}}))
 
     assert not plain.warnings
     assert any("zero_hpz_partition_size changes speed in a way" in warning for warning in hpz.warnings)
+    assert any("grad_accum_dtype changes memory and speed; the estimates count it in" in line for line in sums.warnings)
     assert any("lr 2e-05 is meant for AdamW" in warning for warning in muon.warnings)
 
 

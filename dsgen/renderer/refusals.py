@@ -9,7 +9,7 @@ from dsgen import surface
 from dsgen.errors import mistake, nearest
 from dsgen.keys import lookup
 from dsgen.layers import Provenance, Rank, show
-from dsgen.meanings import NARROW, SECOND_COPY
+from dsgen.meanings import BOUNDED, NARROW, SECOND_COPY
 from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
 from dsgen.planner import Plan
@@ -19,6 +19,7 @@ __all__ = ["cautions", "refuse"]
 # Keys that change memory or speed and that neither model knows yet.
 _UNCOUNTED = (
     *NARROW,
+    "communication_data_type",
     "data_types.grad_accum_dtype",
     "torch_autocast.enabled",
     "zero_optimization.offload_optimizer.ratio",
@@ -50,7 +51,11 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
     chosen = plan.chosen.strategy
     counted = NARROW if takes(plan.job.narrow, chosen, plan.job.training.optimizer) else ()
     for path in _UNCOUNTED:
-        if lookup(values, path)[0] and path not in counted:
+        if not lookup(values, path)[0] or path in counted:
+            continue
+        if path in BOUNDED:
+            yield f"{path} changes memory and speed; the estimates count it in the interval of memory alone"
+        else:
             what = "speed" if path == SECOND_COPY and counts(plan.job, chosen) else "memory or speed"
             yield f"{path} changes {what} in a way that the estimates do not count"
     training, provenance = plan.job.training, plan.job.provenance
