@@ -92,11 +92,11 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    gpu = room(job)
     hopeless: list[_Trial] = []
     if matters:  # what cannot fit is weighed only where nothing else fits either, for the numbers that say why
         likely: list[_Trial] = []
         for trial in tried:
+            gpu = room(job, trial.layout, trial.buffers)
             if gpu.low(held(job, trial.layout, trial.buffers), False) > gpu.limit:
                 hopeless.append(trial)
             else:
@@ -109,7 +109,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
             continue
-        found = _weigh(job, gpu, trial)
+        found = _weigh(job, trial)
         if isinstance(found, Rejection):
             rejections[trial.number] = found
         elif found[1] and found[0].found.doubted:
@@ -151,9 +151,9 @@ class _Trial(NamedTuple):
         return strategy(self.layout, self.triples[place], self.buffers)
 
 
-def _weigh(job: Job, gpu: Room, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
+def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
     """A layout at its best micro-batch, and whether it surely fits; or why it does not."""
-    most = _passes(job, trial.layout)
+    most, gpu = _passes(job, trial.layout), room(job, trial.layout, trial.buffers)
     micro_batch, steps, _ = trial.triples[-1]
     least = min(steps, most)
     found = {least: parts(job, trial.layout, trial.buffers, least)}

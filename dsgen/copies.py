@@ -1,10 +1,10 @@
-"""Where embedding and head can be trained beside adapters: peft trains a copy of each (modules_to_save)."""
+"""What does not run with trained copies of embedding and head (modules_to_save), or is not counted of encoders."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["no_copies", "uncounted"]
+__all__ = ["no_copies", "uncounted_encoder"]
 
 
 def no_copies(job: Any, layout: Any) -> str | None:
@@ -33,7 +33,7 @@ def no_copies(job: Any, layout: Any) -> str | None:
     return None
 
 
-def uncounted(model: Any, training: Any, layout: Any) -> str | None:
+def uncounted_encoder(model: Any, training: Any, layout: Any) -> str | None:
     """Why memory is not counted where a model is a decoder behind an encoder; None where it is.
 
     Args:
@@ -43,14 +43,15 @@ def uncounted(model: Any, training: Any, layout: Any) -> str | None:
     """
     if not model.encoder_layers:
         return None
+    dotted = any("." in target for target in training.lora_targets)
     reasons = {
-        f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
-        "parameters on NVMe": layout.offload_param == "nvme",
-        "attention sdpa": training.attention == "sdpa",
         "QLoRA": training.method == "qlora",
-        "adapters of one stack alone": training.method == "lora" and any("." in one for one in training.lora_targets),
         "a chunked loss": training.chunked_loss,
         "Muon": training.optimizer == "Muon",
+        "attention sdpa": training.attention == "sdpa",
+        "targets of adapters with a point": training.method == "lora" and dotted,
+        f"AutoTP over {layout.tp} GPUs": layout.tp > 1,
+        "parameters on NVMe": layout.offload_param == "nvme",
     }
     what = next((what for what, there in reasons.items() if there), None)
     return what and f"not counted: {what} of {model.architecture}, a decoder behind an encoder"

@@ -38,6 +38,7 @@ def narrowed(value: Callable[[str], Any]) -> str:
     return ""
 
 
+_FP32 = ("fp32", "float32", "float", "torch.float32")  # as DeepSpeed spells it (runtime/config.py, DtypeEnum)
 _QUANTIZED = ("weights", "nontrainable_weights")
 
 
@@ -73,8 +74,8 @@ def unsure(value: Callable[[str], Any]) -> Unsure:
 
 
 def _wide(dtype: Any) -> bool:
-    """Whether a type that is said is not one of 16 bits."""
-    return isinstance(dtype, str) and "32" in dtype
+    """Whether a type that is said is fp32."""
+    return isinstance(dtype, str) and dtype.lower() in _FP32
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +123,7 @@ class Job:
     def tokens(self) -> str:
         """Tokens per sequence in words, and those of its target where it has others."""
         behind = f" to {self.target_len}" if self.target_len != self.seq_len else ""
-        return f"{self.seq_len}{behind} tokens"
+        return f"{self.seq_len}{behind} token{'s' if max(self.seq_len, self.target_len) > 1 else ''}"
 
     @property
     def world(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.buffers import Buffers
-from dsgen.copies import no_copies, uncounted
+from dsgen.copies import no_copies, uncounted_encoder
 from dsgen.jobs import Job
 from dsgen.parameters import adapts_head
 from dsgen.pins import Pin
@@ -190,7 +190,7 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "this node has no local NVMe"
     if hardware.vendor == "cpu" and (optimizer, parameter) != ("none", "none"):
         return "on a CPU there is nowhere to offload to"
-    if (why := no_copies(job, layout) or uncounted(job.model, job.training, layout)) or layout.tp == 1:
+    if (why := no_copies(job, layout) or uncounted_encoder(job.model, job.training, layout)) or layout.tp == 1:
         return why
     if stage == 0 and layout.precision != "fp32":
         return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"

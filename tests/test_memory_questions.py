@@ -9,11 +9,14 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.jobs import Job
+from dsgen.hf_config import model_from_hf
+from dsgen.jobs import Job, Unsure
 from dsgen.memory import Verdict, estimate
+from dsgen.memory.overheads import overhead
 from dsgen.memory_questions import CHOSEN, Question, alternatives, answer, ask, ask_config, counterfactuals, given
 from dsgen.memory_questions.counterfactuals import _largest, _least
 from dsgen.memory_questions.questions import strategy_of
+from dsgen.profiles import Model
 from dsgen.report import memory as report
 
 
@@ -225,7 +228,7 @@ def test_bf16_in_a_config_for_a_gpu_without_it_is_answered_with_a_note() -> None
         ({"train_micro_batch_size_per_gpu": "two"}, "train_micro_batch_size_per_gpu is two: DeepSpeed refuses"),
         ({"train_batch_size": 8, "sequence_parallel_size": 2}, "sequence_parallel_size: what it saves or takes is not"),
         (
-            {"train_batch_size": 8, "data_types": {"grad_accum_dtype": "fp32"}},
+            {"train_batch_size": 8, "bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "float"}},
             "data_types.grad_accum_dtype: what it takes is in the interval, not in the peak",
         ),
         ({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}}, "counted as AdamW"),
@@ -237,6 +240,63 @@ def test_bf16_in_a_config_for_a_gpu_without_it_is_answered_with_a_note() -> None
 )
 def test_what_a_config_says_and_is_not_counted_is_noted(config: dict[str, Any], note: str) -> None:
     assert any(note in line for line in ask_config(job(), given(config)).notes)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"data_types": {"grad_accum_dtype": "fp32"}},  # as the weights are
+        {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}},
+        {"bf16": {"enabled": True}, "communication_data_type": "fp16"},
+        {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}},
+        {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 2}}},
+        {"zero_optimization": {"stage": 2, "zero_quantized_weights": True}},
+    ],
+)
+def test_a_key_that_changes_nothing_here_widens_nothing_and_is_not_noted(config: dict[str, Any]) -> None:
+    asked = ask_config(job(), given({"train_batch_size": 8, **config}))
+    plain = attrs.evolve(asked.job, unsure=Unsure())
+
+    assert estimate(asked.job, asked.strategy) == estimate(plain, asked.strategy)
+    assert not any("interval" in note for note in asked.notes)
+
+
+def test_a_second_copy_that_deepspeed_refuses_is_said_to_be_not_counted() -> None:
+    """3 does not divide 8 GPUs."""
+    zero = {"stage": 3, "zero_hpz_partition_size": 3}
+    asked = ask_config(job(), given({"train_batch_size": 8, "zero_optimization": zero}))
+
+    assert "zero_optimization.zero_hpz_partition_size: what it saves or takes is not counted" in asked.notes
+
+
+@pytest.mark.parametrize(
+    ("zero", "tp", "groups"),
+    [
+        ({"stage": 3}, 1, 1),
+        ({"stage": 3, "zero_hpz_partition_size": 4}, 1, 2),
+        ({"stage": 3, "zero_hpz_partition_size": 8}, 1, 1),  # the group of all
+        ({"stage": 2}, 2, 2),
+        ({"stage": 3}, 2, 3),
+        ({"stage": 2}, 8, 1),
+    ],
+)
+def test_every_communicator_has_buffers(zero: dict[str, Any], tp: int, groups: int) -> None:
+    config = {"train_batch_size": 8, "zero_optimization": zero, "tensor_parallel": {"autotp_size": tp}}
+    asked = ask_config(job(), given(config))
+    outside = estimate(asked.job, asked.strategy).gpu.overhead
+
+    assert asked.job.world == 8
+    assert outside["NCCL buffers"] == overhead(asked.job.hardware, 8, groups).parts["NCCL buffers"]
+
+
+def test_what_fits_nowhere_of_a_model_with_an_encoder_is_answered_with_numbers() -> None:
+    """And not refused for parameters on NVMe, which nobody asked for."""
+    facts = {"d_model": 1024, "d_kv": 64, "num_heads": 16, "d_ff": 2816, "num_layers": 4, "vocab_size": 32128}
+    model = Model(**model_from_hf({"model_type": "t5", **facts}, "t5"))
+    like = attrs.evolve(job(), model=model)
+    asked = ask(attrs.evolve(like, training=attrs.evolve(like.training, seq_len=512, target_len=200_000)))
+
+    assert estimate(asked.job, asked.strategy).verdict is Verdict.DOES_NOT_FIT
 
 
 BF16 = {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}

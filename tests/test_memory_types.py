@@ -107,7 +107,7 @@ def layouts_at_2(job):
         ({}, {"attention": "sdpa"}, "attention sdpa"),
         ({}, {"method": "qlora"}, "QLoRA of mt5"),
         ({}, {"optimizer": "Muon"}, "Muon of mt5"),
-        ({}, {"method": "lora", "lora_targets": ("EncDecAttention.q",)}, "adapters of one stack alone"),
+        ({}, {"method": "lora", "lora_targets": ("EncDecAttention.q",)}, "targets of adapters with a point"),
         ({}, {"chunked_loss": True}, "a chunked loss"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.copies import uncounted
+from dsgen.copies import uncounted_encoder
 from dsgen.errors import mistake
 from dsgen.memory.asked import Plain
 from dsgen.profiles import Model, Training
@@ -16,12 +16,10 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
     Raises:
         DsgenError: It has one, and is run in such a way.
     """
-    if not model.encoder_layers:
-        return
-    if why := uncounted(model, training, layout):
+    if why := uncounted_encoder(model, training, layout):
         raise mistake(
             why,
             must="such a model is counted with its parameters on the GPU or in RAM, fully trained or with LoRA in both "
-            "stacks, on whole GPUs, with eager attention and all logits",
-            todo="dsgen simulate runs the real DeepSpeed with it.",
+            "stacks, on whole GPUs, with attention flash or eager, and all logits",
+            todo="Most else runs in dsgen simulate --config FILE: the real DeepSpeed on a virtual GPU.",
         )

@@ -6,10 +6,11 @@ import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
+from dsgen.buffers import Buffers
 from dsgen.jobs import Job
 from dsgen.memory.asked import tells
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
@@ -44,6 +45,7 @@ HIGH_DOUBTED = 1.20
 # readings of real runs lie lower, about here (docs/published.md). What is reserved and not allocated is given back
 # before torch runs out of memory.
 RESERVED = 1.10
+GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
 PINNED_ROUNDING = 1.5  # torch's pinned-memory allocator rounds to a power of two: 1 to 2 times, 1.5 in the mean
 
 
@@ -175,14 +177,23 @@ class Room(NamedTuple):
         return int((peak - less) * (LOW_DOUBTED if doubted else LOW)) + self.outside
 
 
-def room(job: Job) -> Room:
-    """What one GPU of a job has."""
-    return _room(job.hardware, job.world)
+def room(job: Job, layout: Any, buffers: Buffers) -> Room:
+    """What one GPU of a job has, beside the communicators of a layout."""
+    return _room(job.hardware, job.world, _groups(layout, buffers, job.world))
+
+
+def _groups(layout: Any, buffers: Buffers, world: int) -> int:
+    """Communicators of several ranks that a rank takes part in: all ranks, or AutoTP's and its replicas', and hpZ's."""
+    if layout.tp == 1:
+        return 2 if layout.stage == GATHERS and 1 < buffers.secondary < world else 1
+    if world == layout.tp:
+        return 1
+    return 3 if layout.stage == GATHERS else 2
 
 
 @functools.lru_cache(maxsize=1024)
-def _room(hardware: Hardware, world: int) -> Room:
-    found = overhead(hardware, world)
+def _room(hardware: Hardware, world: int, groups: int) -> Room:
+    found = overhead(hardware, world, groups)
     return Room(gpu_limit(hardware), {name: size for name, size in found.parts.items() if size}, found.total)
 
 
@@ -204,7 +215,7 @@ def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> Memory
         strategy: The strategy, its micro-batch included.
         found: Its parts, when the caller has them already.
     """
-    micro_batch, gpu = strategy.micro_batch, room(job)
+    micro_batch, gpu = strategy.micro_batch, room(job, strategy, strategy.buffers)
     single = micro_batch == 1 and tells(job, strategy.tp)  # what the caller has leaves the micro-batch open
     if found is None or single:
         found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)

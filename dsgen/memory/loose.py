@@ -143,5 +143,5 @@ def _everywhere(both: Together) -> Iterator[Activity]:
     for alive in both.active.backward:
         yield alive
         run = last.get(layers - alive.blocks) if alive.where == "block" else None
-        for behind in range(1, run.repeats - 1 if run else 0):
-            yield alive.without(behind, run.kept, run.gradients) if run else alive
+        if run is not None:
+            yield from (alive.without(behind, run.kept, run.gradients) for behind in range(1, run.repeats - 1))

@@ -15,8 +15,6 @@ from dsgen.memory.trained import Trained
 
 __all__ = ["Secondary", "counts", "secondary"]
 
-_COUNTED = ("full", "lora", "qlora")  # methods
-
 
 class Secondary(NamedTuple):
     """Bytes of one rank's second shares.
@@ -43,8 +41,7 @@ def counts(job: Any, layout: Any) -> bool:
     """
     if layout.stage != 3:  # there is none
         return True
-    plain = layout.offload_param == "none" and layout.tp == 1 and job.training.method in _COUNTED
-    return plain and job.world > 1
+    return bool(layout.offload_param == "none" and layout.tp == 1 and job.world > 1)
 
 
 def secondary(

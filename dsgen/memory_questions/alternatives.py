@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from dsgen.copies import no_copies, uncounted
+from dsgen.copies import no_copies, uncounted_encoder
 from dsgen.memory import MemoryEstimate, estimate
 from dsgen.memory_questions.questions import Question, strategy_of
 from dsgen.strategies import Strategy
@@ -60,7 +60,7 @@ def places(question: Question) -> Iterator[tuple[int, str, str]]:
         for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
             if job.training.lora_train_embeddings or job.model.encoder_layers:
                 other = attrs.evolve(question.strategy, stage=stage, offload_param=parameters)
-                if no_copies(job, other) or uncounted(job.model, job.training, other):
+                if no_copies(job, other) or uncounted_encoder(job.model, job.training, other):
                     continue
             yield stage, optimizer, parameters
 

@@ -224,8 +224,7 @@ def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Stra
 
 
 def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
-    for path in meanings.uncounted(subject.config, subject.surface, counted(job, chosen)):
-        yield not_counted(path)
+    yield from not_counted(job, chosen, meanings.uncounted(subject.config, subject.surface, counted(job, chosen)))
     if subject.optimizer and meanings.optimizer(subject) is None:
         yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
     for key in _BATCH:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dsgen.contradictions import LEARNED_POSITIONS
-from dsgen.copies import uncounted
+from dsgen.copies import uncounted_encoder
 from dsgen.jobs import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.memory_questions.alternatives import places
@@ -187,7 +187,7 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
             continue
         if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
             continue
-        if uncounted(job.model, training, asked):
+        if uncounted_encoder(job.model, training, asked):
             continue
         memory = estimate(attrs.evolve(job, training=training), asked)
         if memory.verdict is Verdict.FITS:

@@ -92,9 +92,9 @@ def named(job: Job) -> dict[str, Said]:
             continue
         if name == "lora train embeddings" and not job.training.lora_train_embeddings:
             continue
-        if wish == "target_len" and job.training.target_len is None:
+        if wish == "target_len" and not job.model.encoder_layers:
             continue
-        value = job.seq_len if wish == "seq_len" else getattr(job.training, wish)
+        value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
         found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
     return found
 

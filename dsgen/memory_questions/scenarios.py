@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -15,10 +15,10 @@ import attrs
 from dsgen import meanings, surface
 from dsgen.buffers import choose
 from dsgen.candidates import search
-from dsgen.copies import no_copies
+from dsgen.copies import no_copies, uncounted_encoder
 from dsgen.errors import mistake
-from dsgen.jobs import STATES, Job
-from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate
+from dsgen.jobs import STATES, Job, Unsure
+from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
 from dsgen.memory.backward import aside
 from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
@@ -74,7 +74,7 @@ def ask(job: Job) -> Question:
     }
     said |= named(job)
     keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
-    notes = (*job.warnings, *doubts(job, chosen), *(not_counted(path) for path in keys))
+    notes = (*job.warnings, *doubts(job, chosen), *not_counted(job, chosen, keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
 
@@ -146,7 +146,9 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
         unasked = layout.tp > 1 and "tp" not in pinned  # where nothing fits it would only be the most exotic misfit
         if not unasked and (real == layout or "stage" in pinned):
             found.append(real)
-    return tuple(dict.fromkeys(item for item in found if not no_copies(job, item))) or tuple(dict.fromkeys(found))
+    runs = [item for item in found if not no_copies(job, item)] or found
+    known = [item for item in runs if not uncounted_encoder(job.model, job.training, item)]
+    return tuple(dict.fromkeys(known or runs))
 
 
 def at_stage(layout: Layout) -> Layout:
@@ -222,18 +224,24 @@ def narrow(job: Job, chosen: Layout) -> bool:
     return takes(job.narrow, chosen, job.training.optimizer)
 
 
-def counted(job: Job, chosen: Layout) -> tuple[str, ...]:
+def counted(job: Job, chosen: Strategy) -> tuple[str, ...]:
     """The keys that are counted for this strategy, and not for every one."""
-    copied = (meanings.SECOND_COPY,) if counts(job, chosen) else ()
+    divides = not job.world % min(max(chosen.buffers.secondary, 1), job.world)
+    copied = (meanings.SECOND_COPY,) if counts(job, chosen) and divides else ()
     loose = (meanings.LOOSE,) if aside(job, chosen) else ()
     return (*copied, *loose, *(meanings.NARROW if narrow(job, chosen) else ()))
 
 
-def not_counted(path: str) -> str:
-    """What is said of a key that changes what is held, and is not counted."""
-    if path in meanings.BOUNDED:
-        return f"{path}: what it takes is in the interval, not in the peak"
-    return f"{path}: what it saves or takes is not counted"
+def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[str]:
+    """What is said of keys that change what is held, and are not counted."""
+    for path in paths:
+        field = meanings.BOUNDED.get(path)
+        if field is None:
+            yield f"{path}: what it saves or takes is not counted"
+            continue
+        alone = attrs.evolve(job, unsure=Unsure(**{field: getattr(job.unsure, field)}))
+        if any(widened(alone, chosen, chosen.buffers)):  # else it changes nothing here
+            yield f"{path}: what it takes is in the interval, not in the peak"
 
 
 def _place(job: Job, field: str) -> str | None:

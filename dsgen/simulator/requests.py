@@ -251,7 +251,7 @@ def _checked(request: Request) -> Request:
             "gpus_per_node": request.gpus_per_node,
             "steps": run.steps,
             "seq_len": run.seq_len,
-            "target_len": run.target_len or 1,
+            "target_len": 1 if run.target_len is None else run.target_len,
             "lora_rank": run.lora_rank,
         }
     )
