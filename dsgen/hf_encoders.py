@@ -71,7 +71,7 @@ def read_encoder(model_type: str, reader: Reading) -> bool:
     gated = found == _GATED
     untied = reader.part.get("tie_word_embeddings") is False
     scaled = reader.part.get("scale_decoder_outputs", not untied)
-    if model_type == "t5" and scaled is gated:
+    if model_type == "t5" and scaled is not (not gated):
         name = "scale_decoder_outputs" if "scale_decoder_outputs" in reader.part else "tie_word_embeddings"
         raise reader.unsupported(
             f"{name} is {str(reader.part.get(name)).lower()} with feed_forward_proj {found!r}",

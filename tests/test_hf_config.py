@@ -304,3 +304,37 @@ def test_any_content_is_a_model_or_a_clear_error(model_type: str, junk: dict[str
     else:
         declared = attrs.fields_dict(Model)
         assert all(type(value).__name__ == type_name(declared[fact]) for fact, value in facts.items())
+
+
+T5 = {
+    "model_type": "t5",
+    "d_model": 512,
+    "d_kv": 64,
+    "num_heads": 8,
+    "d_ff": 2048,
+    "num_layers": 6,
+    "vocab_size": 32128,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"feed_forward_proj": "gated-silu"}, "feed_forward_proj is 'gated-silu'"),
+        ({"feed_forward_proj": "gated-gelu"}, "with feed_forward_proj 'gated-gelu'"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is false with feed_forward_proj 'relu'"),
+        ({"scale_decoder_outputs": False}, "scale_decoder_outputs is false with"),
+        ({"scale_decoder_outputs": "x"}, "scale_decoder_outputs is x with"),
+    ],
+)
+def test_a_t5_of_no_published_kind_is_refused(more: dict[str, object], words: str) -> None:
+    """Its activations would be others: how the feed-forward part and the head begin goes together."""
+    with pytest.raises(DsgenError, match=words):
+        model_from_hf({**T5, **more}, "config.json")
+
+
+def test_a_decoder_behind_an_encoder_has_as_many_blocks_if_nothing_is_said() -> None:
+    alike, fewer = (model_from_hf({**T5, **more}, "config.json") for more in ({}, {"num_decoder_layers": 2}))
+
+    assert (alike["layers"], alike["encoder_layers"], alike["tied_embeddings"]) == (6, 6, True)
+    assert (fewer["layers"], fewer["encoder_layers"]) == (2, 6)
