@@ -12,16 +12,11 @@ def no_copies(job: Any, layout: Any) -> str | None:
 
     Args:
         job: Anything with training, as a Job has.
-        layout: Anything with stage, offload_param, tp and precision.
+        layout: Anything with stage, offload_param and precision.
     """
     training = job.training
     if training.method == "full" or not training.lora_train_embeddings:
         return None
-    if layout.tp > 1:
-        return (
-            "AutoTP leaves the trained copies of embedding and head on the CPU (0.19.8, simulated): drop the one or the"
-            " other"
-        )
     mixed = training.method == "lora" and layout.precision != "fp32"
     if layout.stage == 3 and mixed and layout.offload_param == "none":
         return (

@@ -140,7 +140,9 @@ class _Reader:
         if name is not None:
             if isinstance(key.default, bool):
                 return self.boolean(name, key.default)
-            return self.integer(name, attrs.fields_dict(Model)[key.fact].metadata["minimum"])
+            bounds = attrs.fields_dict(Model)[key.fact].metadata
+            least = 1 if key.fact == "encoder_layers" else bounds["minimum"]  # only a class with an encoder has the key
+            return self.integer(name, least, bounds["below"])
         default: int | bool | str = key.default
         if key.null is not None and any(name in self.part for name in key.names):
             default = key.null
@@ -172,13 +174,15 @@ class _Reader:
             )
         return hidden // heads
 
-    def integer(self, name: str, minimum: int) -> int:
+    def integer(self, name: str, minimum: int, below: int | None = None) -> int:
         """A whole number; true, 1.9 and "32" are none."""
         value = self.part.get(name)
         if type(value) is not int or value < minimum:
             raise mistake(
                 f"{name} is {value!r}", must=f"it must be a whole number of at least {minimum}", where=self.where
             )
+        if below is not None and value >= below:
+            raise mistake(f"{name} is {value:,}", must=f"it must be below {below:,}", where=self.where)
         return value
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -200,11 +204,12 @@ class _Reader:
 
     def unsupported(self, what: str, must: str) -> DsgenError:
         """The error of a variant of a known model_type."""
+        encoder = self.part.get("model_type") in ENCODER_DECODERS  # no built-in profile has an encoder
         return mistake(
             what,
             must=must,
             where=self.where,
-            todo="Take the nearest built-in model profile instead (dsgen profiles list).",
+            todo=None if encoder else "Take the nearest built-in model profile instead (dsgen profiles list).",
         )
 
 

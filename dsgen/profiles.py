@@ -24,6 +24,7 @@ __all__ = [
     "yaml_name",
 ]
 
+_BLOCKS = 10_000  # every block is walked by itself; the deepest transformer published has 1,000 (DeepNet)
 _SUFFIXES = tuple(f"_{unit}" for unit in (BANDWIDTH, FLOPS, BYTES, SECONDS))
 
 
@@ -110,7 +111,7 @@ class Model:
     """
 
     architecture: str = fact("The `model_type` of Hugging Face's config.json (llama, gpt2, mixtral ...).")
-    layers: int = fact("Transformer blocks; of a model with an encoder those of the decoder.", minimum=1)
+    layers: int = fact("Transformer blocks; of a model with an encoder those of the decoder.", minimum=1, below=_BLOCKS)
     hidden_size: int = fact("Width of the residual stream.", minimum=1)
     attention_heads: int = fact("Query heads.", minimum=1)
     kv_heads: int = fact("Key and value heads; fewer than the query heads means GQA, 1 MQA.", minimum=1)
@@ -161,6 +162,7 @@ class Model:
         "Blocks of the encoder to whose output every block of the decoder attends (t5); 0 for a decoder alone.",
         default=0,
         minimum=0,
+        below=_BLOCKS,
     )
     relative_buckets: int = fact(
         "Distances between tokens that have a learned bias for every head (t5); 0 for none.", default=0, minimum=0

@@ -172,6 +172,16 @@ def test_render_takes_a_plan_a_job_or_layers(make_job):
         ),
         ({"sequence_parallel_size": 2}, "no sequence parallelism"),
         ({"bf16": {"bf16_master_weights_and_grads": True}}, "it needs the optimizer on the CPU"),
+        ({"bf16": {"bf16_optimizer_states": True}}, "it needs bf16_master_weights_and_grads: true"),
+        ({"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}}, "it needs the optimizer on the CPU"),
+        (
+            {
+                "optimizer": {"type": "Muon"},
+                "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+                "bf16": {"bf16_master_weights_and_grads": True},
+            },
+            "it needs DeepSpeed's own AdamW or Adam",
+        ),
     ],
 )
 def test_what_deepspeed_would_refuse_is_refused_here(make_job, keys, message):

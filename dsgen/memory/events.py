@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import LENDING, Held, Module, modules
+from dsgen.memory.modules import LENDING, Held, Module, Modules, modules
 from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.profiles import Model
@@ -69,6 +69,7 @@ class Step(NamedTuple):
         chunked: The loss takes the head's weight in its own hands: it is gathered with the model, not with a head.
         wide: An element of an adapter takes twice what an element of a weight takes.
         reads: Attention reads the type of a weight of its own.
+        free: What AutoTP has split is not cut again.
     """
 
     model: Model
@@ -81,6 +82,12 @@ class Step(NamedTuple):
     chunked: bool = False
     wide: bool = False
     reads: bool = False
+    free: bool = False
+
+    @property
+    def modules(self) -> Modules:
+        """The modules of the model."""
+        return modules(*self[:6], self.reads, self.free)
 
 
 def first_asked(step: Step) -> int:
@@ -88,7 +95,7 @@ def first_asked(step: Step) -> int:
     first adapter; AFTER where none has one."""
     if step.checkpointing or step.embeddings or step.method == "full":
         return 0
-    parts = modules(*step[:6], step.reads).parts[1:-1]
+    parts = step.modules.parts[1:-1]
     trained = (block for block, part in parts if any(not held.frozen for module in part for held in module.tensors))
     return next(trained, AFTER)
 
@@ -109,7 +116,7 @@ def unasked(step: Step) -> frozenset[str]:
 def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = modules(*step[:6], step.reads)
+    found = step.modules
     everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
     after = tuple(module for module in found.parts[-1][1] if module.name.partition(".")[0] != HEAD)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, Step, events, first_asked, unasked
-from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY, modules
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
 __all__ = ["Gathered", "gathered"]
@@ -196,7 +196,7 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
 
     Before the last, those of a second product behind the first.
     """
-    parts = dict(modules(*step[:6], step.reads).parts)
+    parts = dict(step.modules.parts)
     last = ".lora_B.default"  # of a layer with an adapter
     layers = {
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dsgen.memory.numbers import partitioned, quantized
 from dsgen.memory.orders import AHEAD, BEHIND, BEHIND_DECODER, BLOCKS, EMBEDDING, HEAD, SPARSE
-from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES
+from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES, sharded
 from dsgen.parameters import adapters, in_outer_module, stretches
 from dsgen.profiles import Model
 
@@ -54,6 +54,7 @@ class Held(NamedTuple):
         frozen: Whether it gets no gradient.
         read: What is around its module reads its type, and so holds it too. Attention is not told that its own backward
             is over, because it is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
+        free: Gathered, it takes nothing: this rank's share is all of it.
     """
 
     place: int
@@ -61,9 +62,12 @@ class Held(NamedTuple):
     keeper: int
     frozen: bool
     read: bool = False
+    free: bool = False
 
     def extent(self, wide: bool) -> int:
         """What it takes, in elements of a weight: twice as much as its own if adapters are `wide`."""
+        if self.free:
+            return 0
         return 2 * self.numel if wide and not self.frozen else self.numel
 
 
@@ -113,6 +117,7 @@ def modules(
     tp: int,
     embeddings: bool = False,
     reads: bool = False,
+    free: bool = False,
 ) -> Modules:
     """The modules of a model.
 
@@ -126,6 +131,7 @@ def modules(
         reads: Attention reads the type of its first linear layer's weight itself, as FlashAttention makes it in fp32,
             so the weight is gathered with attention too (transformers, integrations/flash_attention.py,
             get_target_dtype; deepspeed, register_external_parameter).
+        free: What AutoTP has split is not cut again: there is one replica.
     """
     frozen = method != "full"
     adapting = adapters(model, lora_rank, lora_targets) if frozen else {}
@@ -150,6 +156,9 @@ def modules(
             direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
                 linear and kind in DIRECT
             )
+            # AutoTP's layers are no nn.Linear, whose function DeepSpeed takes for its own (module_inject/layers.py).
+            split = sharded(model, item, tp) < item.numel
+            direct = direct or (item.matrix and split)
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
             # The adapter of an expert or router has no modules that run; what is gathered whole has none of its own.
@@ -159,7 +168,7 @@ def modules(
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
             own.setdefault(module, []).append(
-                Held(size, partitioned(model, item, tp, packed), keeper, frozen and not copied)
+                Held(size, partitioned(model, item, tp, packed), keeper, frozen and not copied, free=free and split)
             )
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):

@@ -103,8 +103,10 @@ def count(
 
 
 @functools.lru_cache(maxsize=1024)
-def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
+def made(model: Model) -> tuple[tuple[int, int], ...]:
     """The modules at which memory can be highest while a model is made under zero.Init, which cuts module by module.
+
+    AutoTP splits it later.
 
     A module's tensors are cut one after the other, and each is freed when this rank has its share: that is most when
     the first has been cut.
@@ -117,7 +119,7 @@ def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
     for stretch in stretches(model):
         own: dict[str, list[int]] = {}
         for item in stretch.parameters:
-            own.setdefault(item.name.rpartition(".")[0], []).append(sharded(model, item, tp))
+            own.setdefault(item.name.rpartition(".")[0], []).append(item.numel)
         row = sum(map(sum, own.values()))
         upto = done + (stretch.repeats - 1) * row
         for sizes in own.values():
@@ -125,7 +127,7 @@ def made(model: Model, tp: int) -> tuple[tuple[int, int], ...]:
             upto += sum(sizes)
         done += stretch.repeats * row
     if model.tied_embeddings:  # the head is made too, and tied to the embedding when all is there
-        head = max(sharded(model, item, tp) for item in parameters(model) if item.kind == "embedding")
+        head = max(item.numel for item in parameters(model) if item.kind == "embedding")
         tables = 3 if model.encoder_layers else 1  # either stack has made a table of its own too
         found.append((done + tables * head, head))
     kept: list[tuple[int, int]] = []

@@ -119,8 +119,9 @@ def _found(
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
     group = found.secondary.group if found.secondary and not anew else 0  # a later pass has all copies already
-    both = together(run, buffers, found.ranks == 1, here, group=group)
-    second = together(run, buffers, False, here, True) if anew and found.ranks > 1 else None
+    free = here and found.ranks == 1 < found.among  # one replica of what AutoTP has split
+    both = together(run, buffers, found.among == 1, here, group=group, free=free)
+    second = together(run, buffers, False, here, True, free=free) if anew and found.among > 1 else None
     if group:  # in the first pass of all every tensor has a copy already
         second = together(run, recording(buffers), False, here)
     moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
@@ -180,7 +181,7 @@ class _Moments(NamedTuple):
         """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
         found, size = self.found, self.found.size
         if found.on_gpu and size != FP32 and not wide_adapters(self.job.training):
-            most = flattened(found.tensors, found.ranks, self.buffers.sub_group)[0]
+            most = flattened(found.cut_up, found.among, self.buffers.sub_group, found.split)[0]
             yield moment("init", Held(held.weights, held.master + found.wide * most, found.early, 0))
         grads, bucket = start(found, 3, self.buffers, self.accumulates)
         whole = found.tensors.largest

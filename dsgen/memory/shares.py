@@ -24,7 +24,7 @@ def partition_numel(found: Trained, ranks: int) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
+def flattened(found: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[int, int]:
     """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.
 
     Whole tensors' shares are put together until they are `sub_group` elements (stage3.py, _create_fp16_sub_groups);
@@ -34,24 +34,26 @@ def flattened(found: Trained, ranks: int, sub_group: int) -> tuple[int, int]:
         found: The trained tensors.
         ranks: Ranks that a tensor is cut among.
         sub_group: sub_group_size, in elements.
+        split: Those that AutoTP has left of them: what it has split has sub-groups of its own, as it is cut among other
+            ranks (stage3.py, _get_trainable_parameter_groups).
     """
     most = joined = 0
-    for group in sub_groups(found, ranks, sub_group):
+    for group in sub_groups(found, ranks, sub_group, split):
         filled = sum(-(-found.numels[index] // ranks) for index in group)
         most, joined = max(most, filled), max(joined, filled if len(group) > 1 else 0)
     return most, joined
 
 
 @functools.lru_cache(maxsize=4096)
-def sub_groups(found: Trained, ranks: int, sub_group: int) -> tuple[tuple[int, ...], ...]:
+def sub_groups(found: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[tuple[int, ...], ...]:
     """The tensors of each sub-group, by index; Muon's own groups come first.
 
     Args:
-        found, ranks, sub_group: As for `flattened`.
+        found, ranks, sub_group, split: As for `flattened`.
     """
     groups: list[list[int]] = [[], []]
-    for index in range(len(found.numels)):
-        groups[bool(found.shapes) and not found.shapes[index]].append(index)
+    for index, numel in enumerate(found.numels):
+        groups[split.numels[index] < numel if split else bool(found.shapes) and not found.shapes[index]].append(index)
     made: list[tuple[int, ...]] = []
     for group in groups:
         shares = [-(-found.numels[index] // ranks) for index in group]
@@ -74,20 +76,26 @@ def scattered(
     swaps: bool = False,
     loose: bool = False,
     leaves: bool = False,
+    unsplit: Trained | None = None,
+    among: int = 0,
 ) -> tuple[Flush, ...]:
     """The reduce-scatters of stage 3, in order.
 
     Args:
         found: The trained tensors.
         bucket: Elements of the bucket.
-        ranks: Ranks that a tensor is cut among.
+        ranks: Ranks that a tensor is cut among; beside AutoTP one that it has split.
         runs: As for `arrivals`.
         swaps: The shares leave together, in the order of the model, each as an fp32 copy until then: the optimizer is
             on NVMe (partition_grads, _offload_grad_partition_at_boundary).
         loose: Gradients wait where they were made, as those do that are larger than the bucket.
         leaves: The shares leave for the CPU one by one, and of loose gradients each goes with its share.
+        unsplit: The tensors before AutoTP; those that it has split share no bucket with the others, which are cut
+            among other ranks (stage3.py, reduce_independent_p_g_buckets_and_remove_grads).
+        among: Ranks that those others are cut among.
     """
     made: list[Flush] = []
+    group = 0
     filled = padded = count = 0
     shares: list[tuple[int, int]] = []  # (index, this rank's elements)
 
@@ -109,11 +117,13 @@ def scattered(
 
     for index, place in arrivals(found, runs):
         numel = found.numels[index]
-        if filled + numel > bucket:
+        own = among if unsplit and unsplit.numels[index] == numel else ranks
+        if filled + numel > bucket or own != group:
             flush(found.blocks[index], place, numel, index)
+        group = own
         filled += numel
-        padded += -(-numel // ranks) * ranks
-        shares.append((index, -(-numel // ranks)))
+        padded += -(-numel // own) * own
+        shares.append((index, -(-numel // own)))
         count += 1
     flush(BEFORE, -1, 0, -1)
     return tuple(made)

@@ -32,6 +32,9 @@ class States(NamedTuple):
 
     Attributes:
         tensors: The tensors with a gradient.
+        cut_up: Those that are cut into shares: stage 3 does so before AutoTP splits them, and a split one is cut again,
+            among the replicas, to a share of that size (module_inject/auto_tp.py, _gather_zero3_params).
+        among: Ranks that they are cut among: at stage 3 all of them, whatever AutoTP's degree.
         numbers: Element counts of the model.
         size: Bytes of a weight or gradient.
         ranks: Ranks that share weights or states: data-parallel replicas; 1 at stage 0.
@@ -56,6 +59,8 @@ class States(NamedTuple):
     """
 
     tensors: Trained
+    cut_up: Trained
+    among: int
     numbers: Numbers
     size: int
     ranks: int
@@ -77,6 +82,11 @@ class States(NamedTuple):
     on_gpu: bool
     swaps: bool
     secondary: Secondary | None
+
+    @property
+    def split(self) -> Trained | None:
+        """What AutoTP leaves of the tensors that stage 3 cuts; None without it."""
+        return self.tensors if self.tensors is not self.cut_up else None
 
 
 def takes(narrow: str, layout: Any, optimizer: str) -> bool:
@@ -121,7 +131,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     size = FP32 if layout.precision == "fp32" else 2
     rest = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
     numbers = count(model, *rest, buffers.persistence)
-    tensors = trained(model, *rest, stage if training.optimizer == MUON else None)
+    muon = stage if training.optimizer == MUON else None
+    tensors = cut_up = trained(model, *rest, muon)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
     linear = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
@@ -130,9 +141,10 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     elements = tensors.elements
     second = None
     if stage == 3:
-        own = partition_numel(tensors, ranks)
+        cut_up = tensors if layout.tp == 1 else trained(model, *rest[:3], 1, rest[4], muon)
+        own = partition_numel(cut_up, job.world)
         width = FP32 if wide_adapters(training) else size
-        others = -(-(frozen - scales) // ranks)
+        others = -(-(frozen - scales) // job.world)
         weights = own * width + others
         if buffers.secondary:
             second = secondary(job, layout, buffers, tensors, own * width, others, width)
@@ -155,6 +167,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         moments = early + state * MOMENTS[training.optimizer] * own
     return States(
         tensors=tensors,
+        cut_up=cut_up,
+        among=job.world if stage == 3 else ranks,
         numbers=numbers,
         size=size,
         ranks=ranks,
@@ -166,7 +180,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         making=_making(
             model,
             layout,
-            ranks,
+            job.world,
             size,
             tensors.head and tensors.elements + tensors.head,
             frozen,
@@ -225,7 +239,7 @@ def _making(
     beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.) hpZ gives each tensor a
     second share, among the ranks of a `group`.
     """
-    found = made(model, layout.tp)
+    found = made(model)
     copied = size * copied if frozen else 0
     if layout.offload_param != "none":
         return max(size * found[-1][1], copied)

@@ -70,10 +70,10 @@ def _of_stage_3(
     if found.updates:  # Muon's matrices are gathered whole
         yield moment("step", held._replace(staged=0), grads, bucket, found.updates, kept, alive)
     if found.on_gpu:
-        most, joined = flattened(found.tensors, found.ranks, buffers.sub_group)
+        most, joined = flattened(found.cut_up, found.among, buffers.sub_group, found.split)
         copies = max(size * joined + wide * joined, wide * most) if size != wide else wide * joined
         yield moment("step", held, grads + copies, bucket, 0, kept, alive)
-        norm = NORM * -(-found.tensors.largest // found.ranks)
+        norm = NORM * -(-found.cut_up.largest // found.among)
         yield moment("step", held, grads, bucket, norm, kept, alive)
         if listed:
             flat = wide * (most if size != wide else joined)

@@ -26,8 +26,8 @@ from dsgen.memory.trained import AFTER, BEFORE, trained
 __all__ = ["Together", "together"]
 
 # The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
-# ranks that share what hpZ copies in this pass.
-Limits = tuple[int, int, int, int, bool, bool, bool, int]
+# ranks that share what hpZ copies in this pass; what AutoTP has split is not cut again.
+Limits = tuple[int, int, int, int, bool, bool, bool, int, bool]
 Alive = tuple[Activity, int, int]  # a moment, bytes gathered then, and bytes of a gradient too large for the bucket
 
 
@@ -70,7 +70,8 @@ class Together(NamedTuple):
         key = buffers.reduce_bucket, found.ranks, found.swaps, not buffers.contiguous, not found.on_gpu
         if key not in self.reduced:
             bucket, ranks, *how = key
-            made = scattered(found.tensors, bucket, ranks, self.runs, *how)
+            split = (found.cut_up, found.among) if found.split else ()
+            made = scattered(found.tensors, bucket, ranks, self.runs, *how, *split)
             self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
         return self.reduced[key]
 
@@ -91,7 +92,9 @@ class Together(NamedTuple):
         return self.bytes(self.gathered.packed) if self.gathered else 0
 
 
-def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False, group: int = 0) -> Together:
+def together(
+    run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = False, group: int = 0, free: bool = False
+) -> Together:
     """What lives while a pass runs.
 
     Args:
@@ -102,11 +105,12 @@ def together(run: Run, buffers: Buffers, alone: bool, here: bool, anew: bool = F
         anew: The second pass of the first step: the first one, which records the order of use, has released even
             what is never partitioned later.
         group: Ranks that share the copies that hpZ makes in this pass; 0 where it makes none.
+        free: What AutoTP has split is on the GPU whole: there is one replica.
     """
     limits = None
     if run.told:
         coordinated = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
-        limits = (*coordinated, alone, alone and here, anew, group)
+        limits = (*coordinated, alone, alone and here, anew, group, free)
     if run.told and not buffers.contiguous:
         return _loose(run, limits, buffers.reduce_bucket)
     sizes = _lasts(run)
@@ -183,10 +187,10 @@ def _loose(run: Run, limits: Limits, bucket: int) -> Together:
 @functools.lru_cache(maxsize=4096)
 def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tuple[tuple[Activity, int], ...]]:
     """What stage 3 gathers, the highest moments of forward, and all of backward with the bytes gathered then."""
-    persistence, prefetch, max_live, max_reuse, alone, read, anew, group = limits
+    persistence, prefetch, max_live, max_reuse, alone, read, anew, group, free = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
-    step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads)
+    step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads, free)
     found = gathered(step, coordinated, alone, anew, group)
     persistent = 0  # gathered anew, it is among what is gathered
     if not anew:

@@ -11,7 +11,7 @@ from dsgen.keys import lookup
 from dsgen.layers import Provenance, Rank, show
 from dsgen.meanings import BOUNDED, NARROW, SECOND_COPY
 from dsgen.memory.secondary import counts
-from dsgen.memory.states import takes
+from dsgen.memory.states import ON_CPU, takes
 from dsgen.planner import Plan
 
 __all__ = ["cautions", "refuse"]
@@ -141,11 +141,27 @@ def _precision(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str
     _, wanted = lookup(values, "data_types.grad_accum_dtype")
     if chosen.stage == 0 and wanted and _PRECISION.get(str(wanted)) != chosen.precision:
         yield "data_types.grad_accum_dtype", f"at stage 0 it must be the model's own, {chosen.precision}", None
-    bf16 = values.get("bf16", {})
-    alone = bf16.get("bf16_master_weights_and_grads") and not bf16.get("bf16_optimizer_states")
-    if alone and chosen.offload_optimizer != "cpu":
+    yield from _narrowed(plan, values)
+
+
+def _narrowed(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """Master weights and states in 16 bits (runtime/base_optimizer.py of 0.19.8, _configure_master_weights)."""
+    chosen, optimizer = plan.chosen.strategy, plan.job.training.optimizer
+    states = values.get("bf16", {}).get("bf16_optimizer_states")
+    for dtype in ("fp16", "bf16"):
+        path = f"{dtype}.{dtype}_master_weights_and_grads"
+        if not lookup(values, path)[1]:
+            continue
+        resident = dtype == "bf16" and states
+        other = ", or bf16_optimizer_states: true" if dtype == "bf16" else ""
+        todo = ", or --set bf16.bf16_optimizer_states=true" if dtype == "bf16" else ""
+        if chosen.offload_optimizer == "cpu" and optimizer not in ON_CPU:
+            yield path, f"with the optimizer on the CPU it needs DeepSpeed's own {' or '.join(ON_CPU)}", None
+        elif chosen.offload_optimizer != "cpu" and not resident:
+            yield path, f"it needs the optimizer on the CPU{other}", f"Add --offload optimizer{todo}."
+    if states and not lookup(values, "bf16.bf16_master_weights_and_grads")[1]:
         yield (
-            "bf16.bf16_master_weights_and_grads",
-            "it needs the optimizer on the CPU, or bf16_optimizer_states: true",
-            "Add --offload optimizer, or --set bf16.bf16_optimizer_states=true.",
+            "bf16.bf16_optimizer_states",
+            "it needs bf16_master_weights_and_grads: true",
+            "Add --set bf16.bf16_master_weights_and_grads=true.",
         )

@@ -191,9 +191,11 @@ class Setting(NamedTuple):
             tape.used()
             adapted = self.method != "full" and adapts_head(self.model, self.targets)
             return self._adapted(tape, hidden, made, False) if adapted else made
+        tape.fetch()
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         if bias:
             share = op.add(tape, share, self.weight(vocabulary // self.tp))
+        tape.used()
         if self.model.tied_embeddings:
             return share
         gathered = tape.born(hidden.rows, vocabulary, hidden.item)
