@@ -23,6 +23,7 @@ from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
 from memory_cases_keys import with_keys
 from memory_cases_muon import with_muon
+from memory_cases_split import split
 from memory_cases_widened import widening
 from memory_compared import (
     DROPPING,
@@ -36,6 +37,7 @@ from memory_compared import (
     OF_MIXTURES,
     OF_TYPES,
     RECORD,
+    SPLIT,
     WIDENED,
     Compared,
     compare,
@@ -58,6 +60,7 @@ GROUPS = {  # what was recorded -> what draws it
     MUON: with_muon,
     OF_ENCODERS: of_encoders,
     KEYS: with_keys,
+    SPLIT: split,
     WIDENED: widening,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"

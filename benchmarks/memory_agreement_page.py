@@ -8,6 +8,7 @@ from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_cases_keys import KEYS_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
+from memory_cases_split import SPLIT_DEPTH, SPLIT_ROUNDS
 from memory_cases_widened import DEEPER, WIDENED_DEPTH
 from memory_compared import (
     CLOSE_PEAK,
@@ -41,6 +42,7 @@ def page(
     muon: list[Compared],
     encoders: list[Compared],
     keys: list[Compared],
+    split: list[Compared],
     widened: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
@@ -58,6 +60,7 @@ def page(
         muon: Those that Muon steps.
         encoders: Those of decoders behind an encoder.
         keys: Those of keys that few configs say.
+        split: Those of AutoTP beside stage 3.
         widened: Those of keys that are in the interval, not in the peak.
         versions: Package -> version of the simulation.
     """
@@ -175,6 +178,18 @@ def page(
         summary(keys) + ".",
         "",
         *_table(sorted(keys, key=lambda item: int(item.case.name.rpartition(" k")[2]))),
+        "",
+        "## AutoTP beside stage 3",
+        "",
+        "transformers makes the model under zero.Init, which cuts every tensor among all GPUs. AutoTP gathers the",
+        "layers that it splits, and what is left of them is cut among the replicas: a share is as large as it was, but",
+        "what is gathered is smaller, the two kinds share no bucket and no group of a step, and with one replica",
+        f"nothing of the split layers is gathered at all. {SPLIT_ROUNDS} scenarios of every architecture that AutoTP",
+        f"trains, {SPLIT_DEPTH} blocks of each model.",
+        "",
+        summary(split) + ".",
+        "",
+        *_table(sorted(split, key=lambda item: item.case.name)),
         "",
         "## Keys in the interval",
         "",

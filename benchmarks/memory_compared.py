@@ -25,6 +25,7 @@ __all__ = [
     "OF_MIXTURES",
     "OF_TYPES",
     "RECORD",
+    "SPLIT",
     "WIDENED",
     "Compared",
     "Difference",
@@ -47,6 +48,7 @@ NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 1
 OF_ENCODERS = RECORD.with_name("memory_agreement_encoders.json")  # decoders behind an encoder
 OF_MIXTURES = RECORD.with_name("memory_agreement_mixtures.json")  # mixtures of experts without a profile
 OF_TYPES = RECORD.with_name("memory_agreement_types.json")  # model types without a profile
+SPLIT = RECORD.with_name("memory_agreement_split.json")  # AutoTP beside stage 3
 WIDENED = RECORD.with_name("memory_agreement_widened.json")  # keys that are in the interval, not in the peak
 # Shares of a part and of the peak up to which a part is called equal, or close.
 EQUAL_PART, EQUAL_PEAK = 1e-4, 1e-5
