@@ -14,7 +14,7 @@ from memory_types_mixtures import MIXTURES, MORE_RUNS
 
 from dsgen.memory.trained import LEAVES
 from dsgen.parameters import fused_targets, parameters
-from dsgen.strategies import UNSPLIT
+from dsgen.unsplit import UNSPLIT
 
 __all__ = ["dropping", "heads", "narrow", "of_encoders", "of_mixtures", "of_types", "with_embeddings"]
 

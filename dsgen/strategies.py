@@ -13,9 +13,9 @@ from dsgen.buffers import Buffers
 from dsgen.copies import no_copies, uncounted_encoder
 from dsgen.jobs import Job
 from dsgen.pins import Pin
+from dsgen.unsplit import unsplit
 
 __all__ = [
-    "UNSPLIT",
     "Layout",
     "Rejection",
     "Strategy",
@@ -24,7 +24,6 @@ __all__ = [
     "describe",
     "layouts",
     "strategy",
-    "unsplit",
 ]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
@@ -40,19 +39,6 @@ _OFFLOADS = {
 }
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
 _TP_AT_3 = (0, 19, 4)  # first release that takes AutoTP with stage 3 (runtime/engine.py of 0.19.0 to 0.19.5 compared)
-_UNKNOWN_STYLE = "DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know"
-# Model types that AutoTP does not train, and why: tiny models on 2 ranks with DeepSpeed 0.19.8 and transformers 5.23.
-# The loss and the gradient norm of every other type without experts were those of one rank, at stage 1.
-UNSPLIT = {
-    **dict.fromkeys(("glm4", "olmo2", "phi3"), _UNKNOWN_STYLE),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe", "granitemoe", "mixtral"), _UNKNOWN_STYLE),
-    **dict.fromkeys(("olmoe", "qwen2_moe", "qwen3_moe"), _UNKNOWN_STYLE),
-    "bloom": "AutoTP of {} stops in forward: its position biases (ALiBi) keep all heads",
-    "falcon": "AutoTP of {} stops in forward: its blocks add in place to what a split layer gives (a view)",
-    "gpt2": "DeepSpeed refuses AutoTP for {}: no rule of its own says how to split it",
-    "gpt_bigcode": "AutoTP of {} stops in forward: query, key and value are one matrix, cut across",
-    "gpt_oss": "AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU",
-}
 _UNSCALED = (0, 18, 3)  # first release without a scaled loss in fp16 at stage 0 (run; DeepSpeed pull request 8393)
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
@@ -205,16 +191,6 @@ def _impossible(job: Job, layout: Layout) -> str | None:
     if stage == 3 and _release(job) < _TP_AT_3:
         return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
     return _impossible_tp(job, layout.tp)
-
-
-def unsplit(job: Job) -> str | None:
-    """Why AutoTP does not run for what a job trains, or gives it nothing; None where it does."""
-    model, training = job.model, job.training
-    if model.architecture in UNSPLIT:
-        return UNSPLIT[model.architecture].format(model.architecture)
-    if training.method != "full":
-        return "AutoTP splits the layers under peft's adapters, and their weights are lost to the optimizer (0.19.8)"
-    return None
 
 
 def _impossible_tp(job: Job, tp: int) -> str | None:

@@ -23,8 +23,8 @@ FLOORS = {
     "2 sources": (
         "yaml_scalars yaml_reader yaml_writer config_files hf_names hf_variants hf_encoders hf_keys hf_config sheets "
         "profile_index catalog structure near_misses surface autos contradictions jobs assembly scenarios parameters "
-        "buffers copies strategies documents hjson_tokens hjson_causes hjson_reader yaml_documents editor environment "
-        "launch_files targets accelerate_files wrapped_configs"
+        "buffers copies unsplit strategies documents hjson_tokens hjson_causes hjson_reader yaml_documents editor "
+        "environment launch_files targets accelerate_files wrapped_configs"
     ),
     "3 arithmetic": "memory cost subjects meanings",
     "4 choice": "candidates remedies planner rules",

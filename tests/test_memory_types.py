@@ -19,7 +19,8 @@ from dsgen.memory.parts import parts
 from dsgen.memory_questions.scenarios import refuse
 from dsgen.parameters import model_types
 from dsgen.profiles import Model
-from dsgen.strategies import UNSPLIT, Layout, layouts
+from dsgen.strategies import Layout, layouts
+from dsgen.unsplit import UNSPLIT
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak
@@ -79,13 +80,16 @@ def test_types_are_sorted_known_and_written_as_they_are_read(benchmark, group):
 
 @pytest.mark.parametrize("model_type", sorted(UNSPLIT))
 def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_proposed(benchmark, model_type):
-    """Seen in the engine of 0.19.8: a ValueError of tp_plan_converter, for every degree and stage."""
-    job = next(case for case in benchmark.of_types() if case.model == model_type).job()
+    """Whatever the degree and the stage."""
+    drawn = (*benchmark.cases(), *benchmark.of_types(), *benchmark.of_mixtures())
+    job = next(
+        case for case in drawn if case.options["method"] == "full" and case.job().model.architecture == model_type
+    ).job()
     split = attrs.evolve(job, nodes=1, gpus_per_node=8, pins=())
     tried = [layout.tp for layout in layouts(split) if isinstance(layout, Layout)]
 
     assert set(tried) == {1}
-    with pytest.raises(DsgenError, match=f"AutoTP for {model_type}"):
+    with pytest.raises(DsgenError, match=f"AutoTP (for|of) {model_type}"):
         refuse(split, attrs.evolve(layouts_at_2(split), tp=2))
 
 

@@ -124,6 +124,14 @@ MORE = {
     ),
 }
 
+# AutoTP beside ZeRO: what is split and what is not are cut among different ranks at stage 3.
+SPLIT = {"autotp_size": 2}
+MORE_OF_4 = {
+    "stage 2, split": request(LLAMA, {"stage": 2, **BUCKETS}, tensor_parallel=SPLIT),
+    "stage 3, split": request(LLAMA, STAGE_3, 2, tensor_parallel=SPLIT),
+    "stage 3, split, tied, checkpointed": request(TIED, STAGE_3, checkpointing=True, tensor_parallel=SPLIT),
+}
+
 # (request, world) -> kinds that the CPU holds other bytes of, and why.
 DIFFERENCES = {
     ("stage 3, all offloaded", 1): (
@@ -161,6 +169,7 @@ def case(name: str, asked: dict[str, Any], world: int, ranks: list[int], **more:
 CASES = [
     *(case(name, MAIN[name], world, ranks) for name in MAIN for world, ranks in ((1, [0]), (2, [1]), (4, [0, 3]))),
     *(case(name, MORE[name], 2, [0]) for name in MORE),
+    *(case(name, MORE_OF_4[name], 4, [1]) for name in MORE_OF_4),
 ]
 NAMES = [one["name"] for one in CASES]
 SILENT = [case(f"silent, {name}", MAIN[name], world, [0], silent=True) for name in list(MAIN)[:4] for world in (1, 4)]

@@ -319,6 +319,12 @@ DS = "deepspeed/runtime"
             "AutoTP does not know how to split this model\n  Leave tensor_parallel out",
         ),
         (
+            refusal(
+                "KeyError", "Parameter(FakeTensor(...))", f"{DS}/zero/stage_1_and_2.py:812 in _create_param_mapping"
+            ),
+            "their weights are lost\n  Leave tensor_parallel out: adapters fit",
+        ),
+        (
             refusal("NoMatchingPeftModuleError", "Target modules {'x'} not found. Please", "peft/x.py:1 in f", "load"),
             "^peft refuses it in load: no module of the model has .*: Target modules {'x'} not found.*\n  Name modules",
         ),

@@ -42,6 +42,7 @@ class Walk(NamedTuple):
         nears: For each use, elements that are used before the tensor is again: -1 if it stays whatever comes.
         leaving: Event -> tensors that are released after it though it does not use them.
         frozen: Those of them without a gradient.
+        split: Those that are cut among other ranks than the rest, and so gathered apart.
         wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
     """
 
@@ -54,6 +55,7 @@ class Walk(NamedTuple):
     leaving: dict[int, tuple[Held, ...]]
     wholes: frozenset[int]
     frozen: frozenset[int]
+    split: frozenset[int]
 
     @classmethod
     def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
@@ -111,7 +113,8 @@ class Walk(NamedTuple):
         }
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
         frozen = frozenset(held.place for event in events for held in event.module.tensors if held.frozen)
-        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozen)
+        split = frozenset(held.place for event in events for held in event.module.tensors if held.split)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozen, split)
 
     def run(
         self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False
@@ -209,13 +212,16 @@ class Walk(NamedTuple):
         alone: bool,
         copied: set[int] | None = None,
     ) -> int:
-        """Gather the tensors of uses together, or those apart that hpZ has copied: what they take."""
-        if copied is not None:
-            apart = (
-                [use for use in found if self.order[use] in copied],
-                [use for use in found if self.order[use] not in copied],
-            )
-            return sum([self._fetched(part, there, coming, alone) for part in apart if part])
+        """Gather the tensors of uses together, or those apart that hpZ has copied or AutoTP split: what they take."""
+        own = self.split if copied is None else copied
+        if own:
+            mine, others = [use for use in found if self.order[use] in own], []
+            if len(mine) < len(found):
+                others = [use for use in found if self.order[use] not in own]
+            return sum([self._gather(part, there, coming, alone) for part in (mine, others) if part])
+        return self._gather(found, there, coming, alone)
+
+    def _gather(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
         extent = sum([self.extents[use] for use in found])
         tensors = [self.order[use] for use in found]
         there.update(tensors)

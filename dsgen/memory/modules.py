@@ -54,6 +54,7 @@ class Held(NamedTuple):
         frozen: Whether it gets no gradient.
         read: What is around its module reads its type, and so holds it too. Attention is not told that its own backward
             is over, because it is called with names (deepspeed, PostBackwardFunctionModule), and so never lets it go.
+        split: AutoTP has split it, so it is cut among other ranks than the rest.
         free: Gathered, it takes nothing: this rank's share is all of it.
     """
 
@@ -62,6 +63,7 @@ class Held(NamedTuple):
     keeper: int
     frozen: bool
     read: bool = False
+    split: bool = False
     free: bool = False
 
     def extent(self, wide: bool) -> int:
@@ -167,9 +169,8 @@ def modules(
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
-            own.setdefault(module, []).append(
-                Held(size, partitioned(model, item, tp, packed), keeper, frozen and not copied, free=free and split)
-            )
+            numel, trained = partitioned(model, item, tp, packed), not frozen or copied
+            own.setdefault(module, []).append(Held(size, numel, keeper, not trained, split=split, free=free and split))
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name

@@ -11,7 +11,7 @@ from dsgen.memory.trained import sharded
 from dsgen.parameters import Parameter, added, in_outer_module, parameters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["Numbers", "count", "made", "partitioned", "quantized"]
+__all__ = ["Numbers", "count", "made", "partitioned", "quantized", "splitting"]
 
 UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
@@ -135,3 +135,37 @@ def made(model: Model) -> tuple[tuple[int, int], ...]:
         if not kept or one[1] > kept[-1][1]:
             kept.append(one)
     return tuple(kept)
+
+
+@functools.lru_cache(maxsize=1024)
+def splitting(model: Model, tp: int) -> tuple[int, int]:
+    """The highest moment while AutoTP splits a model made under zero.Init, module by module, a tied table last.
+
+    It gathers a module's tensors, copies them, and keeps its part of the copy until stage 3 cuts that among the
+    replicas (module_inject/auto_tp.py, _gather_zero3_params).
+
+    Returns:
+        (elements of the parts that are there by then, beside every share; elements of the module's tensors, which are
+        there twice).
+    """
+    done, best = 0, (0, 0)
+    late = 0  # of a tied table
+    for stretch in stretches(model):
+        own: dict[str, tuple[int, int]] = {}
+        for item in stretch.parameters:
+            whole, part = own.get(name := item.name.rpartition(".")[0], (0, 0))
+            own[name] = whole + item.numel, part + sharded(model, item, tp)
+            if item.kind == "embedding" and part + sharded(model, item, tp) < item.numel:
+                late = item.numel
+        split = [one for one in own.values() if one[1] < one[0] and one[0] != late]
+        row = sum(part for _, part in split)
+        upto = done + (stretch.repeats - 1) * row
+        for whole, part in split:
+            best = max(best, (upto, whole), key=_twice)
+            upto += part
+        done += stretch.repeats * row
+    return max(best, (done, late), key=_twice) if late else best
+
+
+def _twice(found: tuple[int, int]) -> int:
+    return found[0] + 2 * found[1]

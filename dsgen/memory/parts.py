@@ -12,19 +12,18 @@ from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
+from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
-from dsgen.memory.cuts import cut
 from dsgen.memory.doubted import doubted
 from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
 from dsgen.memory.runs import Run
-from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Together, together
-from dsgen.memory.trained import AFTER, BEFORE, wide_adapters
+from dsgen.memory.trained import AFTER, BEFORE
 
 __all__ = ["Parts", "parts"]
 
@@ -150,44 +149,11 @@ class _Moments(NamedTuple):
         first = held = through_training(self.layout, self.found)
         if self.found.secondary:
             first, held = copied(held, self.found.secondary, not self.both.copies)
-        yield from self.before_training(first)
+        yield from beginning(self.job, self.layout, self.buffers, self.found, first, self.accumulates)
         yield from self.forward(held, first)
         yield from self.backward(held)
         kind, layout = self.job.training.optimizer, self.layout
         yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, first)
-
-    def before_training(self, held: Held) -> Iterator[Moment]:
-        """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values."""
-        found, stage, size = self.found, self.layout.stage, self.found.size
-        if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
-            yield moment("load", Held(found.tables + found.loaded + found.lifting, 0, 0, 0))
-            yield moment("init", Held(found.tables + found.loaded + found.casting, 0, 0, 0))
-        if stage == 3:
-            if not found.loaded:
-                yield moment("load", Held(found.tables + found.making, 0, 0, 0))
-            yield from self.partitioned(held)
-            return
-        if not found.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
-            share = max(one.share for one in cut(found.tensors, found.ranks))
-            yield moment("init", Held(held.weights, 0, 0, 0), temporaries=size * share)
-        first = found.wide * found.own if found.on_gpu and found.master else 0
-        wrapped = stage == 0 and found.master > 0
-        states = held.optimizer if wrapped else found.early
-        if wrapped and self.job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
-            first += size * found.own
-        yield moment("init", held._replace(optimizer=states, staged=0), first)
-
-    def partitioned(self, held: Held) -> Iterator[Moment]:
-        """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
-        found, size = self.found, self.found.size
-        if found.on_gpu and size != FP32 and not wide_adapters(self.job.training):
-            most = flattened(found.cut_up, found.among, self.buffers.sub_group, found.split)[0]
-            yield moment("init", Held(held.weights, held.master + found.wide * most, found.early, 0))
-        grads, bucket = start(found, 3, self.buffers, self.accumulates)
-        whole = found.tensors.largest
-        if self.layout.offload_param != "none":
-            whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
-        yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
 
     def forward(self, held: Held, first: Held) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)

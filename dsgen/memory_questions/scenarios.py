@@ -26,7 +26,8 @@ from dsgen.memory_questions.questions import CHOSEN, Question, Said, named, plac
 from dsgen.parameters import check_dropout, check_embeddings, check_head
 from dsgen.pins import Pin
 from dsgen.planner import decide
-from dsgen.strategies import Layout, Strategy, batches, layouts, strategy, unsplit
+from dsgen.strategies import Layout, Strategy, batches, layouts, strategy
+from dsgen.unsplit import unsplit
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
 

@@ -58,6 +58,11 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             message,
             "peft would train two copies of one tensor. Leave --lora-train-embeddings out, or train the whole model.",
         )
+    if message.startswith("Parameter") and "_create_param_mapping" in site:
+        return (
+            "AutoTP has put other layers in the place of some that have adapters, and their weights are lost",
+            "Leave tensor_parallel out: adapters fit beside every stage of ZeRO.",
+        )
     if message.startswith("AutoTP not supported for model"):
         return (
             "AutoTP does not know how to split this model",

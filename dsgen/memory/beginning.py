@@ -1,0 +1,67 @@
+"""The moments of a strategy before its first step: while the model loads, and while DeepSpeed is initialized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.buffers import Buffers
+from dsgen.memory.asked import Asked, Plain
+from dsgen.memory.backward import start
+from dsgen.memory.cuts import cut
+from dsgen.memory.moments import Held, Moment, moment
+from dsgen.memory.numbers import splitting
+from dsgen.memory.shares import flattened
+from dsgen.memory.states import FP32, FUSED, States
+from dsgen.memory.trained import wide_adapters
+
+__all__ = ["beginning"]
+
+
+def beginning(
+    job: Asked, layout: Plain, buffers: Buffers, found: States, held: Held, accumulates: bool
+) -> Iterator[Moment]:
+    """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values.
+
+    Args:
+        job, layout, buffers: As for `states`.
+        found: The states.
+        held: What is on the GPU from the first forward pass on.
+        accumulates: As for `start`.
+    """
+    stage, size = layout.stage, found.size
+    if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
+        yield moment("load", Held(found.tables + found.loaded + found.lifting, 0, 0, 0))
+        yield moment("init", Held(found.tables + found.loaded + found.casting, 0, 0, 0))
+    if stage == 3:
+        if not found.loaded:
+            yield moment("load", Held(found.tables + found.making, 0, 0, 0))
+        yield from _partitioned(job, layout, buffers, found, held, accumulates)
+        return
+    if not found.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
+        share = max(one.share for one in cut(found.tensors, found.ranks))
+        yield moment("init", Held(held.weights, 0, 0, 0), temporaries=size * share)
+    first = found.wide * found.own if found.on_gpu and found.master else 0
+    wrapped = stage == 0 and found.master > 0
+    states = held.optimizer if wrapped else found.early
+    if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
+        first += size * found.own
+    yield moment("init", held._replace(optimizer=states, staged=0), first)
+
+
+def _partitioned(
+    job: Asked, layout: Plain, buffers: Buffers, found: States, held: Held, accumulates: bool
+) -> Iterator[Moment]:
+    """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
+    size = found.size
+    if found.split:
+        there, whole = splitting(job.model, layout.tp)
+        parts = Held(held.weights + size * there, 0, 0, 0)
+        yield moment("init", parts, temporaries=size * whole, gathered=size * whole)
+    if found.on_gpu and size != FP32 and not wide_adapters(job.training):
+        most = flattened(found.cut_up, found.among, buffers.sub_group, found.split)[0]
+        yield moment("init", Held(held.weights, held.master + found.wide * most, found.early, 0))
+    grads, bucket = start(found, 3, buffers, accumulates)
+    whole = found.tensors.largest
+    if layout.offload_param != "none":
+        whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
+    yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
