@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dsgen.buffers import block_elements
 from dsgen.memory.trained import sharded
 from dsgen.parameters import Parameter, added, in_outer_module, parameters, stretches
 from dsgen.profiles import Model
 
-__all__ = ["Numbers", "count", "made", "partitioned", "quantized", "splitting"]
+__all__ = ["Numbers", "count", "making", "partitioned", "quantized", "splitting"]
 
 UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
@@ -103,7 +103,7 @@ def count(
 
 
 @functools.lru_cache(maxsize=1024)
-def made(model: Model) -> tuple[tuple[int, int], ...]:
+def _made(model: Model) -> tuple[tuple[int, int], ...]:
     """The modules at which memory can be highest while a model is made under zero.Init, which cuts module by module.
 
     AutoTP splits it later.
@@ -135,6 +135,22 @@ def made(model: Model) -> tuple[tuple[int, int], ...]:
         if not kept or one[1] > kept[-1][1]:
             kept.append(one)
     return tuple(kept)
+
+
+def making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int, group: int | None = None) -> int:
+    """Bytes of the module in the making, and of this rank's shares until then, where both are most.
+
+    peft copies the gathered embedding and head when all else is there: `copied` elements, the head gathered among them,
+    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.) hpZ gives each tensor a
+    second share, among the ranks of a `group`.
+    """
+    found = _made(model)
+    copied = size * copied if frozen else 0
+    if layout.offload_param != "none":
+        return max(size * found[-1][1], copied)
+    shares = 1 + (ranks // group if group else 0)
+    most = max(shares * -(-upto // ranks) + own for upto, own in found)
+    return max(size * most, copied and copied + shares * -(-frozen // ranks))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -23,6 +23,13 @@ def partition_numel(found: Trained, ranks: int) -> int:
     return sum(-(-numel // ranks) for numel in found.numels)
 
 
+def split_of(found: Trained, unsplit: Trained) -> int:
+    """Elements of the tensors that AutoTP has split: stage 3 finds them whole when the optimizer has them already."""
+    if found is unsplit:
+        return 0
+    return sum(numel for numel, before in zip(found.numels, unsplit.numels, strict=True) if numel < before)
+
+
 @functools.lru_cache(maxsize=4096)
 def flattened(found: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[int, int]:
     """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.

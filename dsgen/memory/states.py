@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.jobs import STATES
 from dsgen.memory.cuts import cut
-from dsgen.memory.numbers import Numbers, count, made, quantized
+from dsgen.memory.numbers import Numbers, count, making, quantized
 from dsgen.memory.secondary import Secondary, secondary
-from dsgen.memory.shares import FP32, partition_numel
+from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
 from dsgen.parameters import added, stretches
 from dsgen.profiles import Model
@@ -158,11 +158,12 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     master = 0 if size == FP32 and stage == 0 else wide * own
     on_gpu = layout.offload_optimizer == "none" or stage == 0
     # torch's Adagrad makes its states for the weights it is given, before DeepSpeed gives it its own, and keeps them.
-    early = size * elements if training.optimizer == ADAGRAD and on_gpu and master and stage < 3 else 0
+    given = split_of(tensors, cut_up) if stage == 3 else elements
+    early = size * given if training.optimizer == ADAGRAD and on_gpu and master else 0
     kept = sum(one.kept for one in cut(tensors, ranks)) if stage < 3 else own
     updates = staged = 0
     if training.optimizer == MUON:
-        moments, early, staged, updates = _of_muon(tensors, ranks, layout, buffers, size)
+        moments, early, staged, updates = _of_muon(tensors, ranks, own, layout, buffers, size)
     else:
         moments = early + state * MOMENTS[training.optimizer] * own
     return States(
@@ -177,7 +178,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
-        making=_making(
+        making=making(
             model,
             layout,
             job.world,
@@ -215,37 +216,21 @@ def flattening(found: States, stage: int) -> tuple[int, int]:
     return most
 
 
-def _of_muon(tensors: Trained, ranks: int, layout: Any, buffers: Buffers, size: int) -> tuple[int, int, int, int]:
+def _of_muon(
+    tensors: Trained, ranks: int, own: int, layout: Any, buffers: Buffers, size: int
+) -> tuple[int, int, int, int]:
     """Bytes of Muon's states, of those of them that are there from init on, of what it stages, and of its updates."""
     from dsgen.memory import muon, whole  # few jobs ask for them
 
     on_gpu = layout.offload_optimizer == "none"
     if layout.stage == 3:
         at_once = buffers.reduce_bucket, buffers.sub_group
-        return whole.gathered(tensors, ranks, *at_once, size, layout.precision, on_gpu)
+        return whole.gathered(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
     if not layout.stage:
         moments, updates = muon.single(tensors)
         return moments, 0, 0, updates
     found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else whole.offloaded(tensors, ranks)
     return found[0], 0, *found[1:]
-
-
-def _making(
-    model: Model, layout: Any, ranks: int, size: int, copied: int, frozen: int, group: int | None = None
-) -> int:
-    """Bytes of the module in the making, and of this rank's shares until then, where both are most.
-
-    peft copies the gathered embedding and head when all else is there: `copied` elements, the head gathered among them,
-    beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.) hpZ gives each tensor a
-    second share, among the ranks of a `group`.
-    """
-    found = made(model)
-    copied = size * copied if frozen else 0
-    if layout.offload_param != "none":
-        return max(size * found[-1][1], copied)
-    shares = 1 + (ranks // group if group else 0)
-    most = max(shares * -(-upto // ranks) + own for upto, own in found)
-    return max(size * most, copied and copied + shares * -(-frozen // ranks))
 
 
 def _tables(model: Model) -> int:

@@ -90,7 +90,7 @@ def _through(tensors: Trained, ranks: int, share: int, batch: range, several: in
 
 
 def gathered(
-    tensors: Trained, ranks: int, bucket: int, sub_group: int, size: int, precision: str, on_gpu: bool
+    tensors: Trained, ranks: int, own: int, bucket: int, sub_group: int, size: int, precision: str, on_gpu: bool
 ) -> tuple[int, int, int, int]:
     """Bytes of the states of this rank's shares at stage 3, of momenta among them, of buffers, and of the updates.
 
@@ -99,19 +99,21 @@ def gathered(
     Args:
         tensors: The trained tensors, in the order of the model.
         ranks: Ranks that a tensor is cut among.
+        own: Elements of this rank's shares of all tensors.
         bucket: Elements that are gathered at once, or one matrix.
         sub_group: sub_group_size, in elements.
         size: Bytes of a gradient.
         precision: bf16, fp16 or fp32.
         on_gpu: Whether the states are on the GPU; else all matrices of a sub-group are gathered at once.
     """
-    momentum = adam = most = before = 0
+    momentum = most = before = 0
+    adam = ADAM * own
     kept, mine = _Kept(), []
     for group in sub_groups(tensors, ranks, sub_group):
         share = _share(tensors, group, ranks)
         if not tensors.shapes[group[0]]:
-            adam += ADAM * share
             continue
+        adam -= ADAM * share
         momentum += size * share
         mine.append(group)
     if not on_gpu:
