@@ -186,11 +186,13 @@ def _impossible(job: Job, layout: Layout) -> str | None:
         return "on a CPU there is nowhere to offload to"
     if (why := no_copies(job, layout) or uncounted_encoder(job.model, job.training, layout)) or layout.tp == 1:
         return why
+    if why := _impossible_tp(job, layout.tp):
+        return why
     if stage == 0 and layout.precision != "fp32":
         return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
     if stage == 3 and _release(job) < _TP_AT_3:
         return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
-    return _impossible_tp(job, layout.tp)
+    return None
 
 
 def _impossible_tp(job: Job, tp: int) -> str | None:

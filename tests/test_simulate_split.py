@@ -107,7 +107,7 @@ def answers() -> dict[tuple[str, int], Any]:
     return dict(zip(cases, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-def blocks(answer: dict[str, Any]) -> int:
+def weights(answer: dict[str, Any]) -> int:
     """Bytes of weights after the step."""
     found: int = answer["phases"][-1]["gpu"]["end_parts"]["weights"]
     return found
@@ -123,7 +123,7 @@ def test_what_is_refused_runs_without_autotp(name: str) -> None:
 def test_what_is_not_refused_is_split(name: str) -> None:
     assert "error" not in answers()[name, 2], answers()[name, 2]["error"]
     facts: dict[str, Any] = model_from_hf(described(name), name)
-    assert blocks(answers()[name, 2]) < 0.8 * 2 * parameter_count(Model(**facts))  # bytes in bf16
+    assert weights(answers()[name, 2]) < 0.8 * 2 * parameter_count(Model(**facts))  # bytes in bf16
 
 
 @pytest.mark.parametrize("name", sorted({*UNSPLIT} - {"gpt_oss"}))
@@ -132,7 +132,7 @@ def test_what_is_refused_stops(name: str) -> None:
 
 
 def test_of_gpt_oss_the_head_alone_is_split() -> None:
-    whole, split = (blocks(answers()["gpt_oss", tp]) for tp in (1, 2))
+    whole, split = (weights(answers()["gpt_oss", tp]) for tp in (1, 2))
     head = 2 * LLAMA["vocab_size"] * LLAMA["hidden_size"]  # bytes
 
     assert whole - split == pytest.approx(head / 2, rel=0.05)
