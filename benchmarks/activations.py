@@ -280,11 +280,11 @@ def request(case: dict[str, Any]) -> dict[str, Any]:
 
 def measure(case: dict[str, Any]) -> dict[str, int]:
     """The simulated numbers of a case, in bytes."""
-    from dsgen.engine import simulate_request, simulate_run
-    from dsgen.engine.simulate_ledger import GPU
+    from dsgen.engine.simulate import requests, runs
+    from dsgen.engine.simulate.ledger import GPU
 
     versions = {name: metadata.version(name) for name in PACKAGES}
-    ledger, _, _ = simulate_run.run(simulate_request.filled(request(case)), versions, {"phase": "load"})
+    ledger, _, _ = runs.run(requests.filled(request(case)), versions, {"phase": "load"})
 
     def kind(number: int) -> str | None:
         name = ledger.kind(number)
@@ -380,9 +380,9 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
     """The numbers of a case as `dsgen.memory.activations` has them."""
     import attrs
 
-    from dsgen.hf_config import model_from_hf
+    from dsgen.families.hf_config import model_from_hf
     from dsgen.memory.activations import activations
-    from dsgen.profiles import Model, yaml_name
+    from dsgen.shapes.profiles import Model, yaml_name
 
     facts = model_from_hf(MODELS[case["model"]], "config.json")
     model = Model(**{field.name: facts[yaml_name(field.name)] for field in attrs.fields(Model) if field.name in facts})

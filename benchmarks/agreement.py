@@ -23,10 +23,10 @@ from probe_kinds import (  # benchmarks/probe_kinds.py, beside this script
     STOPPED_EARLY,
 )
 
-from dsgen import hjson_reader
-from dsgen.findings import Finding, Severity
-from dsgen.linter import lint, lint_config
-from dsgen.subjects import Facts
+from dsgen.documents.hjson import reader
+from dsgen.linting.linter import lint, lint_config
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["CONTROL", "ERROR", "WRONG", "Case", "corpus", "page", "probes"]
 
@@ -104,7 +104,7 @@ def corpus() -> tuple[Case, ...]:
 
 def _public(label: Mapping[str, Any]) -> Case:
     path = SHARED / "corpus" / label["file"]
-    document = hjson_reader.read(path.read_text(encoding="utf-8"), path.name)
+    document = reader.read(path.read_text(encoding="utf-8"), path.name)
     target = "hf-trainer" if label["has_auto"] else "deepspeed"
     said = str(label["label"])
     fails = said.startswith("fail:") or said == "syntax" or (said == "template" and label["outcome"] != "ok")

@@ -28,8 +28,8 @@ from typing import Any
 
 import dsgen
 from dsgen import strategies
-from dsgen.buffers import choose
 from dsgen.memory import estimate
+from dsgen.strategies.buffers import choose
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results.json"

@@ -21,9 +21,9 @@ from typing import Any
 import attrs
 
 import dsgen
-from dsgen import simulator
-from dsgen.parameters import parameters
-from dsgen.profiles import Model
+from dsgen import simulating
+from dsgen.families.parameters import parameters
+from dsgen.shapes.profiles import Model
 
 __all__ = ["CASES", "Case", "Guess", "guesses", "page"]
 
@@ -131,16 +131,16 @@ def job(case: Case) -> dsgen.Job:
 
 def truth(case: Case) -> Guess:
     """What the real engine holds at its peak on a virtual GPU; of the host without the processes themselves."""
-    request = simulator.from_config(
+    request = simulating.from_config(
         case.config,
         model=case.model,
         world_size=case.gpus,
         hardware=job(case).hardware,
-        options=simulator.Options(
+        options=simulating.Options(
             seq_len=case.seq_len, checkpointing="full" if case.checkpointing else "none", method=case.method
         ),
     )
-    found = simulator.simulate(request)
+    found = simulating.simulate(request)
     return Guess(found.estimate.gpu.peak_bytes, found.estimate.host.peak_bytes)
 
 

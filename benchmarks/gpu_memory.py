@@ -38,7 +38,7 @@ from typing import Any
 import gpu_memory_cases
 import gpu_memory_table
 
-from dsgen.engine.simulate_request import filled
+from dsgen.engine.simulate.requests import filled
 
 __all__ = ["main"]
 

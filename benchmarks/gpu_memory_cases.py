@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 import dsgen
-from dsgen.hf_config import to_hf_config
+from dsgen.families.hf_config import to_hf_config
 
 __all__ = ["CASES", "Case", "cases"]
 

@@ -82,7 +82,7 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
     phases: list[dict[str, Any]] = []
 
     def cut(phase: str, step: int = 0, micro_batch: int = 0) -> None:
-        """End a phase, as `dsgen.engine.simulate_run._end` does, and begin the next."""
+        """End a phase, as `dsgen.engine.simulate.runs._end` does, and begin the next."""
         phases.append({"phase": phase, "step": step, "micro_batch": micro_batch, **card.end()})
         card.begin()
 

@@ -46,7 +46,7 @@ from memory_compared import (
     summary,
 )
 
-from dsgen.units import gib
+from dsgen.shapes.units import gib
 
 GROUPS = {  # what was recorded -> what draws it
     RECORD: cases,
@@ -89,7 +89,7 @@ def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     import torch
     import transformers.modeling_utils  # noqa: F401
 
-    from dsgen.engine import simulate
+    from dsgen.engine.simulate import __main__ as simulate
 
     torch.set_num_threads(1)
     record = read(path)

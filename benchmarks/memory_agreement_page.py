@@ -21,7 +21,7 @@ from memory_compared import (
     summary,
 )
 
-from dsgen.units import gib
+from dsgen.shapes.units import gib
 
 __all__ = ["page"]
 

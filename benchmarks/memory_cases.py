@@ -17,15 +17,15 @@ from memory_types_encoders import ENCODERS
 from memory_types_mixtures import MIXTURES
 
 from dsgen import catalog
-from dsgen.assembly import assemble
-from dsgen.hf_config import model_from_hf, to_hf_config
-from dsgen.jobs import Job
-from dsgen.layers import Origin
-from dsgen.memory_questions import ask_config, given
-from dsgen.parameters import ALL_LINEAR, parameter_count
-from dsgen.profiles import Model, Network
-from dsgen.scenarios import Scenario, Setting, layers
-from dsgen.strategies import Strategy
+from dsgen.asking.memory_questions import ask_config, given
+from dsgen.families.hf_config import model_from_hf, to_hf_config
+from dsgen.families.parameters import ALL_LINEAR, parameter_count
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import Scenario, Setting, layers
+from dsgen.shapes.layers import Origin
+from dsgen.shapes.profiles import Model, Network
+from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Case", "cases", "drawn", "later", "models", "of_type"]
 

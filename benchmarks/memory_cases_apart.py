@@ -12,9 +12,9 @@ from memory_types import RUNS, TYPES, Run
 from memory_types_encoders import ENCODER_ADAPTERS, ENCODER_RUNS, ENCODERS, TARGET_RUNS
 from memory_types_mixtures import MIXTURES, MORE_RUNS
 
+from dsgen.families.parameters import fused_targets, parameters
 from dsgen.memory.trained import LEAVES
-from dsgen.parameters import fused_targets, parameters
-from dsgen.unsplit import UNSPLIT
+from dsgen.strategies.unsplit import UNSPLIT
 
 __all__ = ["dropping", "heads", "narrow", "of_encoders", "of_mixtures", "of_types", "with_embeddings"]
 

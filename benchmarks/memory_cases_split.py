@@ -10,7 +10,7 @@ import attrs
 from memory_cases import Case, cases, drawn, models, of_type  # benchmarks/memory_cases.py, beside this script
 from memory_types import TYPES
 
-from dsgen.unsplit import UNSPLIT
+from dsgen.strategies.unsplit import UNSPLIT
 
 __all__ = ["SPLIT_DEPTH", "SPLIT_ROUNDS", "split"]
 

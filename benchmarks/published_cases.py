@@ -14,9 +14,9 @@ from published_questions import question_of  # benchmarks/, beside this script
 from published_reasons import reason
 from published_sources import Reading, measured_bytes, source_of
 
-from dsgen.errors import DsgenError
+from dsgen.asking.memory_questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.memory_questions import Question
+from dsgen.shapes.errors import DsgenError
 
 __all__ = ["LEFT_OUT", "PEAK", "REFUSED", "VERDICT", "Case", "case_of", "cases", "ours", "records"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 
 from dsgen import catalog
-from dsgen.assembly import assemble
-from dsgen.profiles import Model
-from dsgen.scenarios import Scenario, layers
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.scenarios import Scenario, layers
+from dsgen.shapes.profiles import Model
 
 __all__ = ["model_of", "targets_of", "type_of"]
 

@@ -11,13 +11,13 @@ from published_models import model_of, targets_of  # benchmarks/, beside this sc
 from published_reasons import checkpointing_of, offload_of, stage_of, target_of
 from published_sources import GIB, source_of
 
-from dsgen.assembly import assemble
-from dsgen.buffers import block_elements
-from dsgen.jobs import Job
-from dsgen.layers import Origin
-from dsgen.memory_questions import Question, ask_config, given
-from dsgen.profiles import Hardware, Model
-from dsgen.scenarios import Scenario, Setting, layers
+from dsgen.asking.memory_questions import Question, ask_config, given
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import Scenario, Setting, layers
+from dsgen.shapes.layers import Origin
+from dsgen.shapes.profiles import Hardware, Model
+from dsgen.strategies.buffers import block_elements
 
 __all__ = ["config_of", "hardware_of", "job_of", "question_of"]
 

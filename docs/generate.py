@@ -14,10 +14,10 @@ from pathlib import Path
 
 from examples import with_real_outputs  # docs/examples.py, beside this script
 
-from dsgen.catalog import KINDS, PATH_VARIABLE
+from dsgen.catalog.lookup import KINDS, PATH_VARIABLE
 from dsgen.cli import cli
-from dsgen.reference import commands_page, pages
-from dsgen.reference.rules import rule_pages
+from dsgen.report.reference import commands_page, pages
+from dsgen.report.reference.rules import rule_pages
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent

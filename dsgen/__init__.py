@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsgen.api import Layers, estimate_memory, job, overrides, plan, profile, render, scenario, simulate, site
-    from dsgen.errors import DsgenError
-    from dsgen.jobs import Job
-    from dsgen.memory_questions import Footprint
-    from dsgen.planner import Plan
-    from dsgen.renderer import Config, Explanation
-    from dsgen.simulator import Simulation
+    from dsgen.asking.memory_questions import Footprint
+    from dsgen.jobs.job import Job
+    from dsgen.planning.planner import Plan
+    from dsgen.rendering import Config, Explanation
+    from dsgen.shapes.errors import DsgenError
+    from dsgen.simulating import Simulation
 
 __all__ = [
     "Config",
@@ -45,13 +45,13 @@ __all__ = [
 
 # Loaded on first use: a training script that only wants one name pays for no other.
 _HOMES = {
-    "Config": "dsgen.renderer",
-    "DsgenError": "dsgen.errors",
-    "Explanation": "dsgen.renderer",
-    "Footprint": "dsgen.memory_questions",
-    "Job": "dsgen.jobs",
-    "Plan": "dsgen.planner",
-    "Simulation": "dsgen.simulator",
+    "Config": "dsgen.rendering",
+    "DsgenError": "dsgen.shapes.errors",
+    "Explanation": "dsgen.rendering",
+    "Footprint": "dsgen.asking.memory_questions",
+    "Job": "dsgen.jobs.job",
+    "Plan": "dsgen.planning.planner",
+    "Simulation": "dsgen.simulating",
 }
 
 

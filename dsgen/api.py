@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dsgen import catalog
-from dsgen.assembly import assemble
-from dsgen.errors import mistake
-from dsgen.jobs import Job
-from dsgen.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
-from dsgen.planner import Plan
-from dsgen.planner import plan as plan_job
-from dsgen.renderer import Config
-from dsgen.renderer import render as render_plan
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.planning.planner import Plan
+from dsgen.planning.planner import plan as plan_job
+from dsgen.rendering import Config
+from dsgen.rendering import render as render_plan
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
 
 if TYPE_CHECKING:
-    from dsgen.memory_questions import Footprint
-    from dsgen.profiles import Hardware
-    from dsgen.simulator import Simulation
+    from dsgen.asking.memory_questions import Footprint
+    from dsgen.shapes.profiles import Hardware
+    from dsgen.simulating import Simulation
 
 __all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "simulate", "site"]
 
@@ -72,7 +72,7 @@ def scenario(path: str) -> Layers:
     Raises:
         DsgenError: Unreadable, or an unknown field; with file and line.
     """
-    from dsgen import scenarios
+    from dsgen.jobs import scenarios
 
     return Layers(scenarios.layers(scenarios.read(path)))
 
@@ -124,7 +124,13 @@ def estimate_memory(
     Raises:
         DsgenError: A mistake in the layers or the config, or sizes that no run has.
     """
-    from dsgen.memory_questions import answer, ask, ask_config, given, read  # a script that renders needs none of it
+    from dsgen.asking.memory_questions import (  # a script that renders needs none of it
+        answer,
+        ask,
+        ask_config,
+        given,
+        read,
+    )
 
     asked = wanted if isinstance(wanted, Job) else job(wanted, deepspeed)
     if config is None:
@@ -153,32 +159,32 @@ def simulate(
         hardware: For a dict: what there is, or the name of its profile; without it there are no limits.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
         timeout_seconds: For everything; by default half an hour.
-        options: Fields of `dsgen.simulator.Options`: rank, steps, seq_len, attention, checkpointing, method ...
+        options: Fields of `dsgen.simulating.Options`: rank, steps, seq_len, attention, checkpointing, method ...
 
     Raises:
         DsgenError: As `plan`; a package is missing, its version was not tested, or DeepSpeed refuses the config.
     """
-    from dsgen import simulator
+    from dsgen import simulating
 
-    run = simulator.Options(**options)
+    run = simulating.Options(**options)
     if isinstance(wanted, Mapping):
         if model is None or world_size is None:
             raise mistake("a config as a dict needs model and world_size", todo='simulate({...}, model="7b", ...)')
-        request = simulator.from_config(
+        request = simulating.from_config(
             wanted,
             model=model,
             world_size=world_size,
             gpus_per_node=gpus_per_node,
-            hardware=simulator.hardware_of(profile(hardware).layers) if isinstance(hardware, str) else hardware,
+            hardware=simulating.hardware_of(profile(hardware).layers) if isinstance(hardware, str) else hardware,
             options=run,
         )
     else:
         said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware}
         if extra := [name for name, value in said.items() if value is not None]:
             raise mistake(f"{extra[0]} is for a config as a dict", must="a job says it itself")
-        request = simulator.from_rendered(wanted if isinstance(wanted, Config) else render(wanted), run)
-    seconds = simulator.TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-    return simulator.simulate(request, python=python, timeout_seconds=seconds)
+        request = simulating.from_rendered(wanted if isinstance(wanted, Config) else render(wanted), run)
+    seconds = simulating.TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+    return simulating.simulate(request, python=python, timeout_seconds=seconds)
 
 
 def _layers(other: Layers | Overrides) -> Layers:

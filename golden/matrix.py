@@ -11,16 +11,16 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dsgen import catalog
-from dsgen.assembly import assemble
-from dsgen.candidates import Search
 from dsgen.cli import OBJECTS
-from dsgen.errors import DsgenError
-from dsgen.layers import Layer, Origin, Override, Rank
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.scenarios import FIELDS
 from dsgen.memory import Verdict
-from dsgen.planner import contenders, decide
-from dsgen.renderer import render
-from dsgen.scenarios import FIELDS
-from dsgen.strategies import describe
+from dsgen.planning.candidates import Search
+from dsgen.planning.planner import contenders, decide
+from dsgen.rendering import render
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.strategies.strategies import describe
 
 __all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "rows", "text"]
 

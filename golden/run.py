@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _texts(name: str, broken: list[str]) -> dict[Path, str]:
     """The files of one scenario; what is wrong with it goes to `broken`."""
-    from dsgen.errors import DsgenError
+    from dsgen.shapes.errors import DsgenError
     from golden import scenes
 
     try:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import attrs
 
-from dsgen import scenarios
-from dsgen.assembly import assemble
-from dsgen.errors import DsgenError
-from dsgen.layers import show
+from dsgen.jobs import scenarios
+from dsgen.jobs.assembly import assemble
 from dsgen.memory import Place
-from dsgen.planner import plan
-from dsgen.renderer import Config, Explanation, render
+from dsgen.planning.planner import plan
+from dsgen.rendering import Config, Explanation, render
 from dsgen.report import summary
 from dsgen.report.bars import count
-from dsgen.units import gib
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import show
+from dsgen.shapes.units import gib
 
 __all__ = ["CONFIGS", "EXPLANATIONS", "FOLDER", "SCENARIOS", "Scene", "names", "scene", "texts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dsgen.layers import leaves
+from dsgen.shapes.layers import leaves
 
 __all__ = ["Structure", "distinct", "structure"]
 

@@ -33,7 +33,7 @@ def version_tuple(text: str) -> tuple[int, ...]:
 def ask_release(python: str) -> dict[str, Any]:
     """The dump of the DeepSpeed that an interpreter has."""
     done = subprocess.run(
-        [python, "-m", "dsgen.engine.surface_dump"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [python, "-m", "dsgen.engine.surface.dump"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"{python} cannot describe its DeepSpeed:\n{done.stderr[-2000:]}")

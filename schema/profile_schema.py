@@ -2,8 +2,8 @@
 
     python schema/profile_schema.py [--check]
 
-What a field means, its unit, its bounds and its choices come from the attrs classes of dsgen.profiles; the keys of
-DeepSpeed come from schema/deepspeed/ of the newest release line and are referred to, not copied. No file has a date.
+What a field means, its unit, its bounds and its choices come from the attrs classes of dsgen.shapes.profiles; the keys
+of DeepSpeed come from schema/deepspeed/ of the newest release line and are referred to, not copied. No file has a date.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ sys.path.insert(0, str(FOLDER.parent.parent))  # the checkout's dsgen, not an in
 
 import attrs  # noqa: E402
 
-from dsgen.pins import LARGEST_COUNT  # noqa: E402
-from dsgen.profiles import SECTIONS, yaml_name  # noqa: E402
-from dsgen.scenarios import FIELDS  # noqa: E402
-from dsgen.sheets import KINDS  # noqa: E402
-from dsgen.surface import known_versions  # noqa: E402
-from dsgen.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS  # noqa: E402
+from dsgen.catalog.sheets import KINDS  # noqa: E402
+from dsgen.deepspeed.surface import known_versions  # noqa: E402
+from dsgen.jobs.scenarios import FIELDS  # noqa: E402
+from dsgen.shapes.pins import LARGEST_COUNT  # noqa: E402
+from dsgen.shapes.profiles import SECTIONS, yaml_name  # noqa: E402
+from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS  # noqa: E402
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SHARED = "sections.schema.json"  # what the other files refer to
@@ -33,7 +33,7 @@ OVERRIDE = "override.schema.json"
 DEEPSPEED = known_versions()[-1]
 DOTTED = {"\\.": True}  # `zero_optimization.stage: 2` is one key to YAML; dsgen itself judges the path
 EXAMPLES = {BYTES: "40 GiB", BANDWIDTH: "200 Gb/s", FLOPS: "312 TFLOP/s", SECONDS: "5 us"}
-NUMBER = r"[0-9](?:[0-9_,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"  # as dsgen.units reads it
+NUMBER = r"[0-9](?:[0-9_,]*[0-9])?(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"  # as dsgen.shapes.units reads it
 NONZERO = r"(?!\s*[0_,.]+\s*[A-Za-z])"
 TEXT = {"type": "string", "minLength": 1}
 NULL = {"type": "null"}  # deletes what a lower layer says

@@ -16,7 +16,7 @@ from refusals import MAIN, run
 from three_rules import KINDS, rule
 
 import dsgen
-from dsgen import linter, rules
+from dsgen.linting import linter, rules
 
 # Examples are the same in CI every time, and no slow machine fails a test; at a desk hypothesis searches on.
 settings.register_profile("dsgen", deadline=None, derandomize=bool(os.environ.get("CI")))

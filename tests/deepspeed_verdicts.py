@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine import proof_ops
+from dsgen.engine.proof import ops as proof_ops
 
 SECONDS = 120.0  # for one config; most take under two
 BUILD_SECONDS = 900.0  # how long to wait for another process that builds

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.findings import Severity
+from dsgen.shapes.findings import Severity
 
 __all__ = ["CASES", "ONE", "Case"]
 

@@ -27,9 +27,10 @@ from typing import Any
 
 import torch
 
-from dsgen.engine import simulate, simulate_holders, simulate_patches, simulate_request, simulate_result, simulate_run
-from dsgen.engine.simulate_ledger import Ledger
-from dsgen.engine.simulate_recorder import Recorder
+from dsgen.engine.simulate import __main__ as simulate
+from dsgen.engine.simulate import holders, patches, requests, results, runs
+from dsgen.engine.simulate.ledger import Ledger
+from dsgen.engine.simulate.recorder import Recorder
 
 SECONDS = 120  # a rank that waits longer for the others ends
 MOMENT, STEADY = 0.02, 3  # seconds between two looks at what is alive, and how many of them must agree
@@ -84,7 +85,7 @@ def _simulated(case: dict[str, Any]) -> dict[str, Any]:
 
 def _simulate(request: dict[str, Any], whole: bool) -> dict[str, Any]:
     if whole:
-        simulate_patches.simulate_shortcuts.apply = lambda: None
+        patches.simulate_shortcuts.apply = lambda: None
     return simulate.answer(request)
 
 
@@ -107,7 +108,7 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     import deepspeed
     from deepspeed.accelerator import set_accelerator
 
-    request = simulate_request.filled({**request, "rank": rank})
+    request = requests.filled({**request, "rank": rank})
     world = request["world_size"]
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1")
     os.environ["MASTER_PORT"] = str(port)
@@ -115,9 +116,9 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     ledger = Ledger()
     recorder = Recorder(ledger, {})
     set_accelerator(_accelerator(request, recorder))
-    simulate_patches._pinning(functools.partial(_pin, recorder), recorder.is_pinned)
-    simulate_patches._streams_are_done()
-    simulate_patches._operators_stand_in()
+    patches._pinning(functools.partial(_pin, recorder), recorder.is_pinned)
+    patches._streams_are_done()
+    patches._operators_stand_in()
     torch.nn.functional.dropout = _dropout
     if silent:
         from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -125,22 +126,22 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     deepspeed.init_distributed(dist_backend="gloo", timeout=datetime.timedelta(seconds=SECONDS), verbose=False)
     held: list[dict[str, int]] = []
-    simulate_run.simulate_device.NAME = "cpu"  # inputs are made there
-    end = simulate_run._end
+    runs.simulate_device.NAME = "cpu"  # inputs are made there
+    end = runs._end
 
     def ended(recorder: Any, module: Any, engine: Any, micro_batch: int = 0) -> None:
         _quiet(recorder)
         end(recorder, module, engine, micro_batch)
-        held.append(_sums(simulate_holders.held(module, engine)))
+        held.append(_sums(holders.held(module, engine)))
 
-    simulate_run._end = ended
+    runs._end = ended
     with recorder:
-        engine = simulate_run._initialize(request, request["config"], recorder)
+        engine = runs._initialize(request, request["config"], recorder)
         for step in range(1, request["steps"] + 1):
-            simulate_run._train(request, engine, recorder, step)
+            runs._train(request, engine, recorder, step)
         gc.collect()
     found = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in gc.get_objects() if _counts(one)}
-    told = simulate_result.describe(ledger, request["gpu_memory_bytes"])
+    told = results.describe(ledger, request["gpu_memory_bytes"])
     torch.distributed.barrier()
     return {"phases": told["phases"], "peak": told["peak"], "held": held, "found": sum(found.values())}
 
@@ -186,7 +187,7 @@ def _pin(recorder: Recorder, tensor: Any, shape: Any) -> Any:
 
 def _accelerator(request: dict[str, Any], recorder: Recorder) -> Any:
     """The CPU, which answers as the simulation's accelerator does, and that as CUDA."""
-    from dsgen.engine.simulate_accelerator import VirtualAccelerator
+    from dsgen.engine.simulate.accelerator import VirtualAccelerator
 
     class Held(VirtualAccelerator):  # type: ignore[misc]
         def device_name(self, device_index: int | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.hjson_tokens import MAX_DIGITS
+from dsgen.documents.hjson.tokens import MAX_DIGITS
 
 __all__ = ["PIECES", "READ", "REFUSED"]
 

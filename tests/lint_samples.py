@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dsgen import hjson_reader
 from dsgen.cli import main
-from dsgen.findings import Finding, Fix, Move, Remove, Severity
-from dsgen.lint_files import Linted
-from dsgen.lint_settings import Settings
-from dsgen.sources import Source
+from dsgen.documents.hjson import reader
+from dsgen.linting.files import Linted
+from dsgen.linting.settings import Settings
+from dsgen.linting.sources import Source
+from dsgen.shapes.findings import Finding, Fix, Move, Remove, Severity
 
 GOOD = '{"train_micro_batch_size_per_gpu": 1}\n'
 TYPO = '{\n  "train_micro_batch_size_per_gpu": 1,\n  "zero_optimization": {"overlap_com": false, "stage": 1}\n}\n'
@@ -52,7 +52,7 @@ UNSAFE = finding(Severity.WARNING, path="tensor_parallel.x", at=(4, 5, 8), fix=R
 
 def linted(*found: Finding, name: str = "ds.json", text: str = TEXT, **more: Any) -> Linted:
     about = {key: more.pop(key) for key in ("target", "guessed") if key in more}
-    source = Source(document=hjson_reader.read(text, name), **{"target": "deepspeed", **about})
+    source = Source(document=reader.read(text, name), **{"target": "deepspeed", **about})
     said = {"deepspeed": "0.19.8", "settings": Settings(deepspeed="0.19.8")}
     return Linted(source=source, findings=found, **(said | more))
 

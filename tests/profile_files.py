@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsgen import catalog
-from dsgen.errors import DsgenError
+from dsgen.shapes.errors import DsgenError
 
 __all__ = ["error_of", "value", "write"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsgen.hf_config import model_from_hf
+from dsgen.families.hf_config import model_from_hf
+from dsgen.families.parameters import model_types
 from dsgen.memory.activations import activations, whole
-from dsgen.parameters import model_types
-from dsgen.profiles import Model, yaml_name
+from dsgen.shapes.profiles import Model, yaml_name
 
 ROOT = Path(__file__).parent.parent
 TABLE = json.loads((ROOT / "tests" / "activations.json").read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def test_kept_grows_with_blocks_and_not_with_checkpoints_beyond_their_inputs():
 
 def test_weight_gradients_of_all_blocks_are_those_of_all_weights():
     """16-bit: two bytes for every parameter; at the end of backward all of them have been handed over or are fresh."""
-    from dsgen.parameters import parameter_count
+    from dsgen.families.parameters import parameter_count
 
     shape = model("llama")
     found = activations(shape, precision="bf16", attention="flash", seq_len=64)

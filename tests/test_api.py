@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsgen
-from dsgen.errors import DsgenError
+from dsgen.shapes.errors import DsgenError
 
 BASE = dsgen.profile("a100-40g") | dsgen.profile("7b")
 

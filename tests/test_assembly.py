@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.assembly import canonical
-from dsgen.errors import DsgenError
-from dsgen.layers import Layer, Origin, Override, Rank
-from dsgen.profiles import SECTIONS, yaml_name
+from dsgen.jobs.assembly import canonical
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.shapes.profiles import SECTIONS, yaml_name
 
 BASE = dsgen.profile("a100-40g") | dsgen.profile("7b")
 
@@ -175,7 +175,7 @@ def test_a_mistake_says_what_where_and_what_to_do(overrides: dict[str, Any], mes
 
 
 def test_all_mistakes_of_a_section_come_at_once_in_the_order_of_lines(tmp_path: Any) -> None:
-    from dsgen.catalog import override_layer
+    from dsgen.catalog.lookup import override_layer
 
     file = tmp_path / "site.yaml"
     file.write_text("training:\n  micro_batch: 1.9\n  lr: x\n  seq_len: -1\n  precision: bf17\n")

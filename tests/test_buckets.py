@@ -7,7 +7,7 @@ import itertools
 import attrs
 import pytest
 
-from dsgen.buffers import Buffers
+from dsgen.families.parameters import lora_parameters, parameter_count
 from dsgen.memory.activations import BACKWARD, FORWARD
 from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of
 from dsgen.memory.cuts import widest_of
@@ -15,7 +15,7 @@ from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
 from dsgen.memory.shares import flattened, partition_numel, scattered
 from dsgen.memory.trained import AFTER, BEFORE, Trained, trained
-from dsgen.parameters import lora_parameters, parameter_count
+from dsgen.strategies.buffers import Buffers
 
 BUFFERS = Buffers(
     reduce_bucket=100,

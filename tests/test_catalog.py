@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from profile_files import error_of, value, write
 
-from dsgen import catalog, profile_index
-from dsgen.errors import DsgenError
-from dsgen.layers import Rank
+from dsgen import catalog
+from dsgen.catalog import profile_index
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Rank
 
 LLAMA = {
     "model_type": "llama",

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dsgen.cli import COMMANDS, main
-from dsgen.yaml_reader import entries
+from dsgen.documents.yaml.reader import entries
 
 MAIN = ["--hw", "a100-40g", "--model", "7b"]
 

@@ -237,8 +237,8 @@ def test_colour_only_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_choice_of_the_options_is_known_to_the_library() -> None:
-    from dsgen.findings import Severity
-    from dsgen.lint_settings import ACCELERATORS, CLIENT_OPTIMIZERS
+    from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS
+    from dsgen.shapes.findings import Severity
 
     assert tuple(target.name for target in targets.TARGETS) == lint_options.TARGETS
     assert tuple(str(severity) for severity in Severity) == lint_options.LEVELS

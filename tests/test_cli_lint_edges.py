@@ -117,8 +117,8 @@ def test_migrate_says_what_it_could_not_write(run: Run, locked: str) -> None:
 
 
 def test_a_file_that_is_gone_before_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    from dsgen.lint_files import lint_files
-    from dsgen.lint_settings import Settings
+    from dsgen.linting.files import lint_files
+    from dsgen.linting.settings import Settings
 
     file = put("ds.json", TYPO)
     linted = list(lint_files(["ds.json"], Settings()))

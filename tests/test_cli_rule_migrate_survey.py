@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lint_samples import GOOD, TYPO, UNKNOWN, put
 
-from dsgen import rules
+from dsgen.linting import rules
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("elsewhere")

@@ -13,7 +13,7 @@ from simulated import ANSWER, CONFIG, GIB, MODEL, answering, asked, refusal
 
 from dsgen.cli import main
 from dsgen.report import footprints, simulation, simulation_page, timeline
-from dsgen.simulator import Options, Simulation, from_config, simulate
+from dsgen.simulating import Options, Simulation, from_config, simulate
 
 SVG = "{http://www.w3.org/2000/svg}"
 PAIR = ("gpu", "host")
@@ -269,7 +269,7 @@ def test_a_limit_is_drawn_where_it_is_in_reach(tmp_path: Path, memory: int, draw
     import attrs
 
     import dsgen
-    from dsgen.simulator import hardware_of
+    from dsgen.simulating import hardware_of
 
     card = attrs.evolve(hardware_of(dsgen.profile("a100-40g").layers), usable_memory_bytes=memory)
     root = ElementTree.fromstring(timeline.svg(found(tmp_path, hardware=card)).partition("\n")[2])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dsgen import surface
-from dsgen.coercion import REFUSED, read_strict, refused_at
-from dsgen.keys import Key
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.coercion import REFUSED, read_strict, refused_at
+from dsgen.deepspeed.keys import Key
 
 KNOWN = surface.load("0.19")
 VALUES: tuple[Any, ...] = (

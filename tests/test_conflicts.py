@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dsgen.errors import DsgenError
-from dsgen.layers import Layer, Origin, Override, Rank, fold, leaves, same, show
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Layer, Origin, Override, Rank, fold, leaves, same, show
 
 Tree = dict[str, Any]
 

@@ -10,10 +10,10 @@ import pytest
 
 from dsgen.cost import cost
 from dsgen.cost.communication import collective_seconds
-from dsgen.hf_config import model_from_hf
-from dsgen.planner import plan
-from dsgen.profiles import Model
-from dsgen.strategies import strategy
+from dsgen.families.hf_config import model_from_hf
+from dsgen.planning.planner import plan
+from dsgen.shapes.profiles import Model
+from dsgen.strategies.strategies import strategy
 
 
 def spent(job):

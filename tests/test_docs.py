@@ -12,7 +12,7 @@ import pytest
 
 from dsgen import catalog
 from dsgen.cli import COMMANDS, cli
-from dsgen.reference import commands_page, pages
+from dsgen.report.reference import commands_page, pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"

@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from dsgen import editor, hjson_reader, yaml_documents
-from dsgen.documents import Document
-from dsgen.editor import apply_to_config
-from dsgen.findings import Assign, Edit, Move, Remove
+from dsgen.documents import editor
+from dsgen.documents.document import Document
+from dsgen.documents.editor import apply_to_config
+from dsgen.documents.hjson import reader
+from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.shapes.findings import Assign, Edit, Move, Remove
 
 Read = Callable[[str, str], Document]
 
 
-def edited(text: str, *edits: Edit, read: Read = hjson_reader.read) -> str:
+def edited(text: str, *edits: Edit, read: Read = reader.read) -> str:
     return editor.apply(read(text, "ds.json"), edits)
 
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dsgen import editor, hjson_reader, yaml_documents
-from dsgen.documents import Document
-from dsgen.editor import apply_to_config
-from dsgen.findings import Assign, Edit, Move, Remove
+from dsgen.documents import editor
+from dsgen.documents.document import Document
+from dsgen.documents.editor import apply_to_config
+from dsgen.documents.hjson import reader
+from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.shapes.findings import Assign, Edit, Move, Remove
 
 Read = Callable[[str, str], Document]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -176,7 +178,7 @@ class Writer:
 def cases(draw: Draw, kind: str) -> tuple[Document, Edit]:
     """A document, and an edit of something that is or might be in it."""
     text = Writer(draw, kind).file(draw(CONFIGS))
-    document = (yaml_documents if kind == "yaml" else hjson_reader).read(text, "ds.json")
+    document = (yaml_documents if kind == "yaml" else reader).read(text, "ds.json")
     there = sorted(document.places)
     new = st.builds(
         lambda around, name: f"{around}.{name}".removeprefix("."),
@@ -286,7 +288,7 @@ def read_back(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["json", "hjson", "yaml"])
 def test_the_text_reads_as_the_edited_config(kind: str) -> None:
-    read = yaml_documents.read if kind == "yaml" else hjson_reader.read
+    read = yaml_documents.read if kind == "yaml" else reader.read
     done = []
 
     @LAW

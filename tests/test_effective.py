@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from dsgen import effective, surface
+from dsgen import effective
 from dsgen.cli import main
+from dsgen.deepspeed import surface
 from dsgen.effective import loading
 from dsgen.effective.rows import defaults, in_force, rows
-from dsgen.errors import DsgenError
 from dsgen.report import effective as report
+from dsgen.shapes.errors import DsgenError
 from dsgen.targets import find
 
 KNOWN = surface.load("0.19")

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dsgen import effective, surface, targets
-from dsgen.documents import unwritten
+from dsgen import effective, targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
 from dsgen.effective import Effective, Row
-from dsgen.errors import DsgenError
-from dsgen.subjects import OPEN, Subject
+from dsgen.linting.subjects import OPEN, Subject
+from dsgen.shapes.errors import DsgenError
 
 pytestmark = pytest.mark.proof
 

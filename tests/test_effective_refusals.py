@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsgen import surface
+from dsgen.deepspeed import surface
 from dsgen.effective.refusals import meant, sentence
 
 KNOWN = surface.load("0.19")

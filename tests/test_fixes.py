@@ -10,12 +10,13 @@ from typing import Any
 import attrs
 import pytest
 
-from dsgen import fixes, hjson_reader, launch_files, linter, wrapped_configs
-from dsgen.documents import Document
-from dsgen.findings import Assign, Edit, Finding, Fix, Move, Remove, Severity
-from dsgen.fixes import FixResult, diff, fix
-from dsgen.rules import RULES, Rule
-from dsgen.subjects import Facts
+from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.linting import fixes, launch_files, linter, wrapped_configs
+from dsgen.linting.fixes import FixResult, diff, fix
+from dsgen.linting.rules import RULES, Rule
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Edit, Finding, Fix, Move, Remove, Severity
 
 Check = Callable[[dict[str, Any]], Iterator[Finding]]
 
@@ -37,7 +38,7 @@ def mended(text: str, *checks: Check, unsafe: bool = False, **others: Any) -> Fi
     def lint(document: Document) -> tuple[Finding, ...]:
         return tuple(item for check in checks for item in check(document.config or {}))
 
-    return fix(hjson_reader.read(text, "ds.json"), unsafe=unsafe, lint=lint, read=hjson_reader.read, **others)
+    return fix(reader.read(text, "ds.json"), unsafe=unsafe, lint=lint, read=reader.read, **others)
 
 
 def unread(*names: str, safe: bool = True) -> Check:
@@ -196,7 +197,7 @@ def of_rule(rule: Rule) -> Callable[[Document], tuple[Finding, ...]]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_fixing_the_example_of_a_rule_once_is_enough(rule: Rule) -> None:
-    read = launch_files.read if rule.reads == "launch" else hjson_reader.read
+    read = launch_files.read if rule.reads == "launch" else reader.read
     lint = of_rule(rule)
     document = read(rule.example, "example")
 

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from refusals import MAIN, refused
 
 import dsgen
-from dsgen import catalog, scenarios, surface
-from dsgen.assembly import assemble
-from dsgen.errors import DsgenError
-from dsgen.layers import Layer, leaves
-from dsgen.profiles import SECTIONS, yaml_name
-from dsgen.yaml_reader import entries
+from dsgen import catalog
+from dsgen.deepspeed import surface
+from dsgen.documents.yaml.reader import entries
+from dsgen.jobs import scenarios
+from dsgen.jobs.assembly import assemble
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Layer, leaves
+from dsgen.shapes.profiles import SECTIONS, yaml_name
 
 FUZZ = settings(
     deadline=None,

@@ -12,9 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dsgen import catalog, surface
-from dsgen.layers import Rank
-from dsgen.proof.adaptation import resolve_batch
+from dsgen import catalog
+from dsgen.deepspeed import surface
+from dsgen.proving.adaptation import resolve_batch
+from dsgen.shapes.layers import Rank
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package

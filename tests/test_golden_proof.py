@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dsgen import scenarios, surface
-from dsgen.prover import NOT_RUN, PROVED, Proof, prove_many
+from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
+from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dsgen.engine.simulate_request import filled
+from dsgen.engine.simulate.requests import filled
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GIB = 2**30

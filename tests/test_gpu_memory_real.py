@@ -63,7 +63,7 @@ def child(command: list[str], question: Any, **environment: str) -> Any:
 
 
 def request(stage: int, **more: Any) -> dict[str, Any]:
-    from dsgen.engine.simulate_request import filled
+    from dsgen.engine.simulate.requests import filled
 
     config = {
         "train_micro_batch_size_per_gpu": 2,

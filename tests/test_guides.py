@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import dsgen
-from dsgen.errors import DsgenError
 from dsgen.memory import parts
+from dsgen.shapes.errors import DsgenError
 
 ROOT = Path(__file__).resolve().parent.parent
 

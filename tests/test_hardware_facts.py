@@ -11,8 +11,8 @@ import attrs
 import pytest
 from ruamel.yaml import YAML
 
-from dsgen.profiles import Hardware, Network, type_name, yaml_name
-from dsgen.units import UNITS, parse
+from dsgen.shapes.profiles import Hardware, Network, type_name, yaml_name
+from dsgen.shapes.units import UNITS, parse
 
 PROFILES = Path(__file__).resolve().parent.parent / "profiles"
 SHAPES: dict[str, type] = {"hardware": Hardware, "network": Network}

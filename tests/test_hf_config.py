@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from dsgen.errors import DsgenError
-from dsgen.hf_config import model_from_hf, to_hf_config
-from dsgen.hf_keys import FAMILIES
-from dsgen.parameters import model_types, parameter_count
-from dsgen.profiles import Model, type_name
+from dsgen.families.hf_config import model_from_hf, to_hf_config
+from dsgen.families.hf_keys import FAMILIES
+from dsgen.families.parameters import model_types, parameter_count
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Model, type_name
 
 PROFILES = Path(__file__).parent.parent / "profiles" / "model"
 WHERE = "config.json"

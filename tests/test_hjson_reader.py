@@ -14,8 +14,8 @@ from hjson_cases import PIECES, READ, REFUSED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.documents import Document
-from dsgen.hjson_reader import read
+from dsgen.documents.document import Document
+from dsgen.documents.hjson.reader import read
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 STOPS = {"broken-syntax", "too-deep", "number-too-large", "not-a-number", "not-utf8"}  # hjson raises for each of them

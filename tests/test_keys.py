@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsgen import surface
+from dsgen.deepspeed import surface
 
 
 @pytest.mark.parametrize(

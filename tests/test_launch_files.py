@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dsgen import environment, launch_files
-from dsgen.findings import Assign, Edit, Finding, Move, Remove, Severity
-from dsgen.linter import lint
-from dsgen.subjects import Facts
+from dsgen.deepspeed import environment
+from dsgen.linting import launch_files
+from dsgen.linting.linter import lint
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Edit, Finding, Move, Remove, Severity
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = ROOT.parent / "shared" / "guides"

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsgen.errors import DsgenError
-from dsgen.layers import Fold, Layer, Origin, Override, Rank, fold, leaves, same
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Fold, Layer, Origin, Override, Rank, fold, leaves, same
 
 Tree = dict[str, Any]
 

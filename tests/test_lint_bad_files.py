@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen import yaml_documents
-from dsgen.documents import Document
-from dsgen.findings import Assign, Finding, Severity
-from dsgen.hjson_reader import MAX_BYTES, MAX_DEPTH, read, unreadable
-from dsgen.linter import lint, lint_config
+from dsgen.documents.document import Document
+from dsgen.documents.hjson.reader import MAX_BYTES, MAX_DEPTH, read, unreadable
+from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.linting.linter import lint, lint_config
+from dsgen.shapes.findings import Assign, Finding, Severity
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 BATCH = '"train_micro_batch_size_per_gpu": 1'

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from lint_samples import dsgen
 
-from dsgen import lint_setting_files, yaml_documents
-from dsgen.reference.rules import rule_pages
-from dsgen.rules import RULES
+from dsgen.documents.yaml import documents
+from dsgen.linting import setting_files
+from dsgen.linting.rules import RULES
+from dsgen.report.reference.rules import rule_pages
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -45,12 +46,12 @@ def test_the_settings_of_the_index_are_real(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(settings, encoding="utf-8")
     (tmp_path / "ds.json.dsgen.toml").write_text(sidecar_text, encoding="utf-8")
 
-    assert lint_setting_files.read(tmp_path).world_size == 16
-    assert len(lint_setting_files.sidecar(str(tmp_path / "ds.json"))) == 2
+    assert setting_files.read(tmp_path).world_size == 16
+    assert len(setting_files.sidecar(str(tmp_path / "ds.json"))) == 2
 
 
 def yaml(name: str) -> Any:
-    return yaml_documents.read((REPOSITORY / name).read_text("utf-8"), name).config
+    return documents.read((REPOSITORY / name).read_text("utf-8"), name).config
 
 
 @pytest.fixture

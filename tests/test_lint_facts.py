@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 import dsgen
-from dsgen import lint_facts, surface, targets
-from dsgen.documents import unwritten
-from dsgen.errors import DsgenError
-from dsgen.profiles import Hardware, Model, Network
-from dsgen.rules.described import Described, described
-from dsgen.subjects import Facts, Subject
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
+from dsgen.linting import facts as lint_facts
+from dsgen.linting.rules.described import Described, described
+from dsgen.linting.subjects import Facts, Subject
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Hardware, Model, Network
 
 Config = dict[str, object]
 ZERO_2: Config = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from found_cases import CASES, ONE, Case  # tests/found_cases.py, beside this file
 
-from dsgen.findings import Severity
-from dsgen.linter import lint_config
-from dsgen.subjects import Facts
+from dsgen.linting.linter import lint_config
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Severity
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dsgen import hjson_reader, launch_files, wrapped_configs
-from dsgen.findings import Finding, Severity
-from dsgen.linter import lint
-from dsgen.subjects import Facts
+from dsgen.documents.hjson import reader
+from dsgen.linting import launch_files, wrapped_configs
+from dsgen.linting.linter import lint
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Finding, Severity
 
 GUIDES = Path(__file__).resolve().parent.parent.parent / "shared" / "guides"
 _FENCE = re.compile(r"^[ \t]*```(\w+)\n(.*?)^[ \t]*```", re.S | re.M)
@@ -37,7 +38,7 @@ def together(*texts: str) -> str:
 
 def said(text: str, target: str = "deepspeed", **facts: object) -> dict[tuple[str, str], Finding]:
     """(rule, path) -> finding."""
-    document = hjson_reader.read(text, "ds_config.json")
+    document = reader.read(text, "ds_config.json")
     found = lint(document, target=target, deepspeed="0.19", facts=Facts(**facts))
     return {(finding.rule, finding.path): finding for finding in found}
 

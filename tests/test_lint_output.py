@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lint_samples import UNSAFE, finding, linted
 
-from dsgen.findings import Assign, Fix, Severity
-from dsgen.lint_settings import Settings
+from dsgen.linting.settings import Settings
+from dsgen.linting.suppressions import Suppression
 from dsgen.report import findings, github, survey
 from dsgen.report.excerpts import excerpt, printable
-from dsgen.suppressions import Suppression
+from dsgen.shapes.findings import Assign, Fix, Severity
 
 
 def columns(text: str) -> int:

@@ -10,10 +10,11 @@ import jsonschema
 import pytest
 from lint_samples import REMOVE, RENAME, TEXT, UNSAFE, finding, linted
 
-from dsgen import editor, hjson_reader
-from dsgen.findings import Fix, Remove
-from dsgen.lint_files import Linted
+from dsgen.documents import editor
+from dsgen.documents.hjson import reader
+from dsgen.linting.files import Linted
 from dsgen.report import sarif
+from dsgen.shapes.findings import Fix, Remove
 
 # What SARIF 2.1.0 (OASIS, section 3) requires of the parts that are written, and forbids: nothing but these properties.
 TEXTUAL = {"type": "string"}
@@ -162,7 +163,7 @@ def replaced(text: str, fix: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("text", [TEXT, TEXT.replace("\n", "\r\n"), TEXT.replace("\n  ", "\n /* 😀 */ ")])
 def test_sarif_fixes_make_the_text_that_fix_makes(text: str) -> None:
-    document = hjson_reader.read(text, "ds.json")
+    document = reader.read(text, "ds.json")
     for one in (RENAME, REMOVE):
         run = log(linted(finding(fix=one), text=text))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from three_rules import KINDS, finding
 
-from dsgen.errors import DsgenError
-from dsgen.findings import Severity
-from dsgen.lint_setting_files import read
-from dsgen.lint_settings import Settings, named
+from dsgen.linting.setting_files import read
+from dsgen.linting.settings import Settings, named
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Severity
 
 pytestmark = pytest.mark.usefixtures("three_rules")
 

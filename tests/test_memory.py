@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dsgen.buffers import Buffers, choose, even, nice
+from dsgen.families.parameters import parameter_count
 from dsgen.memory import Verdict, estimate, parts, verdict
-from dsgen.parameters import parameter_count
-from dsgen.strategies import Strategy
+from dsgen.strategies.buffers import Buffers, choose, even, nice
+from dsgen.strategies.strategies import Strategy
 
 BUFFERS = Buffers(
     reduce_bucket=2,

@@ -9,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as draw
 
 import dsgen
-from dsgen.jobs import Job
+from dsgen.asking.memory_questions import Question, answer, ask, ask_config, counterfactuals
+from dsgen.asking.memory_questions import given as from_config
+from dsgen.asking.memory_questions.questions import strategy_of
+from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
-from dsgen.memory_questions import Question, answer, ask, ask_config, counterfactuals
-from dsgen.memory_questions import given as from_config
-from dsgen.memory_questions.questions import strategy_of
 from dsgen.report import memory as report
 
 QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates

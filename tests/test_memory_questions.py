@@ -9,15 +9,24 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.hf_config import model_from_hf
-from dsgen.jobs import Job, Unsure
+from dsgen.asking.memory_questions import (
+    CHOSEN,
+    Question,
+    alternatives,
+    answer,
+    ask,
+    ask_config,
+    counterfactuals,
+    given,
+)
+from dsgen.asking.memory_questions.counterfactuals import _largest, _least
+from dsgen.asking.memory_questions.questions import strategy_of
+from dsgen.families.hf_config import model_from_hf
+from dsgen.jobs.job import Job, Unsure
 from dsgen.memory import Verdict, estimate
 from dsgen.memory.overheads import overhead
-from dsgen.memory_questions import CHOSEN, Question, alternatives, answer, ask, ask_config, counterfactuals, given
-from dsgen.memory_questions.counterfactuals import _largest, _least
-from dsgen.memory_questions.questions import strategy_of
-from dsgen.profiles import Model
 from dsgen.report import memory as report
+from dsgen.shapes.profiles import Model
 
 
 def job(hardware: str = "a100-40g", model: str = "7b", **sections: Any) -> Job:

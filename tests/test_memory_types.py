@@ -12,15 +12,15 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsgen.buffers import choose
-from dsgen.errors import DsgenError
-from dsgen.hf_config import model_from_hf, to_hf_config
+from dsgen.asking.memory_questions.scenarios import refuse
+from dsgen.families.hf_config import model_from_hf, to_hf_config
+from dsgen.families.parameters import model_types
 from dsgen.memory.parts import parts
-from dsgen.memory_questions.scenarios import refuse
-from dsgen.parameters import model_types
-from dsgen.profiles import Model
-from dsgen.strategies import Layout, layouts
-from dsgen.unsplit import UNSPLIT
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Model
+from dsgen.strategies.buffers import choose
+from dsgen.strategies.strategies import Layout, layouts
+from dsgen.strategies.unsplit import UNSPLIT
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak

@@ -16,7 +16,7 @@ from dsgen.memory.overheads import (
     multiprocessors,
     overhead,
 )
-from dsgen.profiles import Hardware
+from dsgen.shapes.profiles import Hardware
 
 MIB = 2**20
 NAMES = catalog.names("hardware")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dsgen.findings import Severity
-from dsgen.linter import lint_config
-from dsgen.subjects import Facts
+from dsgen.linting.linter import lint_config
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Severity
 
 CONFIGS = sorted((Path(__file__).resolve().parent.parent / "golden" / "configs").glob("**/*.json"))
 # Scenarios that ask for a debug switch: the linter says what it costs.

@@ -47,7 +47,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a person's own profiles, beside one that does not exist."""
     folder = tmp_path / "own"
     folder.mkdir()
-    monkeypatch.setenv(catalog.PATH_VARIABLE, os.pathsep.join([str(tmp_path / "missing"), str(folder), ""]))
+    monkeypatch.setenv(catalog.lookup.PATH_VARIABLE, os.pathsep.join([str(tmp_path / "missing"), str(folder), ""]))
     return folder
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dsgen.data import data_root
-from dsgen.profile_index import index_text
+from dsgen.catalog.profile_index import index_text
+from dsgen.shapes.data import data_root
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 VERSION = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
@@ -118,7 +118,7 @@ def run(command: Iterable[object], folder: Path) -> str:
 
 def test_an_installed_wheel_renders_from_any_folder(wheel: Path, tmp_path: Path) -> None:
     programs = environment(tmp_path / "env", wheel)
-    where = "import dsgen.data; print(dsgen.data.data_root())"
+    where = "import dsgen.shapes.data; print(dsgen.shapes.data.data_root())"
 
     assert run([programs / "dsgen", "--version"], tmp_path) == f"dsgen {VERSION}\n"
     assert run([programs / "dsgen", "render", "--hw", "a100-40g", "--model", "7b"], tmp_path).startswith("{\n")
@@ -130,5 +130,5 @@ def test_an_editable_install_reads_the_checkout(tmp_path: Path) -> None:
 
     programs = environment(tmp_path / "env", package)
 
-    where = run([programs / "python", "-c", "import dsgen.data; print(dsgen.data.data_root())"], tmp_path)
+    where = run([programs / "python", "-c", "import dsgen.shapes.data; print(dsgen.shapes.data.data_root())"], tmp_path)
     assert Path(where.strip()) == REPOSITORY

@@ -14,9 +14,8 @@ import attrs
 import pytest
 from ruamel.yaml import YAML
 
-from dsgen.errors import DsgenError
-from dsgen.hf_config import model_from_hf, to_hf_config
-from dsgen.parameters import (
+from dsgen.families.hf_config import model_from_hf, to_hf_config
+from dsgen.families.parameters import (
     Parameter,
     active_parameter_count,
     check_dropout,
@@ -25,8 +24,9 @@ from dsgen.parameters import (
     parameter_count,
     parameters,
 )
-from dsgen.parameters.layouts import LAYOUTS
-from dsgen.profiles import Model
+from dsgen.families.parameters.layouts import LAYOUTS
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Model
 
 ROOT = Path(__file__).parent.parent
 PROFILES = ROOT / "profiles" / "model"

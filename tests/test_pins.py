@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import dsgen
-from dsgen.errors import DsgenError
-from dsgen.layers import Fold, Layer, Origin, Override, Provenance, Rank, fold
-from dsgen.pins import LARGEST_COUNT, collect, deciders
-from dsgen.scenarios import parse_set
+from dsgen.jobs.scenarios import parse_set
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Fold, Layer, Origin, Override, Provenance, Rank, fold
+from dsgen.shapes.pins import LARGEST_COUNT, collect, deciders
 
 BASE = dsgen.profile("a100-80g") | dsgen.profile("1b")
 
@@ -28,7 +28,7 @@ def by_prefixed_set(tmp_path: Path, key: str, value: str) -> dsgen.Layers:
 def by_file(tmp_path: Path, key: str, value: str) -> dsgen.Layers:
     file = tmp_path / "site.yaml"
     file.write_text(f"{key}: {value}  # because\n")
-    from dsgen.catalog import override_layer
+    from dsgen.catalog.lookup import override_layer
 
     return BASE | dsgen.Layers((override_layer(str(file)),))
 

@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.candidates import search
 from dsgen.memory import Verdict
-from dsgen.planner import contenders, decide, plan
+from dsgen.planning.candidates import search
+from dsgen.planning.planner import contenders, decide, plan
 
 
 def chosen(job):

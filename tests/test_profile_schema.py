@@ -15,15 +15,15 @@ import pytest
 from referencing import Registry, Resource
 from ruamel.yaml import YAML
 
-from dsgen.assembly import assemble
+from dsgen.catalog.sheets import KINDS
 from dsgen.cli import main
-from dsgen.data import data_root
-from dsgen.errors import DsgenError
-from dsgen.layers import Origin
-from dsgen.profiles import SECTIONS, yaml_name
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.scenarios import Scenario, Setting, layers, read
 from dsgen.report import schemas
-from dsgen.scenarios import Scenario, Setting, layers, read
-from dsgen.sheets import KINDS
+from dsgen.shapes.data import data_root
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Origin
+from dsgen.shapes.profiles import SECTIONS, yaml_name
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FOLDER = data_root() / "schema" / "profile"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dsgen import prover
-from dsgen.engine import proof_locks
-from dsgen.engine.proof_witness import Witness
-from dsgen.errors import DsgenError
-from dsgen.proof import session as proof_session
+from dsgen.engine.proof import locks
+from dsgen.engine.witness import Witness
+from dsgen.proving import prover
+from dsgen.proving import session as proof_session
 from dsgen.report import proof as report
+from dsgen.shapes.errors import DsgenError
 
 CONFIG: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1}
 
@@ -46,14 +46,14 @@ def test_a_lock_is_removed_only_when_nobody_holds_it(tmp_path: Path) -> None:
         assert compiler.stdout is not None
         compiler.stdout.readline()
         with (tmp_path / "held" / "lock").open():
-            removed = proof_locks.clear_stale(tmp_path)
+            removed = locks.clear_stale(tmp_path)
     finally:
         compiler.kill()
         compiler.communicate()
 
     if Path("/proc/self/fd").is_dir():
         assert removed == ["planted"]
-        assert sorted(proof_locks.clear_stale(tmp_path)) == ["compiling", "held"]
+        assert sorted(locks.clear_stale(tmp_path)) == ["compiling", "held"]
     else:  # nobody can be asked: only old ones are stale
         assert removed == []
 
@@ -66,15 +66,15 @@ def test_without_proc_only_an_old_lock_is_stale(tmp_path: Path) -> None:
         lock.touch()
         os.utime(lock, (time.time() - age_seconds, time.time() - age_seconds))
 
-    assert proof_locks.clear_stale(tmp_path, proc=tmp_path / "no-proc") == ["old"]
+    assert locks.clear_stale(tmp_path, proc=tmp_path / "no-proc") == ["old"]
 
 
 def test_one_dsgen_builds_at_a_time(tmp_path: Path) -> None:
     """The second waits, and says so when it gives up; the lock goes with its holder."""
-    with proof_locks.build_lock(tmp_path, 1), pytest.raises(TimeoutError, match="another dsgen"):  # noqa: SIM117
-        with proof_locks.build_lock(tmp_path, 0.1):
+    with locks.build_lock(tmp_path, 1), pytest.raises(TimeoutError, match="another dsgen"):  # noqa: SIM117
+        with locks.build_lock(tmp_path, 0.1):
             pass
-    with proof_locks.build_lock(tmp_path, 0.1):
+    with locks.build_lock(tmp_path, 0.1):
         pass
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dsgen import prover
+from dsgen.proving import prover
 
 pytestmark = pytest.mark.proof
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsgen.errors import DsgenError
-from dsgen.proof import expectations as proof_expectations
-from dsgen.proof.adaptation import adapt, rank_count, resolve_batch
-from dsgen.proof.checks import checks
-from dsgen.proof.schedule import learning_rate
+from dsgen.proving import expectations as proof_expectations
+from dsgen.proving.adaptation import adapt, rank_count, resolve_batch
+from dsgen.proving.checks import checks
+from dsgen.proving.schedule import learning_rate
+from dsgen.shapes.errors import DsgenError
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}
 CONFIG: dict[str, Any] = {

@@ -191,7 +191,7 @@ def test_a_record_is_left_out_for_its_own_reason(module: Any, records: Mapping[s
 
 def test_the_model_of_a_record_has_as_many_parameters_as_it_says(module: Any, records: Mapping[str, Any]) -> None:
     """LitGPT's untied heads and MPT's tables of positions are not in the record's count, or only there."""
-    count, wrong = module("dsgen.parameters").parameter_count, []
+    count, wrong = module("dsgen.families.parameters").parameter_count, []
     for record in records.values():
         if module("published_reasons").reason(record) is None and not record["id"].startswith(("lit", "llmf")):
             found = count(module("published_models").model_of(record))

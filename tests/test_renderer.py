@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.layers import leaves
 from dsgen.memory import estimate
-from dsgen.planner import plan
+from dsgen.planning.planner import plan
+from dsgen.shapes.layers import leaves
 
 
 def rendered(job):
@@ -137,7 +137,7 @@ def test_the_dictionary_is_plain_json(make_job):
 
 
 def test_yaml_reads_back_as_the_same_config(make_job):
-    from dsgen.yaml_reader import entries
+    from dsgen.documents.yaml.reader import entries
 
     config = rendered(make_job("a100-40g", "70b"))
 

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dsgen import hjson_reader, launch_files, surface, wrapped_configs
-from dsgen.documents import Document
-from dsgen.findings import Assign, Finding, Severity
-from dsgen.linter import lint, lint_config
-from dsgen.rules import RULES, Rule
-from dsgen.subjects import Facts
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.linting import launch_files, wrapped_configs
+from dsgen.linting.linter import lint, lint_config
+from dsgen.linting.rules import RULES, Rule
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Finding, Severity
 
-RULES_FOLDER = Path(__file__).resolve().parent.parent / "dsgen" / "rules"
+RULES_FOLDER = Path(__file__).resolve().parent.parent / "dsgen" / "linting" / "rules"
 LONGEST_RULE = 80  # lines
 FIELDS = {field.name for field in attrs.fields(Facts)}
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -30,7 +32,7 @@ def document(rule: Rule, text: str) -> Document:
     """A rule's example as the reader of its kind of file reads it."""
     if text.startswith("distributed_type"):
         return wrapped_configs.read(text, "accelerate.yaml").document
-    read = launch_files.read if rule.reads == "launch" else hjson_reader.read
+    read = launch_files.read if rule.reads == "launch" else reader.read
     return read(text, "example")
 
 
@@ -160,7 +162,7 @@ def test_a_rule_that_breaks_is_a_finding_and_the_others_still_speak(monkeypatch:
         yield
 
     bad = attrs.evolve(BY_NAME["unread-key"], check=broken)
-    monkeypatch.setattr("dsgen.linter.RULES", (bad, BY_NAME["removed-key"]))
+    monkeypatch.setattr("dsgen.linting.linter.RULES", (bad, BY_NAME["removed-key"]))
 
     found = lint_config({"amp": {}})
 

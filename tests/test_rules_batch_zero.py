@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.findings import Assign, Finding, Move, Remove, Severity
-from dsgen.linter import lint_config
-from dsgen.rules import batch, parallel, zero
-from dsgen.rules.batch_sizes import Sizes, adds_up
-from dsgen.rules.tensor_parallelism import PRESETS, matches
-from dsgen.subjects import Facts
+from dsgen.linting.linter import lint_config
+from dsgen.linting.rules import batch, parallel, zero
+from dsgen.linting.rules.batch_sizes import Sizes, adds_up
+from dsgen.linting.rules.tensor_parallelism import PRESETS, matches
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 ADAM: dict[str, Any] = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
@@ -432,7 +432,7 @@ def test_the_presets_are_deepspeeds() -> None:
     from deepspeed.module_inject.auto_ep_config import PRESET_MODELS
     from deepspeed.module_inject.autotp_config import AutoTPPresets, PartitionType
 
-    from dsgen.rules.parallel.expert_parallel_refused import EXPERT_PRESETS
+    from dsgen.linting.rules.parallel.expert_parallel_refused import EXPERT_PRESETS
 
     layers = (
         *("self_attn.{}_proj", "self_attn.{}", "self_attention.{}", "mlp.{}", "mlp.{}_proj"),

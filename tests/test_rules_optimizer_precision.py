@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen import surface
-from dsgen.findings import Assign, Finding, Move, Remove, Severity
-from dsgen.linter import lint_config
-from dsgen.rules import optimizer, precision, scheduler
-from dsgen.rules.arguments import number, rewriting
-from dsgen.rules.dtypes import DTYPES
-from dsgen.rules.torch_modules import TORCH_NN
-from dsgen.subjects import Facts
+from dsgen.deepspeed import surface
+from dsgen.linting.linter import lint_config
+from dsgen.linting.rules import optimizer, precision, scheduler
+from dsgen.linting.rules.arguments import number, rewriting
+from dsgen.linting.rules.dtypes import DTYPES
+from dsgen.linting.rules.torch_modules import TORCH_NN
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Finding, Move, Remove, Severity
 
 NAMED = {rule.name for family in (optimizer, scheduler, precision) for rule in family.RULES}
 OFFLOAD: dict[str, Any] = {"offload_optimizer": {"device": "cpu"}}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dsgen import wrapped_configs
-from dsgen.findings import Finding, Severity
-from dsgen.linter import lint, lint_config
-from dsgen.subjects import Facts
+from dsgen.linting import wrapped_configs
+from dsgen.linting.linter import lint, lint_config
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Finding, Severity
 
 ADAM = {"type": "AdamW", "params": {"lr": 0.001}}
 BASE: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1, "optimizer": ADAM, "zero_optimization": {"stage": 2}}

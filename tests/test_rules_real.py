@@ -13,11 +13,11 @@ from typing import IO, Any
 import attrs
 import pytest
 
-from dsgen import hjson_reader
-from dsgen.findings import Severity
-from dsgen.linter import lint
-from dsgen.rules import RULES, Rule
-from dsgen.subjects import Facts
+from dsgen.documents.hjson import reader
+from dsgen.linting.linter import lint
+from dsgen.linting.rules import RULES, Rule
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Severity
 
 pytestmark = pytest.mark.proof
 
@@ -35,7 +35,7 @@ RANKS = 8  # of a parallel config whose rule names no number
 def severity(rule: Rule) -> Severity | None:
     """The worst that a rule says of its own example."""
     facts = Facts(**{name: value for name, value in rule.given.items() if name in FIELDS})
-    found = lint(hjson_reader.read(rule.example, "example"), target="deepspeed", facts=facts)
+    found = lint(reader.read(rule.example, "example"), target="deepspeed", facts=facts)
     return max((item.severity for item in found if item.rule == rule.name), default=None)
 
 
@@ -61,7 +61,7 @@ def ask() -> Iterator[Any]:
 def verdict(asks: IO[str], answers: IO[str], rule: Rule, text: str) -> str:
     """What DeepSpeed says of one of a rule's configs."""
 
-    config = hjson_reader.read(text, "example").config
+    config = reader.read(text, "example").config
     if rule.given.get("client_optimizer") is None and "optimizer" not in config:
         config = {**config, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
     world = rule.given.get("world_size") or (RANKS if rule.code.startswith(PARALLEL) else 1)

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dsgen
-from dsgen import lint_facts, surface
-from dsgen.findings import Assign, Finding, Remove, Severity
-from dsgen.linter import lint_config
-from dsgen.rules import hardware, sections
-from dsgen.subjects import Facts
+from dsgen.deepspeed import surface
+from dsgen.linting import facts as lint_facts
+from dsgen.linting.linter import lint_config
+from dsgen.linting.rules import hardware, sections
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Finding, Remove, Severity
 
 BASE: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 2,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dsgen import scenarios
-from dsgen.assembly import assemble
-from dsgen.errors import DsgenError
-from dsgen.jobs import Job
-from dsgen.layers import Origin, Rank
-from dsgen.scenarios import FIELDS, Scenario, Setting, merge, parse_set
+from dsgen.jobs import scenarios
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, merge, parse_set
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Origin, Rank
 
 
 def write(path: Path, text: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from dsgen.engine.simulate_request import DEFAULTS
+from dsgen.engine.simulate.requests import DEFAULTS
 
 pytestmark = pytest.mark.proof
 

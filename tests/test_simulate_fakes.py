@@ -51,7 +51,7 @@ def test_a_quick_answer_is_like_torchs_own():
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from dsgen.engine import simulate_fakes
+    from dsgen.engine.simulate import fakes as simulate_fakes
 
     with FakeTensorMode():
         fakes = simulate_fakes.Fakes()
@@ -76,7 +76,7 @@ def test_a_known_answer_does_not_ask_torch_again():
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from dsgen.engine import simulate_fakes
+    from dsgen.engine.simulate import fakes as simulate_fakes
 
     with FakeTensorMode():
         fakes, asked = simulate_fakes.Fakes(), []
@@ -101,7 +101,7 @@ def test_a_wrong_shape_is_still_refused():
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from dsgen.engine import simulate_fakes
+    from dsgen.engine.simulate import fakes as simulate_fakes
 
     with FakeTensorMode():
         fakes = simulate_fakes.Fakes()

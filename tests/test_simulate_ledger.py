@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.engine.simulate_ledger import GPU, HOST, KINDS, Ledger
-from dsgen.engine.simulate_result import describe
+from dsgen.engine.simulate.ledger import GPU, HOST, KINDS, Ledger
+from dsgen.engine.simulate.results import describe
 
 NOTE = ("aten.empty", "somewhere", "bfloat16", "(2,)")
 

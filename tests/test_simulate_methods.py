@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from dsgen.hf_config import to_hf_config
-from dsgen.parameters import lora_parameters
-from dsgen.profiles import Model
+from dsgen.families.hf_config import to_hf_config
+from dsgen.families.parameters import lora_parameters
+from dsgen.shapes.profiles import Model
 
 pytestmark = pytest.mark.proof
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgen.engine import simulate_versions
+from dsgen.engine.simulate import versions as simulate_versions
 
 pytestmark = pytest.mark.proof
 
@@ -142,10 +142,10 @@ def test_every_patch_has_a_fingerprint():
 
 
 def test_every_maker_is_a_function_of_its_file():
-    from dsgen.engine import simulate_kinds
+    from dsgen.engine.simulate import kinds
 
     absent = []
-    for path, functions in simulate_kinds.MAKERS.items():
+    for path, functions in kinds.MAKERS.items():
         module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
         source = inspect.getsource(module)
         absent += [f"{path}: {name}" for name in functions if not re.search(rf"^\s*def {name}\(", source, re.MULTILINE)]
@@ -154,10 +154,10 @@ def test_every_maker_is_a_function_of_its_file():
 
 
 def test_every_holder_is_an_attribute_of_its_class():
-    from dsgen.engine import simulate_holders
+    from dsgen.engine.simulate import holders
 
     absent = []
-    for name, attributes in simulate_holders.HOLDERS.items():
+    for name, attributes in holders.HOLDERS.items():
         module, _, kind = name.partition(":")
         source = inspect.getsource(getattr(importlib.import_module(module), kind))
         for attribute in attributes:

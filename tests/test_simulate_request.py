@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsgen.engine.simulate_request import DEFAULTS, filled
+from dsgen.engine.simulate.requests import DEFAULTS, filled
 
 LEAST = {"config": {}, "model": {"model_type": "llama"}, "world_size": 8}
 

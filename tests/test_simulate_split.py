@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dsgen.hf_config import model_from_hf
-from dsgen.parameters import model_types, parameter_count
-from dsgen.profiles import Model
-from dsgen.unsplit import UNSPLIT
+from dsgen.families.hf_config import model_from_hf
+from dsgen.families.parameters import model_types, parameter_count
+from dsgen.shapes.profiles import Model
+from dsgen.strategies.unsplit import UNSPLIT
 
 pytestmark = pytest.mark.proof
 

@@ -16,13 +16,13 @@ import pytest
 from simulated import ANSWER, CONFIG, GIB, MODEL, answering, asked, interpreter, refusal
 
 import dsgen
-from dsgen import simulator
-from dsgen.errors import DsgenError
+from dsgen import simulating
 from dsgen.memory import Verdict
 from dsgen.memory.limits import RANK_PROCESS_BYTES
 from dsgen.memory.overheads import overhead
-from dsgen.profiles import Hardware
-from dsgen.simulator import Options, Request, Simulation, from_config, from_rendered, hardware_of
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Hardware
+from dsgen.simulating import Options, Request, Simulation, from_config, from_rendered, hardware_of
 
 
 def hardware(**changes: Any) -> Hardware:
@@ -34,7 +34,7 @@ def request(config: dict[str, Any] | None = None, **more: Any) -> Request:
 
 
 def simulated(folder: Path, answer: Any = ANSWER, **more: Any) -> Simulation:
-    return simulator.simulate(request(**more), python=answering(folder, answer))
+    return simulating.simulate(request(**more), python=answering(folder, answer))
 
 
 def test_a_rendered_config_is_asked_with_what_its_plan_says() -> None:
@@ -420,7 +420,7 @@ def test_a_refusal_says_what_the_linter_says_of_the_config(tmp_path: Path) -> No
 )
 def test_a_child_that_ends_without_an_answer_is_a_clear_error(tmp_path: Path, body: str, words: str) -> None:
     with pytest.raises(DsgenError, match=words):
-        simulator.simulate(request(), python=interpreter(tmp_path, body))
+        simulating.simulate(request(), python=interpreter(tmp_path, body))
 
 
 def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     )
 
     with pytest.raises(DsgenError, match="was not done within 3 s"):
-        simulator.simulate(request(), python=interpreter(tmp_path, body), timeout_seconds=3)
+        simulating.simulate(request(), python=interpreter(tmp_path, body), timeout_seconds=3)
 
     assert _ended(int(note.read_text()))
 
@@ -447,8 +447,8 @@ def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str) -> No
         # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path.append('tests'); "
-        "from test_simulator import request; from dsgen import simulator; "
-        f"simulator.simulate(request(), python={python!r})"
+        "from test_simulator import request; from dsgen import simulating; "
+        f"simulating.simulate(request(), python={python!r})"
     )
     house = Path(__file__).parent.parent
     folders = tmp_path / "folders"
@@ -487,15 +487,15 @@ def _ended(pid: int) -> bool:
 
 @pytest.mark.parametrize("package", ["torch", "deepspeed", "transformers"])
 def test_a_missing_package_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulator, "find_spec", lambda name: None if name == package else object())
+    monkeypatch.setattr(simulating, "find_spec", lambda name: None if name == package else object())
 
     with pytest.raises(DsgenError, match=rf'needs {package}, which .*\n  pip install "dsgen\[proof\]"'):
-        simulator.simulate(request())
+        simulating.simulate(request())
 
 
 def test_a_timeout_of_nothing_is_refused() -> None:
     with pytest.raises(DsgenError, match="timeout_seconds is 0"):
-        simulator.simulate(request(), timeout_seconds=0)
+        simulating.simulate(request(), timeout_seconds=0)
 
 
 def test_the_face_takes_layers_or_a_dict(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from simulated import MODEL
 
 import dsgen
-from dsgen import simulator
+from dsgen import simulating
 from dsgen.cli import main
-from dsgen.errors import DsgenError
-from dsgen.simulator import Options, from_config
+from dsgen.shapes.errors import DsgenError
+from dsgen.simulating import Options, from_config
 
 pytestmark = pytest.mark.proof
 
@@ -85,7 +85,7 @@ def test_files_on_the_drives_are_counted() -> None:
     larger = {**MODEL, "hidden_size": 1024, "intermediate_size": 2048, "vocab_size": 8192}
     request = from_config({**STAGE_3, "zero_optimization": zero}, model=larger, world_size=4, options=Options(steps=1))
 
-    found = simulator.simulate(request)
+    found = simulating.simulate(request)
 
     assert found.estimate.nvme.parts == {"optimizer states": found.estimate.nvme.peak_bytes}
     assert 3 * 4 < found.estimate.nvme.peak_bytes / found.engine["parameters"] <= 4 * 4 * 1.05
@@ -95,7 +95,7 @@ def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
     request = from_config({**STAGE_3, "train_batch_size": 7}, model=MODEL, world_size=8)
 
     with pytest.raises(DsgenError) as told:
-        simulator.simulate(request)
+        simulating.simulate(request)
 
     assert "DeepSpeed refuses it in " in str(told.value)
     assert "deepspeed/runtime/config.py:" in str(told.value)
@@ -106,7 +106,7 @@ def test_an_unknown_model_type_is_no_traceback() -> None:
     request = from_config(STAGE_3, model={**MODEL, "model_type": "lama"}, world_size=8)
 
     with pytest.raises(DsgenError, match=r"has no model_type lama\n  Did you mean llama"):
-        simulator.simulate(request)
+        simulating.simulate(request)
 
 
 def test_7b_on_64_gpus_is_cheap() -> None:
@@ -122,7 +122,7 @@ def test_7b_on_64_gpus_is_cheap() -> None:
 
 
 def test_a_lora_run_holds_states_of_the_adapters_alone() -> None:
-    found = simulator.simulate(
+    found = simulating.simulate(
         from_config(STAGE_3, model=MODEL, world_size=4, options=Options(method="lora", lora_rank=4, steps=1))
     )
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dsgen import editor, sources, wrapped_configs
-from dsgen.findings import Assign, Finding, Move, Remove
-from dsgen.linter import lint
-from dsgen.sources import STDIN, Source, documents
-from dsgen.subjects import Facts
+from dsgen.documents import editor
+from dsgen.linting import sources, wrapped_configs
+from dsgen.linting.linter import lint
+from dsgen.linting.sources import STDIN, Source, documents
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.findings import Assign, Finding, Move, Remove
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
 HF = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
@@ -277,7 +278,7 @@ def test_any_yaml_is_a_document(text: str) -> None:
 def test_a_json_file_loads_no_yaml_reader(here: Path) -> None:
     write({"a.json": CONFIG, "run.sh": "deepspeed train.py\n"})
     program = (
-        "import sys; from dsgen import sources; "
+        "import sys; from dsgen.linting import sources; "
         "found = [one.document.name for one in sources.documents(['.'])]; assert found == ['a.json', 'run.sh'], found; "
         "assert 'ruamel.yaml' not in sys.modules"
     )

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from three_rules import finding
 
-from dsgen import hjson_reader, yaml_documents
-from dsgen.errors import DsgenError
-from dsgen.lint_setting_files import parameter_names, sidecar
-from dsgen.suppressions import in_comments, quiet
+from dsgen.documents.hjson import reader
+from dsgen.documents.yaml import documents
+from dsgen.linting.setting_files import parameter_names, sidecar
+from dsgen.linting.suppressions import in_comments, quiet
+from dsgen.shapes.errors import DsgenError
 
 pytestmark = pytest.mark.usefixtures("three_rules")
 
@@ -73,7 +74,7 @@ def test_comments_speak_of_their_line_or_the_next() -> None:
   "c": 3
 }
 """
-    found = list(in_comments(hjson_reader.read(text, "ds.hjson")))
+    found = list(in_comments(reader.read(text, "ds.hjson")))
 
     assert [(item.where, item.word, item.line, item.wrong) for item in found] == [
         ("ds.hjson:2", "loud-key", 2, ""),
@@ -84,8 +85,8 @@ def test_comments_speak_of_their_line_or_the_next() -> None:
 
 
 def test_comments_in_yaml_and_over_several_lines() -> None:
-    yaml = yaml_documents.read("a: 1  # dsgen: ignore[odd-key]\n", "ds.yaml")
-    block = hjson_reader.read('{\n/* dsgen: ignore[odd-key]\n   for now */\n"a": 1}\n', "ds.hjson")
+    yaml = documents.read("a: 1  # dsgen: ignore[odd-key]\n", "ds.yaml")
+    block = reader.read('{\n/* dsgen: ignore[odd-key]\n   for now */\n"a": 1}\n', "ds.hjson")
 
     assert [item.line for item in in_comments(yaml)] == [1]
     assert [item.line for item in in_comments(block)] == [4]
@@ -93,7 +94,7 @@ def test_comments_in_yaml_and_over_several_lines() -> None:
 
 def test_what_suppresses_nothing_is_said() -> None:
     text = '{\n"a": 1, // dsgen: ignore[odd-key]\n"b": 1, // dsgen: ignore[od-key]\n"c": 1 // dsgen: ignore\n}'
-    said = list(in_comments(hjson_reader.read(text, "ds.hjson")))
+    said = list(in_comments(reader.read(text, "ds.hjson")))
 
     left = quiet([finding("odd-key", line=3), finding("odd-key", line=4)], said)
 
@@ -106,8 +107,8 @@ def test_what_suppresses_nothing_is_said() -> None:
 
 
 def test_a_comment_at_the_end_of_the_file_and_other_comments_suppress_nothing() -> None:
-    document = hjson_reader.read('{"a": 1}\n# dsgen: ignore[odd-key]', "ds.hjson")
-    other = hjson_reader.read('{"a": 1} # dsgen ignores this; dsgen: ignores[odd-key]', "ds.hjson")
+    document = reader.read('{"a": 1}\n# dsgen: ignore[odd-key]', "ds.hjson")
+    other = reader.read('{"a": 1} # dsgen ignores this; dsgen: ignores[odd-key]', "ds.hjson")
 
     assert quiet([finding("odd-key")], in_comments(document)).suppressed == 0
     assert list(in_comments(other)) == []

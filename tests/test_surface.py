@@ -13,10 +13,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dsgen import surface
-from dsgen.data import data_root
-from dsgen.errors import DsgenError
-from dsgen.keys import lookup
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import lookup
+from dsgen.shapes.data import data_root
+from dsgen.shapes.errors import DsgenError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REFERENCE = REPOSITORY.parent / "shared" / "reference" / "deepspeed-0.19.8"

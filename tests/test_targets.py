@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from dsgen import accelerate_files, targets, yaml_documents
-from dsgen.errors import DsgenError
-from dsgen.keys import lookup
-from dsgen.subjects import OPEN, Subject
-from dsgen.surface import load
+from dsgen import targets
+from dsgen.deepspeed.keys import lookup
+from dsgen.deepspeed.surface import load
+from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.linting import accelerate_files
+from dsgen.linting.subjects import OPEN, Subject
+from dsgen.shapes.errors import DsgenError
 from dsgen.targets import TARGETS, Target
 
 CHILD = Path(__file__).with_name("hf_programs.py")
@@ -49,7 +51,7 @@ TRAINER_ONLY = {"betas": "auto", "eps": "auto"}
 
 
 def subject(config: dict[str, Any], target: Target) -> Subject:
-    from dsgen.documents import unwritten
+    from dsgen.documents.document import unwritten
 
     return Subject(config=config, surface=load("0.19"), target=target, document=unwritten(config))
 

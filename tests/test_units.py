@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsgen.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS, gib, parse
+from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS, UNITS, gib, parse
 
 
 @pytest.mark.parametrize(

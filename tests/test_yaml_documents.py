@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.documents import Document
-from dsgen.hjson_reader import MAX_DEPTH
-from dsgen.yaml_documents import MAX_CHARACTERS, read
+from dsgen.documents.document import Document
+from dsgen.documents.hjson.reader import MAX_DEPTH
+from dsgen.documents.yaml.documents import MAX_CHARACTERS, read
 
 SAMPLE = """\
 # top

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsgen.errors import DsgenError
-from dsgen.layers import leaves
-from dsgen.yaml_reader import MAX_BYTES, MAX_ENTRIES, entries, read_text
-from dsgen.yaml_writer import commented
+from dsgen.documents.yaml.reader import MAX_BYTES, MAX_ENTRIES, entries, read_text
+from dsgen.documents.yaml.writer import commented
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import leaves
 
 
 def read(text: str) -> dict[str, Any]:

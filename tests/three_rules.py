@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dsgen.findings import Finding, Severity
-from dsgen.rules import Rule
+from dsgen.linting.rules import Rule
+from dsgen.shapes.findings import Finding, Severity
 
 KINDS = {
     "loud-key": ("DSG901", Severity.ERROR),

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dsgen.errors import DsgenError
+from dsgen.shapes.errors import DsgenError
 
 __all__ = ["COMMANDS", "OBJECTS", "main"]
 
@@ -71,7 +71,7 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from dsgen.errors import nearest
+            from dsgen.shapes.errors import nearest
 
             close = nearest(args[0], COMMANDS)
             hint = f"did you mean {' or '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}"

@@ -20,7 +20,7 @@ def command(first: str, second: str, form: str) -> int:
     """
     import json
 
-    from dsgen import comparisons
+    from dsgen.asking import comparisons
     from dsgen.report import diff
 
     found = comparisons.compare(comparisons.side(first), comparisons.side(second))

@@ -11,10 +11,10 @@ import click
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, for_terminal, lint_all, lint_options, settings_from, spare
 from dsgen.cli.mending import mend
-from dsgen.errors import mistake
+from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
-    from dsgen.lint_files import Linted
+    from dsgen.linting.files import Linted
 
 __all__ = ["command"]
 

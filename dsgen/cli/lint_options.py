@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dsgen.errors import DsgenError, mistake
+from dsgen.shapes.errors import DsgenError, mistake
 
 if TYPE_CHECKING:
-    from dsgen.lint_files import Linted
-    from dsgen.lint_settings import Settings
+    from dsgen.linting.files import Linted
+    from dsgen.linting.settings import Settings
     from dsgen.report.findings import Paint
 
 __all__ = [
@@ -92,10 +92,10 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     Raises:
         DsgenError: No such rule, release or accelerator.
     """
-    from dsgen import surface
-    from dsgen.errors import nearest
-    from dsgen.findings import Severity
-    from dsgen.lint_settings import ACCELERATORS, Settings, named
+    from dsgen.deepspeed import surface
+    from dsgen.linting.settings import ACCELERATORS, Settings, named
+    from dsgen.shapes.errors import nearest
+    from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
     for name in ("select", "ignore"):
@@ -121,7 +121,7 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
     Returns:
         The files, and whether anything was wrong with what was named.
     """
-    from dsgen.lint_files import Excluded, Linted, lint_files
+    from dsgen.linting.files import Excluded, Linted, lint_files
 
     found: list[Linted] = []
     excluded: list[Excluded] = []

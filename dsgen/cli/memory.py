@@ -31,8 +31,8 @@ def command(
     import json
     import shutil
 
+    from dsgen.asking.memory_questions import answer
     from dsgen.memory import Verdict
-    from dsgen.memory_questions import answer
     from dsgen.report import memory as report
 
     found = answer(_question(scenario, config, _gpus(world_size, options)), every)
@@ -46,7 +46,7 @@ def command(
 
 
 def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    from dsgen.errors import mistake
+    from dsgen.shapes.errors import mistake
 
     if world_size is None:
         return options
@@ -58,10 +58,10 @@ def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:
 def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:
     import attrs
 
-    from dsgen.assembly import assemble
-    from dsgen.layers import Origin
-    from dsgen.memory_questions import ask, ask_config, read
-    from dsgen.scenarios import Setting, layers
+    from dsgen.asking.memory_questions import ask, ask_config, read
+    from dsgen.jobs.assembly import assemble
+    from dsgen.jobs.scenarios import Setting, layers
+    from dsgen.shapes.layers import Origin
 
     said = scenario_from(scenario, options)
     if config is None:

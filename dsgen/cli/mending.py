@@ -11,12 +11,12 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from dsgen.cli.lint_options import complain
-from dsgen.errors import DsgenError, mistake
+from dsgen.shapes.errors import DsgenError, mistake
 
 if TYPE_CHECKING:
-    from dsgen.documents import Document
-    from dsgen.findings import Finding
-    from dsgen.lint_files import Linted
+    from dsgen.documents.document import Document
+    from dsgen.linting.files import Linted
+    from dsgen.shapes.findings import Finding
 
 __all__ = ["mend"]
 
@@ -75,7 +75,7 @@ def _same(linted: Linted) -> Linted:
 def _mended(
     file: Linted, unsafe: bool, narrow: Callable[[Linted], Linted], only: Callable[[Finding], bool]
 ) -> tuple[Linted, int]:
-    from dsgen import fixes
+    from dsgen.linting import fixes
 
     def lint(document: Document) -> tuple[Finding, ...]:
         again = narrow(file.again(document))
@@ -88,7 +88,7 @@ def _mended(
 
 
 def _print_diff(file: Linted, text: str) -> None:
-    from dsgen import fixes
+    from dsgen.linting import fixes
 
     name, mark = file.document.name, ""
     if text != file.document.text and not file.piped:

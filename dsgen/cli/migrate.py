@@ -26,7 +26,7 @@ def command(files: tuple[str, ...], release: str, how: str, unsafe_fixes: bool, 
     Only what differs between releases is touched: keys that were removed, renamed or deprecated, or that the release
     does not know yet. Comments and layout stay. What is left to be changed is listed on stderr, with exit code 1.
     """
-    from dsgen.migrations import about_release, is_to_do
+    from dsgen.linting.migrations import about_release, is_to_do
     from dsgen.report import findings
 
     said = settings_from({**options, "deepspeed": release}, "info")

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
-from dsgen.assembly import assemble
-from dsgen.errors import mistake
-from dsgen.jobs import Job
-from dsgen.layers import Origin
-from dsgen.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import Origin
 
 __all__ = ["ensure_writable", "job_from", "scenario_from", "scenario_options", "write_atomically"]
 

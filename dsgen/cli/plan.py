@@ -21,7 +21,7 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     import json
     import shutil
 
-    from dsgen.planner import plan
+    from dsgen.planning.planner import plan
     from dsgen.report import plan as report
 
     found = plan(job_from(scenario, options))

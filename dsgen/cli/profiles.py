@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dsgen.catalog.sheets import KINDS
 from dsgen.cli.options import write_atomically
-from dsgen.sheets import KINDS
 
 __all__ = ["command"]
 

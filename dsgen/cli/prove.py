@@ -35,13 +35,14 @@ def command(
     """
     import json
 
-    from dsgen import config_files, prover
-    from dsgen.assembly import assemble
-    from dsgen.errors import mistake
-    from dsgen.planner import plan
-    from dsgen.renderer import render
+    from dsgen.documents import config_files
+    from dsgen.jobs.assembly import assemble
+    from dsgen.jobs.scenarios import is_scenario, layers
+    from dsgen.planning.planner import plan
+    from dsgen.proving import prover
+    from dsgen.rendering import render
     from dsgen.report import proof as report
-    from dsgen.scenarios import is_scenario, layers
+    from dsgen.shapes.errors import mistake
 
     if file is not None and not is_scenario(file):
         said = [name for name, value in options.items() if value not in (None, ())]

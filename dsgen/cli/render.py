@@ -30,8 +30,8 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
     Name the hardware and the model, or give a SCENARIO file with the same fields. The config goes to stdout and
     nothing else does; a short summary goes to stderr.
     """
-    from dsgen.planner import plan
-    from dsgen.renderer import render
+    from dsgen.planning.planner import plan
+    from dsgen.rendering import render
     from dsgen.report import summary
 
     config = render(plan(job_from(scenario, options)))

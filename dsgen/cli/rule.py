@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dsgen.rules import Rule
+    from dsgen.linting.rules import Rule
 
 __all__ = ["command"]
 
@@ -23,9 +23,9 @@ def command(name: str | None, form: str) -> None:
     import json
     import shutil
 
-    from dsgen.reference import rules as pages
+    from dsgen.linting.rules import RULES
     from dsgen.report import rules as report
-    from dsgen.rules import RULES
+    from dsgen.report.reference import rules as pages
 
     width = shutil.get_terminal_size().columns
     if name is None:
@@ -45,9 +45,9 @@ def command(name: str | None, form: str) -> None:
 
 
 def _named(name: str) -> Rule:
-    from dsgen.errors import mistake, nearest
-    from dsgen.lint_settings import BROKE
-    from dsgen.rules import RULES
+    from dsgen.linting.rules import RULES
+    from dsgen.linting.settings import BROKE
+    from dsgen.shapes.errors import mistake, nearest
 
     for rule in RULES:
         if name in (rule.name, rule.code) or name.upper() == rule.code:

@@ -21,8 +21,8 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
     Without NAME it is that of a DeepSpeed config. NAME is a kind of dsgen's own YAML files: hardware, model, network,
     training, override (for -f) or scenario.
     """
-    from dsgen.errors import mistake
     from dsgen.report import schemas
+    from dsgen.shapes.errors import mistake
 
     if listed and (name or deepspeed or output):
         raise mistake("--list is given with something else", must="--list stands alone")

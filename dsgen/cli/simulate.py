@@ -16,7 +16,7 @@ from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import ensure_writable, scenario_from, scenario_options, write_atomically
 
 if TYPE_CHECKING:
-    from dsgen.simulator import Options, Request, Simulation
+    from dsgen.simulating import Options, Request, Simulation
 
 __all__ = ["command"]
 
@@ -68,14 +68,14 @@ def command(
     and step of the real model class run in one process without a GPU and without weights. Needs
     `pip install "dsgen[proof]"`. Exit code 1 means that it does not fit.
     """
-    from dsgen import simulator
+    from dsgen import simulating
     from dsgen.memory import Verdict
 
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
     if output is not None:
         ensure_writable(output)
     with _waiting(f"simulating {request.title}"):
-        found = simulator.simulate(request, python=python, timeout_seconds=timeout)
+        found = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(found, form, every)
     if output is None:
         click.echo(shown, nl=False)
@@ -104,7 +104,7 @@ def _shown(found: Simulation, form: str, every: bool) -> str:
 
 def _options(options: dict[str, Any], **more: Any) -> Options:
     """The options that are the run's own, taken out of all."""
-    from dsgen.simulator import Options
+    from dsgen.simulating import Options
 
     names = ("rank", "steps", "dtype", "force")
     return Options(**{name: options.pop(name) for name in names}, **more)
@@ -112,12 +112,12 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
 
 def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
     """A planned and rendered config; what only the engine knows is planned as its nearest."""
-    from dsgen import simulator
-    from dsgen.assembly import assemble
-    from dsgen.errors import mistake
-    from dsgen.planner import plan
-    from dsgen.renderer import render
-    from dsgen.scenarios import is_scenario, layers
+    from dsgen import simulating
+    from dsgen.jobs.assembly import assemble
+    from dsgen.jobs.scenarios import is_scenario, layers
+    from dsgen.planning.planner import plan
+    from dsgen.rendering import render
+    from dsgen.shapes.errors import mistake
 
     if file is not None and not is_scenario(file):
         raise mistake(f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.")
@@ -139,15 +139,15 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
         own["attention"], options["attention"] = "math", "eager"
     run = _options(options, **own)
     said = scenario_from(file, options)
-    return simulator.from_rendered(render(plan(assemble(layers(said), said.deepspeed))), run)
+    return simulating.from_rendered(render(plan(assemble(layers(said), said.deepspeed))), run)
 
 
 def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Request:
     """A config of one's own: the options say what it does not."""
     import attrs
 
-    from dsgen import simulator
-    from dsgen.errors import mistake
+    from dsgen import simulating
+    from dsgen.shapes.errors import mistake
 
     run = _options(options)
     world_size, per_node, target = (options.pop(name) for name in ("world_size", "gpus_per_node", "target"))
@@ -170,7 +170,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         per_node = per_node or -(-world // wished["nodes"])
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
-    return simulator.from_config(
+    return simulating.from_config(
         document,
         model=options["model"],
         world_size=world,
@@ -206,8 +206,8 @@ def _read(config: str, target: str | None) -> tuple[dict[str, Any], str, int | N
     """The config in a file, the program that loads it, and the ranks that the file fixes."""
     from collections.abc import Mapping
 
-    from dsgen import sources
-    from dsgen.errors import mistake
+    from dsgen.linting import sources
+    from dsgen.shapes.errors import mistake
 
     for source in sources.documents([config], target=target):
         found = source.document.config
@@ -222,15 +222,15 @@ def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:
     """What there is, where the options say it."""
     import attrs
 
-    from dsgen import simulator
-    from dsgen.scenarios import layers
+    from dsgen import simulating
+    from dsgen.jobs.scenarios import layers
 
     if options["hardware"] is None and wished["gpu_memory"] is None:
         return None
     said = scenario_from(None, dict(options))
     kept = {name: setting for name, setting in said.fields.items() if name in ("gpu_memory", "host_memory")}
     alone = attrs.evolve(said, profiles={"hardware": said.profiles["hardware"]}, fields=kept, files=(), sets=())
-    return simulator.hardware_of(layers(alone))
+    return simulating.hardware_of(layers(alone))
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
     """
     import json
 
-    from dsgen import questions
+    from dsgen.asking import questions
     from dsgen.report import why
 
     answer = questions.ask(job_from(scenario, options), key)

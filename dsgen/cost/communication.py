@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers
-from dsgen.strategies import Strategy
+from dsgen.strategies.strategies import Strategy
 
 __all__ = ["collective_seconds", "data_parallel_seconds", "tensor_parallel_seconds"]
 

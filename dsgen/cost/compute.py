@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from dsgen.jobs import Job
+from dsgen.families.parameters import active_parameter_count, encoder_parameter_count, routed_parameter_count
+from dsgen.jobs.job import Job
 from dsgen.memory.activations import activations
 from dsgen.memory.states import widths
-from dsgen.parameters import active_parameter_count, encoder_parameter_count, routed_parameter_count
-from dsgen.profiles import Model, Training
-from dsgen.strategies import Strategy
+from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.strategies import Strategy
 
 __all__ = ["adam_bytes", "micro_step_seconds", "update_seconds"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dsgen.cost.compute import adam_bytes
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers
-from dsgen.strategies import Strategy
+from dsgen.strategies.strategies import Strategy
 
 __all__ = ["offload_seconds"]
 

@@ -9,9 +9,9 @@ import attrs
 from dsgen.cost.communication import OVERLAP, data_parallel_seconds, tensor_parallel_seconds
 from dsgen.cost.compute import micro_step_seconds, update_seconds
 from dsgen.cost.offload import offload_seconds
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.numbers import count
-from dsgen.strategies import Strategy
+from dsgen.strategies.strategies import Strategy
 
 __all__ = ["StepCost", "cost"]
 

@@ -11,19 +11,20 @@ from typing import Any
 
 import attrs
 
-from dsgen import surface, targets
+from dsgen import targets
+from dsgen.deepspeed import surface
 from dsgen.effective.answers import answers
 from dsgen.effective.records import Effective, Refusal
 from dsgen.effective.refusals import sentence
 from dsgen.effective.rows import defaults, in_force, rows
-from dsgen.errors import DsgenError, mistake
-from dsgen.proof import session as child
+from dsgen.proving import session as child
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.targets import Target
 
 __all__ = ["load", "load_many"]
 
 _INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
-_SERVER = "effective_load"
+_SERVER = "effective.loading"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
 _STAND_IN = {"train_micro_batch_size_per_gpu": 1}  # for a batch that the target fills in: any will do
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.keys import lookup, say
-from dsgen.surface import Surface
+from dsgen.deepspeed.keys import lookup, say
+from dsgen.deepspeed.surface import Surface
 
 __all__ = ["meant", "sentence"]
 

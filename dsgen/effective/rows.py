@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from dsgen.deepspeed.keys import say
+from dsgen.deepspeed.surface import Surface
 from dsgen.effective.records import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, Row
 from dsgen.effective.refusals import meant
-from dsgen.keys import say
-from dsgen.surface import Surface
 from dsgen.targets import Target
 
 __all__ = ["defaults", "in_force", "rows"]

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from dsgen.buffers import Buffers
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.activations import eager
 from dsgen.memory.moments import Held
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
 from dsgen.memory.trained import head_sharded
-from dsgen.profiles import Model, Training
-from dsgen.strategies import Layout
+from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.strategies import Layout
 
 __all__ = ["Asked", "Plain", "copied", "felt", "held", "plain", "recording", "tells", "through_training"]
 

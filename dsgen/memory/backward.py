@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dsgen.buffers import Buffers
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
 from dsgen.memory.cuts import reaches, widest_of
@@ -13,6 +12,7 @@ from dsgen.memory.shares import NORM
 from dsgen.memory.states import FP32, States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["NORM", "Load", "aside", "beside", "buckets", "epilogue", "of_two", "reductions", "start", "stays"]
 

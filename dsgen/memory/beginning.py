@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.buffers import Buffers
 from dsgen.memory.asked import Asked, Plain
 from dsgen.memory.backward import start
 from dsgen.memory.cuts import cut
@@ -13,6 +12,7 @@ from dsgen.memory.numbers import splitting
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States
 from dsgen.memory.trained import wide_adapters
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["beginning"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dsgen.families.parameters import expert_target
 from dsgen.memory.trained import LEAVES
-from dsgen.parameters import expert_target
-from dsgen.profiles import Model, Training
+from dsgen.shapes.profiles import Model, Training
 
 __all__ = ["doubted"]
 

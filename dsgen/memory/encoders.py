@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dsgen.copies import uncounted_encoder
-from dsgen.errors import mistake
 from dsgen.memory.asked import Plain
-from dsgen.profiles import Model, Training
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.copies import uncounted_encoder
 
 __all__ = ["check_encoder"]
 

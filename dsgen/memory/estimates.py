@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from dsgen.buffers import Buffers
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.asked import tells
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.widened import widened
-from dsgen.profiles import Hardware
-from dsgen.strategies import Strategy
+from dsgen.shapes.profiles import Hardware
+from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.strategies import Strategy
 
 __all__ = [
     "MemoryEstimate",

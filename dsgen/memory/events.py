@@ -12,7 +12,7 @@ from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
 from dsgen.memory.modules import LENDING, Held, Module, Modules, modules
 from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
 
 __all__ = ["Event", "Step", "events", "first_asked", "unasked"]
 

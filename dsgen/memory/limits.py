@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.profiles import Hardware
+from dsgen.shapes.profiles import Hardware
 
 __all__ = ["RANK_PROCESS_BYTES", "gpu_limit", "host_limit"]
 

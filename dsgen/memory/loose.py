@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dsgen.buffers import Buffers
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import Load, start
 from dsgen.memory.buckets import Runs, arrivals
@@ -23,6 +22,7 @@ from dsgen.memory.moments import Held, Moment, moment
 from dsgen.memory.states import States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE, Trained
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["loose"]
 

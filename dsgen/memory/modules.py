@@ -9,11 +9,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dsgen.families.parameters import adapters, in_outer_module, stretches
 from dsgen.memory.numbers import partitioned, quantized
 from dsgen.memory.orders import AHEAD, BEHIND, BEHIND_DECODER, BLOCKS, EMBEDDING, HEAD, SPARSE
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES, sharded
-from dsgen.parameters import adapters, in_outer_module, stretches
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
 
 __all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "Held", "Module", "Modules", "modules"]
 

@@ -6,10 +6,10 @@ import functools
 import math
 from typing import Any, NamedTuple
 
-from dsgen.buffers import block_elements
+from dsgen.families.parameters import Parameter, added, in_outer_module, parameters, stretches
 from dsgen.memory.trained import sharded
-from dsgen.parameters import Parameter, added, in_outer_module, parameters, stretches
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
+from dsgen.strategies.buffers import block_elements
 
 __all__ = ["Numbers", "count", "making", "partitioned", "quantized", "splitting"]
 

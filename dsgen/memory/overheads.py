@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from dsgen.profiles import Hardware
+from dsgen.shapes.profiles import Hardware
 
 __all__ = ["Architecture", "Overhead", "architecture", "multiprocessors", "overhead"]
 

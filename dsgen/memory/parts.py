@@ -6,8 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from dsgen.buffers import Buffers
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
@@ -24,6 +23,7 @@ from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["Parts", "parts"]
 

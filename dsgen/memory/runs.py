@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dsgen.memory.shares import FP32
 from dsgen.memory.trained import wide_adapters
-from dsgen.profiles import Model, Training
+from dsgen.shapes.profiles import Model, Training
 
 __all__ = ["Run"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dsgen.buffers import Buffers
 from dsgen.memory.trained import Trained
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["Secondary", "counts", "secondary"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsgen.buffers import MOMENTS, SIXTEEN_BIT, Buffers
-from dsgen.jobs import STATES
+from dsgen.families.parameters import added, stretches
+from dsgen.jobs.job import STATES
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, making, quantized
 from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
-from dsgen.parameters import added, stretches
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
+from dsgen.strategies.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 
 __all__ = ["FP32", "States", "flattening", "states", "takes", "widths"]
 

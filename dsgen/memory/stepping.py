@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.buffers import Buffers
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, start
 from dsgen.memory.cuts import cut, widest_of
@@ -15,6 +14,7 @@ from dsgen.memory.moments import NOTHING, Held, Moment, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import ADAGRAD, FP32, FUSED, MUON, States
 from dsgen.memory.together import Together
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["stepped"]
 

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dsgen.buffers import Buffers
 from dsgen.memory.activations import FORWARD, Activations, activations
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
@@ -22,6 +21,7 @@ from dsgen.memory.runs import Run
 from dsgen.memory.shares import scattered
 from dsgen.memory.states import States
 from dsgen.memory.trained import AFTER, BEFORE, trained
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["Together", "together"]
 

@@ -9,8 +9,8 @@ import math
 
 import attrs
 
-from dsgen.parameters import Parameter, added, stretches
-from dsgen.profiles import Model, Training
+from dsgen.families.parameters import Parameter, added, stretches
+from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "AFTER",

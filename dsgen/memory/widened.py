@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.buffers import Buffers
-from dsgen.jobs import Job
+from dsgen.jobs.job import Job
 from dsgen.memory.numbers import count
 from dsgen.memory.shares import FP32
+from dsgen.strategies.buffers import Buffers
 
 __all__ = ["widened"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.memory import Place
-from dsgen.units import gib
+from dsgen.shapes.units import gib
 
 __all__ = ["FULL", "bar", "count", "place_line"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from dsgen.comparisons import Comparison, Difference
-from dsgen.layers import show
+from dsgen.asking.comparisons import Comparison, Difference
 from dsgen.report.summary import headline
+from dsgen.shapes.layers import show
 
 __all__ = ["data", "text"]
 

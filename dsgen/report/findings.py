@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dsgen import surface, targets
-from dsgen.documents import Document
-from dsgen.findings import Finding, Severity
-from dsgen.lint_files import Linted
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document
+from dsgen.linting.files import Linted
 from dsgen.report.excerpts import excerpt, printable
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["Paint", "assumed", "block", "data", "painted", "plain", "plural", "summary", "text"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.report.bars import bar, place_line
-from dsgen.units import gib
+from dsgen.shapes.units import gib
 
 __all__ = ["data", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dsgen.findings import Finding, Severity
-from dsgen.lint_files import Linted
+from dsgen.linting.files import Linted
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["text"]
 

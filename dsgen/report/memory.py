@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
+from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
 from dsgen.memory import MemoryEstimate, Place, Verdict
-from dsgen.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
 from dsgen.report import footprints
 from dsgen.report.plan import layout_data
-from dsgen.strategies import Strategy, describe
-from dsgen.units import gib
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Strategy, describe
 
 __all__ = ["data", "text"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from dsgen.candidates import Candidate
 from dsgen.memory import MemoryEstimate, Place
-from dsgen.planner import Plan
+from dsgen.planning.candidates import Candidate
+from dsgen.planning.planner import Plan
 from dsgen.report.bars import bar, count, place_line
-from dsgen.strategies import Rejection, describe
-from dsgen.units import gib
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Rejection, describe
 
 __all__ = ["data", "layout_data", "text"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dsgen import catalog
-from dsgen.layers import show
 from dsgen.report.tables import table
+from dsgen.shapes.layers import show
 
 __all__ = ["listing", "listing_data", "sheet", "sheet_data"]
 

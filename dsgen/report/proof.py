@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dsgen.prover import Adaptation, Check, Proof
+    from dsgen.proving.prover import Adaptation, Check, Proof
 
 __all__ = ["text"]
 

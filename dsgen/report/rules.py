@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
+from dsgen.linting.rules import Rule
 from dsgen.report.tables import table
-from dsgen.rules import Rule
 
 __all__ = ["data", "listing", "page", "releases"]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dsgen import editor, launch_files, rules
-from dsgen.documents import Document
-from dsgen.findings import Finding, Severity
-from dsgen.lint_files import Linted
-from dsgen.rules import Rule
+from dsgen.documents import editor
+from dsgen.documents.document import Document
+from dsgen.linting import launch_files, rules
+from dsgen.linting.files import Linted
+from dsgen.linting.rules import Rule
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["data"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dsgen import surface
-from dsgen.data import data_root
-from dsgen.errors import mistake, nearest
+from dsgen.deepspeed import surface
+from dsgen.shapes.data import data_root
+from dsgen.shapes.errors import mistake, nearest
 
 __all__ = ["deepspeed", "listing", "names", "own"]
 

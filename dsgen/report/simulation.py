@@ -10,8 +10,8 @@ import attrs
 
 from dsgen.report import footprints
 from dsgen.report.tables import table
-from dsgen.simulator import Collective, Held, Simulation
-from dsgen.units import gib
+from dsgen.shapes.units import gib
+from dsgen.simulating import Collective, Held, Simulation
 
 __all__ = [
     "Traffic",

@@ -9,8 +9,8 @@ from dsgen.memory import Place
 from dsgen.report import footprints
 from dsgen.report.simulation import headlines, host_words, how, place_made, torch_words, traffic
 from dsgen.report.timeline import COLOURS, STYLE, drawing
-from dsgen.simulator import Simulation
-from dsgen.units import gib
+from dsgen.shapes.units import gib
+from dsgen.simulating import Simulation
 
 __all__ = ["html"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from dsgen.cost.steps import HIGH, LOW
-from dsgen.layers import leaves
-from dsgen.renderer import Config
+from dsgen.rendering import Config
 from dsgen.report.bars import FULL, count, place_line
-from dsgen.strategies import describe
+from dsgen.shapes.layers import leaves
+from dsgen.strategies.strategies import describe
 
 __all__ = ["headline", "text"]
 

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dsgen.findings import Finding, Severity
-from dsgen.lint_files import Linted
+from dsgen.linting.files import Linted
 from dsgen.report.excerpts import printable
 from dsgen.report.findings import assumed, plural
 from dsgen.report.tables import table
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["data", "rule_table", "spreadsheet", "text"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from dsgen.profiles import SECTIONS, type_name, yaml_name
-from dsgen.units import BANDWIDTH, BYTES, FLOPS, SECONDS
+from dsgen.shapes.profiles import SECTIONS, type_name, yaml_name
+from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
 
 __all__ = ["template"]
 

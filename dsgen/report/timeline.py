@@ -10,8 +10,8 @@ import attrs
 
 from dsgen.memory import Place
 from dsgen.report.simulation import headlines
-from dsgen.simulator import Sample, Simulation
-from dsgen.units import gib
+from dsgen.shapes.units import gib
+from dsgen.simulating import Sample, Simulation
 
 __all__ = ["COLOURS", "STYLE", "drawing", "svg"]
 

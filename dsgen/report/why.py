@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from dsgen.layers import Override, show
-from dsgen.questions import Alternative, Answer
-from dsgen.units import gib
+from dsgen.asking.questions import Alternative, Answer
+from dsgen.shapes.layers import Override, show
+from dsgen.shapes.units import gib
 
 __all__ = ["data", "text"]
 

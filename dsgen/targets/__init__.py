@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dsgen.errors import mistake, nearest
-from dsgen.keys import lookup
+from dsgen.deepspeed.keys import lookup
+from dsgen.shapes.errors import mistake, nearest
 from dsgen.targets.hf_accelerate import ACCELERATE
 from dsgen.targets.hf_trainer import HF_TRAINER
 from dsgen.targets.plain_deepspeed import PLAIN_DEEPSPEED

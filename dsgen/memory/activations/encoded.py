@@ -1,6 +1,6 @@
 """Activations of a decoder behind an encoder: two stacks of blocks, and what lives from one to the other.
 
-What lies between them counts as a block, as its tensors do (dsgen.parameters.stretches).
+What lies between them counts as a block, as its tensors do (dsgen.families.parameters.stretches).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dsgen.families.parameters import ALL_LINEAR, adapts_head, fused_targets
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import (
@@ -17,8 +18,7 @@ from dsgen.memory.activations.products import (
 from dsgen.memory.activations.tape import Node, Tape, Tensor
 from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import DIRECT, head_sharded
-from dsgen.parameters import ALL_LINEAR, adapts_head, fused_targets
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
 
 __all__ = ["Setting"]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dsgen.families.parameters import ALL_LINEAR
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import joined
 from dsgen.memory.activations.gelus import gelu_steps
@@ -18,7 +19,6 @@ from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import bmm, cross_entropy
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Node, Tape, Tensor
-from dsgen.parameters import ALL_LINEAR
 
 __all__ = ["Place", "before", "between", "block", "head", "saves_encoded"]
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dsgen.families.parameters import check_dropout, check_head, parameters
 from dsgen.memory.activations import course, models
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.moments import Moment, Size
@@ -13,8 +14,7 @@ from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
-from dsgen.parameters import check_dropout, check_head, parameters
-from dsgen.profiles import Model
+from dsgen.shapes.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
 

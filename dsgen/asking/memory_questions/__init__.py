@@ -1,0 +1,28 @@
+"""Questions of memory: what an exact strategy takes, what every other would, and the smallest changes that matter."""
+
+from __future__ import annotations
+
+from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
+from dsgen.asking.memory_questions.configs import ask_config, given, read
+from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
+from dsgen.asking.memory_questions.footprints import Footprint, answer
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
+from dsgen.asking.memory_questions.scenarios import ask
+
+__all__ = [
+    "CHOSEN",
+    "DEFAULT",
+    "Alternative",
+    "Change",
+    "Counterfactuals",
+    "Footprint",
+    "Question",
+    "Said",
+    "alternatives",
+    "answer",
+    "ask",
+    "ask_config",
+    "counterfactuals",
+    "given",
+    "read",
+]

@@ -1,0 +1,258 @@
+"""A config file to a question: what DeepSpeed makes of its keys, with the options over them and the rest chosen."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen import targets
+from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, named
+from dsgen.asking.memory_questions.scenarios import FIELDS, at_stage, closest, counted, doubts, not_counted, refuse
+from dsgen.cost import cost
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document, unwritten
+from dsgen.jobs.job import Job, narrowed, unsure
+from dsgen.linting import meanings, sources
+from dsgen.linting.sources import Source
+from dsgen.linting.subjects import Facts, Subject
+from dsgen.memory import Verdict, estimate
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import Rank, show
+from dsgen.strategies.strategies import Layout, Strategy, best_precision
+
+__all__ = ["ask_config", "given", "read"]
+
+_SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
+_ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
+_STAGE = "zero_optimization.stage"
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+# Field of a strategy -> the keys of a config that say it
+_KEYS = {
+    "stage": (_STAGE,),
+    "offload_optimizer": ("zero_optimization.offload_optimizer.device", "zero_optimization.cpu_offload"),
+    "offload_param": ("zero_optimization.offload_param.device", "zero_optimization.cpu_offload_param"),
+    "tp": ("tensor_parallel.autotp_size",),
+    "precision": ("bf16.enabled", "fp16.enabled"),
+    "micro_batch": ("train_micro_batch_size_per_gpu", "train_batch_size"),
+    "accumulation": ("gradient_accumulation_steps", "train_batch_size"),
+}
+
+
+def read(path: str) -> Source:
+    """The config that a file is, or that it names: JSON, HJSON, or YAML of Accelerate and of training programs.
+
+    Raises:
+        DsgenError: Unreadable, broken, or no config.
+    """
+    if Path(path).is_dir():
+        raise mistake("it is a folder", must="--config names a file", where=path)
+    found = list(sources.documents([path]))
+    held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
+    fatal = [fault for item in found for _, fault in item.document.faults if item.document.config is None]
+    if held and _ours(held[0].document.config):
+        return held[0]
+    if fatal and not held:
+        raise mistake(fatal[0].message, where=path)
+    empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
+    model = bool(held and "model_type" in held[0].document.config)
+    raise mistake(
+        "it is empty" if empty else "it has no key that DeepSpeed reads",
+        must="it must be or name a map of DeepSpeed's keys",
+        where=path,
+        todo="It looks like a model's config.json: name that with --model." if model else None,
+    )
+
+
+def _ours(config: Mapping[str, Any]) -> bool:
+    """Whether at least one key is DeepSpeed's."""
+    known = surface.load()
+    return any(known.key(str(name)) is not None or name in known.sections for name in config)
+
+
+def given(config: Mapping[str, Any]) -> Source:
+    """A config that no file holds."""
+    return Source(document=unwritten(config), target=targets.guess(config).name)
+
+
+def ask_config(job: Job, source: Source) -> Question:
+    """The question that a config asks for a job.
+
+    What a person says with options or override files wins over the config; what neither says is chosen.
+
+    Raises:
+        DsgenError: A stage that there is not, or sizes that no run has.
+    """
+    subject = _subject(job, source)
+    _check_stage(subject)
+    fixed, by = _fixed(subject, job)
+    training = job.training
+    if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
+        training = attrs.evolve(training, optimizer=optimizer)
+    asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
+    chosen = _chosen(asked, subject, fixed)
+    refuse(asked, chosen)
+    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
+    if optimizer and training is not job.training:
+        said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
+    notes = (*job.warnings, *doubts(asked, chosen), *_notes(subject, asked, chosen))
+    return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _subject(job: Job, source: Source) -> Subject:
+    config = copy.deepcopy(dict(source.document.config))
+    for path, history in job.provenance.overrides.items():
+        if path.startswith("deepspeed.") and history[-1].rank >= Rank.SITE:
+            _set(config, path.partition(".")[2].split("."), history[-1].value)
+    return Subject(
+        config=config,
+        surface=surface.load(job.version),
+        target=targets.find(source.target),
+        document=source.document,
+        facts=Facts(
+            world_size=job.world,
+            hardware=job.hardware,
+            model=job.model,
+            network=job.network,
+            seq_len=job.seq_len,
+        ),
+    )
+
+
+def _set(config: dict[str, Any], path: list[str], value: Any) -> None:
+    """Write one key; null deletes it."""
+    *parents, last = path
+    for parent in parents:
+        inner = config.get(parent)
+        config[parent] = dict(inner) if isinstance(inner, Mapping) else {}
+        config = config[parent]
+    if value is None:
+        config.pop(last, None)
+    else:
+        config[last] = value
+
+
+def _check_stage(subject: Subject) -> None:
+    written = subject.value(_STAGE)
+    if subject.written(_STAGE) and not subject.is_open(_STAGE) and (written not in (0, 1, 2, 3) or written is True):
+        raise mistake(f"{_STAGE} is {show(written)}", must="it must be 0, 1, 2 or 3", where=_where(subject, _STAGE))
+
+
+def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the options or else the config say of a strategy, and where; nothing of what neither does."""
+    fixed: dict[str, Any] = {}
+    by: dict[str, str] = {}
+    for pin in job.pins:
+        if (pin.override.rank >= Rank.SITE or pin.field == "checkpointing") and len(pin.allowed) == 1:
+            fixed.setdefault(pin.field, pin.allowed[0])
+            by.setdefault(pin.field, str(pin.override.origin))
+    stage = fixed.get("stage", subject.stage)
+    degree = fixed.get("tp", meanings.degree(subject))
+    micro, steps = meanings.batch(subject, job.world, fixed.get("micro_batch"))
+    optimizer, parameters = meanings.offloads(subject, stage)
+    meant = {
+        "stage": stage,
+        "offload_optimizer": optimizer,
+        "offload_param": parameters,
+        "tp": degree,
+        "precision": None if _filled(subject) else meanings.precision(subject),
+        "micro_batch": micro,
+        "accumulation": steps,
+    }
+    for field, value in meant.items():
+        if value is not None and field not in fixed:
+            fixed[field] = value
+            key = next((key for key in _KEYS[field] if subject.written(key)), None)
+            by[field] = _where(subject, key) if key else "DeepSpeed's default"
+    return fixed, by
+
+
+def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
+    """The strategy that is said; of several the fastest that fits, else the one nearest to fitting."""
+    if job.world % fixed["tp"]:
+        raise mistake(
+            f"tensor parallelism over {fixed['tp']} GPUs",
+            must=f"{job.world} GPUs do not divide into groups of {fixed['tp']}",
+            where=_where(subject, _KEYS["tp"][0]),
+        )
+    found = list(_open(job, subject, fixed))
+    fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
+    if not fitting:
+        return closest(job, found[::-1])
+    timed = _timed(job, fitting[0].precision)
+    speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
+    near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]
+    return min(near, key=lambda item: (item.checkpointing, item.micro_batch))
+
+
+def _filled(subject: Subject) -> bool:
+    """Whether the program fills in the dtype: it says bf16 where the GPU has it."""
+    return any(subject.is_open(f"{dtype}.enabled") for dtype in ("bf16", "fp16"))
+
+
+def _timed(job: Job, precision: str) -> str:
+    """The dtype whose speed is compared: torch emulates one that the GPU lacks, nobody knows how fast."""
+    has = {"bf16": job.hardware.bf16_flops_per_second, "fp16": job.hardware.fp16_flops_per_second}
+    return precision if has.get(precision, True) else best_precision(job)
+
+
+def _open(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Iterator[Strategy]:
+    """Every strategy that what is said leaves open, the largest first."""
+    recomputes = [fixed["checkpointing"]] if "checkpointing" in fixed else [False, True]
+    sizes = [fixed["micro_batch"]] if "micro_batch" in fixed else _SIZES
+    steps = fixed.get("accumulation", 1)
+    for checkpointing, micro in itertools.product(recomputes, sizes):
+        layout = at_stage(
+            Layout(
+                stage=fixed["stage"],
+                offload_optimizer=fixed["offload_optimizer"],
+                offload_param=fixed["offload_param"],
+                tp=fixed["tp"],
+                checkpointing=checkpointing,
+                precision=fixed.get("precision", best_precision(job)),
+            )
+        )
+        yield Strategy(
+            **attrs.asdict(layout),
+            micro_batch=micro,
+            accumulation=steps,
+            global_batch=micro * steps * (job.world // fixed["tp"]),
+            buffers=buffers(job, subject, layout),
+        )
+
+
+def _notes(subject: Subject, job: Job, chosen: Strategy) -> Iterator[str]:
+    yield from not_counted(job, chosen, meanings.uncounted(subject.config, subject.surface, counted(job, chosen)))
+    if subject.optimizer and meanings.optimizer(subject) is None:
+        yield f"optimizer.type {show(subject.raw('optimizer.type'))}: counted as {job.training.optimizer}"
+    for key in _BATCH:
+        if subject.written(key) and not subject.is_open(key) and not _whole(subject.value(key)):
+            yield f"{key} is {show(subject.raw(key))}: DeepSpeed refuses what is no whole number of at least 1"
+    total = subject.value("train_batch_size")
+    sequences = chosen.micro_batch * chosen.accumulation * (job.world // chosen.tp)
+    if _whole(total) and total not in (sequences, sequences * chosen.tp):
+        yield (
+            f"train_batch_size is {total}, not {chosen.micro_batch} x {chosen.accumulation} x "
+            f"{job.world // chosen.tp} GPUs: DeepSpeed refuses that"
+        )
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _where(subject: Subject, path: str) -> str:
+    document: Document = subject.document
+    if not document.text:
+        return "the config"
+    return f"{document.name}:{document.position(document.span(path, 'value').start)[0]}"
+
+
+def _above(job: Job, path: str) -> bool:
+    """Whether a person says a wish themselves, not a profile."""
+    winner = job.provenance.winner(path)
+    return winner is not None and winner.rank >= Rank.SITE

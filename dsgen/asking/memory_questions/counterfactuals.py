@@ -1,0 +1,274 @@
+"""The smallest changes that matter: each found by searching the estimate, and checked at its edge.
+
+Largest micro-batch, longest sequence, fewest GPUs and least host RAM are edges: they surely fit, and the next value
+does not. All else stays as it was asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from dsgen.asking.memory_questions.alternatives import places
+from dsgen.asking.memory_questions.questions import Question, strategy_of
+from dsgen.families.parameters import adaptable
+from dsgen.jobs.contradictions import LEARNED_POSITIONS
+from dsgen.jobs.job import Job
+from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.strategies.copies import uncounted_encoder
+from dsgen.strategies.strategies import Strategy, describe
+
+__all__ = ["Change", "Counterfactuals", "counterfactuals"]
+
+MOST_SEQUENCES = 2**24  # per GPU and forward pass; more is never asked for
+MOST_TOKENS = 2**24
+MOST_NODES = 1024
+GIB = 2**30
+MOST_HOST_GIB = 2**20
+_MOST_SHARED = 2**16  # the largest micro-batch offered instead of a larger one
+# Where optimizer and parameters are -> the value of --offload that says exactly this
+_WORDS = {("none", "none"): "none", ("cpu", "none"): "optimizer", ("cpu", "cpu"): "all"}
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """A change that makes it surely fit.
+
+    Attributes:
+        options: What to say instead on the command line: option -> value.
+        words: The same in words.
+        memory: What it then takes.
+    """
+
+    options: dict[str, Any]
+    words: str
+    memory: MemoryEstimate
+
+
+@attrs.frozen(kw_only=True)
+class Counterfactuals:
+    """What would do; None where nothing of the kind does.
+
+    Attributes:
+        changes: The smallest changes that fit, of the strategy and then of what is trained; empty where it fits.
+        micro_batch: Largest micro-batch that surely fits.
+        seq_len: Longest sequence that surely fits.
+        seq_len_bound: Whether it is the longest that the model has positions for.
+        gpus: Fewest GPUs of this hardware, whole nodes from the second on.
+        nodes: The nodes they fill.
+        host_bytes: Least RAM of a node, in whole GiB.
+    """
+
+    changes: tuple[Change, ...]
+    micro_batch: int | None
+    seq_len: int | None
+    seq_len_bound: bool
+    gpus: int | None
+    nodes: int
+    host_bytes: int | None
+
+
+def counterfactuals(question: Question) -> Counterfactuals:
+    """Search them all."""
+    job, asked = question.job, question.strategy
+    micro = _largest(lambda size: _over(job, _sized(question, size)), MOST_SEQUENCES, asked.micro_batch)
+    bound = job.model.max_positions if job.model.architecture in LEARNED_POSITIONS else MOST_TOKENS
+    length = _largest(lambda tokens: _over(_at_length(job, tokens), asked), bound, job.seq_len)
+    cluster = _cluster(question)
+
+    def lacking(size_gib: int) -> int:
+        host = estimate(_with_ram(job, size_gib), asked).host
+        return host.high_bytes - host.limit_bytes
+
+    host = _least(lacking, MOST_HOST_GIB, estimate(job, asked).host.high_bytes // GIB)
+    fits = estimate(job, asked).verdict is Verdict.FITS
+    return Counterfactuals(
+        changes=() if fits else tuple(_changes(question, length)),
+        micro_batch=micro or None,
+        seq_len=length or None,
+        seq_len_bound=length == bound,
+        gpus=cluster[0] * cluster[1] if cluster else None,
+        nodes=cluster[0] if cluster else 0,
+        host_bytes=host * GIB if host else None,
+    )
+
+
+def _fits(job: Job, strategy: Strategy) -> bool:
+    return _over(job, strategy) <= 0
+
+
+def _sized(question: Question, size: int) -> Strategy:
+    replicas = question.job.world // question.strategy.tp
+    steps = question.strategy.accumulation
+    return attrs.evolve(question.strategy, micro_batch=size, global_batch=size * steps * replicas)
+
+
+def _at_length(job: Job, tokens: int) -> Job:
+    return attrs.evolve(job, training=attrs.evolve(job.training, seq_len=tokens))
+
+
+def _with_ram(job: Job, size_gib: int) -> Job:
+    return attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=size_gib * GIB))
+
+
+def _over(job: Job, strategy: Strategy) -> int:
+    """Bytes that it may take over the tightest limit; 0 or less where it surely fits."""
+    memory = estimate(job, strategy)
+    return max(place.high_bytes - place.limit_bytes for place in (memory.gpu, memory.host, memory.nvme))
+
+
+def _largest(over: Callable[[int], int], bound: int, start: int = 1) -> int:
+    """The largest number up to a bound that fits; 0 for none.
+
+    Args:
+        over: Bytes over the limit at a number, 0 or less where it fits; they never fall as the number grows.
+        bound: The largest number that is tried.
+        start: Where to begin: the nearer to the answer, the fewer are tried.
+    """
+    low, high, halve = 0, bound + 1, False  # what fits, what does not, and whether the next step halves
+    known: dict[int, int] = {}
+    number = min(max(1, start), bound)
+    while True:
+        known[number] = over(number)
+        low, high = (number, high) if known[number] <= 0 else (low, number)
+        if high - low <= 1:
+            return low
+        if high > bound:
+            number = min(2 * low, bound)
+        elif not low or halve:
+            number = (low + high) // 2
+        else:  # between two sizes memory is nearly a line
+            line = low - known[low] * (high - low) // (known[high] - known[low])
+            number = min(max(low + 1, line), high - 1)
+        halve = not halve
+
+
+def _least(lacking: Callable[[int], int], bound: int, start: int = 1) -> int:
+    """The least number up to a bound that lacks nothing (0 or less); a larger one never lacks more. 0 for none."""
+    found = _largest(lambda number: 1 - lacking(number), bound, start) + 1
+    return found if found <= bound else 0
+
+
+def _cluster(question: Question) -> tuple[int, int] | None:
+    """The smallest cluster that surely fits, as nodes and GPUs of each: first part of a node, then whole nodes."""
+    job, asked = question.job, question.strategy
+    full = job.hardware.gpus_per_node
+
+    def fits(nodes: int, per_node: int) -> bool:
+        if nodes * per_node % asked.tp:
+            return False
+        there = attrs.evolve(question, job=attrs.evolve(job, nodes=nodes, gpus_per_node=per_node))
+        return _fits(there.job, strategy_of(there))
+
+    for per_node in range(1, full + 1):
+        if fits(1, per_node):
+            return 1, per_node
+    nodes = _least(lambda nodes: 0 if nodes > 1 and fits(nodes, full) else 1, MOST_NODES, max(2, job.nodes))
+    return (nodes, full) if nodes else None
+
+
+def _changes(question: Question, length: int) -> Iterator[Change]:
+    """Changes that fit: the smallest of the strategy, then a shorter sequence, then training less."""
+    found = _strategies(question)
+    if found is not None:
+        yield found
+    job, asked = question.job, question.strategy
+    if length:
+        short = _at_length(job, length)
+        yield Change(options={"seq_len": length}, words=f"{length} tokens", memory=estimate(short, asked))
+    for name, training in (
+        ("chunked_loss", attrs.evolve(job.training, chunked_loss=True)),
+        *(("method", attrs.evolve(job.training, method=method)) for method in ("lora", "qlora")),
+    ):
+        if training == job.training:
+            continue
+        if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
+            continue
+        if uncounted_encoder(job.model, training, asked):
+            continue
+        memory = estimate(attrs.evolve(job, training=training), asked)
+        if memory.verdict is Verdict.FITS:
+            value = getattr(training, name)
+            words = (
+                "a chunked loss"
+                if name == "chunked_loss"
+                else "training adapters"
+                if value == "lora"
+                else "training adapters over a base in 4 bit"
+            )
+            yield Change(options={name: value}, words=words, memory=memory)
+            if name == "method":
+                return
+
+
+def _strategies(question: Question) -> Change | None:
+    """The strategy that fits with the fewest differences: recomputation before ZeRO before offload before batch."""
+    job, asked = question.job, question.strategy
+    best: tuple[tuple[int, ...], Strategy] | None = None
+    mine = (asked.stage, *_places(asked))
+    ways = [mine, *(way for way in places(question) if way[0] >= asked.stage and way != mine)]
+    sizes = _sizes(asked)
+    for checkpointing, (stage, optimizer, parameters) in itertools.product({asked.checkpointing, True}, ways):
+        other = strategy_of(
+            question, checkpointing=checkpointing, stage=stage, offload_optimizer=optimizer, offload_param=parameters
+        )
+        moved = (optimizer, parameters) != _places(asked)
+        distance = (checkpointing != asked.checkpointing) + (stage != asked.stage) + moved
+        for less, size in enumerate(sizes):
+            rank = (distance + bool(less), less, _moves(other), stage - asked.stage)
+            if best is not None and rank >= best[0]:
+                break
+            steps = asked.micro_batch * asked.accumulation // size
+            smaller = attrs.evolve(other, micro_batch=size, accumulation=steps)
+            if _fits(job, smaller):
+                best = (rank, smaller)
+    return _told(question, best[1]) if best is not None else None
+
+
+def _sizes(asked: Strategy) -> list[int]:
+    """Micro-batches up to the one asked for that leave the global batch as it is, the largest first; never none."""
+    sequences = asked.micro_batch * asked.accumulation
+    return [size for size in range(min(asked.micro_batch, _MOST_SHARED), 0, -1) if sequences % size == 0]
+
+
+def _moves(layout: Strategy) -> int:
+    """How far what is offloaded is from the GPU."""
+    places = ("none", "cpu", "nvme")
+    return places.index(layout.offload_optimizer) + places.index(layout.offload_param)
+
+
+def _places(layout: Strategy) -> tuple[str, str]:
+    return layout.offload_optimizer, layout.offload_param
+
+
+def _offload(layout: Strategy) -> dict[str, Any]:
+    """The option that says where things are, with the keys of those that it leaves open."""
+    if (word := _WORDS.get(_places(layout))) is not None:
+        return {"offload": word}
+    places = {"optimizer": layout.offload_optimizer, "param": layout.offload_param}
+    word = "nvme" if places["optimizer"] == "nvme" else "auto"
+    if word == "nvme":
+        del places["optimizer"]
+    return {"offload": word, "set": [f"zero_optimization.offload_{what}.device={at}" for what, at in places.items()]}
+
+
+def _told(question: Question, other: Strategy) -> Change:
+    asked = question.strategy
+    options: dict[str, Any] = {}
+    words = []
+    if other.checkpointing != asked.checkpointing:
+        options["checkpointing"] = "full"
+        words.append("activation checkpointing")
+    if other.stage != asked.stage:
+        options["zero_stage"] = other.stage
+    if _places(other) != _places(asked):
+        options |= _offload(other)
+    if (other.stage, *_places(other)) != (asked.stage, *_places(asked)):
+        words.append(describe(attrs.evolve(other, checkpointing=False, tp=1)))
+    if other.micro_batch != asked.micro_batch:
+        options["micro_batch"], options["accumulation"] = other.micro_batch, other.accumulation
+        words.append(f"micro-batch {other.micro_batch} x {other.accumulation} steps")
+    return Change(options=options, words=" and ".join(words), memory=estimate(question.job, other))

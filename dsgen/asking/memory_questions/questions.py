@@ -1,0 +1,108 @@
+"""What was asked: a job and the exact strategy whose memory is wanted, and who said or chose each part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.jobs.job import Job
+from dsgen.linting import meanings
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.layers import Rank
+from dsgen.shapes.profiles import Training
+from dsgen.strategies.buffers import Buffers, choose
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["CHOSEN", "DEFAULT", "Question", "Said", "buffers", "named", "place", "strategy_of"]
+
+CHOSEN = "chosen"  # by dsgen, as the planner would
+DEFAULT = "default"  # of a wish that nobody said
+# Fact -> path of the wish that says it; what a config or a pin of DeepSpeed's own keys says is told apart.
+_WISHES = {
+    "sequence length": "seq_len",
+    "target length": "target_len",
+    "method": "method",
+    "optimizer": "optimizer",
+    "attention": "attention",
+    "chunked loss": "chunked_loss",
+    "lora rank": "lora_rank",
+    "lora targets": "lora_targets",
+    "lora dropout": "lora_dropout",
+    "lora train embeddings": "lora_train_embeddings",
+}
+
+
+@attrs.frozen
+class Said:
+    """One part of the question: its value, and the place where it was said, CHOSEN or DEFAULT."""
+
+    value: Any
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """A job and the strategy whose memory is wanted.
+
+    Attributes:
+        job: What is there and what is trained.
+        strategy: The way to run it, taken as it was said.
+        said: Fact -> its value, and who said or chose it.
+        subject: The config, where one was given; its buffers hold for every other strategy that is looked at.
+        notes: What a person should know beside the numbers.
+    """
+
+    job: Job
+    strategy: Strategy
+    said: Mapping[str, Said]
+    subject: Subject | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What nobody said, and dsgen chose."""
+        return {name: item.value for name, item in self.said.items() if item.by == CHOSEN}
+
+
+def strategy_of(question: Question, **changed: Any) -> Strategy:
+    """The strategy of a question with other fields, the buffers that such a one has, and as many sequences a step."""
+    other = attrs.evolve(question.strategy, **changed)
+    replicas = question.job.world // other.tp
+    return attrs.evolve(
+        other,
+        buffers=buffers(question.job, question.subject, other),
+        global_batch=other.micro_batch * other.accumulation * replicas,
+    )
+
+
+def buffers(job: Job, subject: Subject | None, layout: Any) -> Buffers:
+    """The buffers of a layout: as the config says, or without one as a plan has them."""
+    if subject is not None:
+        return meanings.buffers(subject, layout.stage)
+    return choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
+
+
+def named(job: Job) -> dict[str, Said]:
+    """What is trained, with who said it; adapters only where there are some."""
+    found = {}
+    for name, wish in _WISHES.items():
+        if name.startswith("lora") and job.training.method == "full":
+            continue
+        if name == "lora train embeddings" and not job.training.lora_train_embeddings:
+            continue
+        if wish == "target_len" and not job.model.encoder_layers:
+            continue
+        value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
+        found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
+    return found
+
+
+def place(job: Job, path: str) -> str | None:
+    """Where a wish or fact was said; None where it is a default of the profiles, or says nothing."""
+    winner = job.provenance.winner(path)
+    if winner is None or winner.value in (None, "auto"):
+        return None
+    by_profile = winner.rank == Rank.TRAINING and winner.value == getattr(Training(), path.rpartition(".")[2], None)
+    return None if by_profile else str(winner.origin)

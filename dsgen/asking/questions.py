@@ -1,0 +1,216 @@
+"""Answers to `why`: a key's history, its meaning, and what the plan would be with another value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.catalog.wishes import restored
+from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.job import Job, narrowed
+from dsgen.planning.planner import Plan, plan
+from dsgen.rendering import Explanation, render
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank
+from dsgen.shapes.pins import collect, deciders
+from dsgen.shapes.profiles import SECTIONS, yaml_name
+
+__all__ = ["Alternative", "Answer", "ask"]
+
+_STAGES = (0, 1, 2, 3)
+_DEVICES = ("none", "cpu")
+
+
+@attrs.frozen(kw_only=True)
+class Alternative:
+    """What another value of a key would do to the plan.
+
+    Attributes:
+        value: The other value.
+        strategy: The strategy that the plan would then take.
+        gpu_bytes: Change of the GPU's peak.
+        speed: Speed relative to now: 0.9 is ten percent slower.
+        refused: Why it cannot be, where it cannot.
+    """
+
+    value: Any
+    strategy: str = ""
+    gpu_bytes: int = 0
+    speed: float = 1.0
+    refused: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """Why a key is what it is.
+
+    Attributes:
+        key: The path as asked.
+        value: The value in force; None when nothing writes it.
+        overrides: Everyone who wrote it, losers first.
+        default: What happens without it.
+        default_of: Whose default that is; empty for a fact that must be given.
+        description: What the key means.
+        source: Where the fact comes from, for a fact of a profile.
+        dropped: Why a config leaves it out, where it does.
+        alternatives: What other values would do.
+        children: The keys below it, for a section.
+    """
+
+    key: str
+    value: Any
+    overrides: tuple[Override, ...]
+    default: Any
+    default_of: str
+    description: str
+    source: str | None = None
+    dropped: str | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    children: tuple[Explanation, ...] = ()
+
+
+def ask(job: Job, key: str) -> Answer:
+    """The answer for one key.
+
+    Args:
+        job: The job it is asked of.
+        key: A DeepSpeed key, with or without `deepspeed.`, or a fact or wish.
+
+    Raises:
+        DsgenError: No such key; with the nearest ones.
+    """
+    section, _, name = key.partition(".")
+    if section in SECTIONS:
+        return _fact(job, section, name)
+    current = plan(job)
+    config = render(current)
+    explained = config.why(key)
+    release = ".".join(job.version.split(".")[:2])
+    return Answer(
+        key=explained.path,
+        value=explained.value,
+        overrides=_unpinned(job, explained),
+        default=explained.default,
+        default_of=f"DeepSpeed {release}",
+        description=explained.description,
+        dropped=explained.dropped,
+        alternatives=tuple(_alternatives(job, current, explained.path, explained.value)),
+        children=tuple(config.why(path) for path in config.paths() if path.startswith(f"{explained.path}.")),
+    )
+
+
+def _fact(job: Job, section: str, name: str) -> Answer:
+    fields = {yaml_name(field.name): field for field in attrs.fields(SECTIONS[section])}
+    if name not in fields:
+        close = nearest(name, fields)
+        raise mistake(
+            f"{section} has no {name or 'key of that name'}",
+            todo=f"did you mean {' or '.join(f'{section}.{item}' for item in close)}?" if close else None,
+        )
+    field = fields[name]
+    history = job.provenance.history(f"{section}.{name}")
+    default = None if field.default is attrs.NOTHING else field.default
+    source = _source(job, section, name, history[-1]) if history else None
+    return Answer(
+        key=f"{section}.{name}",
+        value=history[-1].value if history else default,
+        overrides=history,
+        default=default,
+        default_of="" if field.default is attrs.NOTHING else "dsgen",
+        description=field.metadata["doc"],
+        source=source,
+    )
+
+
+def _source(job: Job, section: str, name: str, winner: Override) -> str | None:
+    """The source a profile gives for a fact, when the profile is still the one that decides it."""
+    if section not in catalog.KINDS or winner.rank != catalog.KINDS[section] or section not in job.names:
+        return None
+    try:
+        return catalog.find(section, job.names[section]).source_of(name)
+    except DsgenError:  # a profile given as a path, known to the job by its title only
+        return None
+
+
+def _alternatives(job: Job, current: Plan, path: str, value: Any) -> list[Alternative]:
+    """The plan with other values of a key; only keys that steer memory or speed have any."""
+    return [_try(job, current, path, other) for other in _others(path, value)]
+
+
+def _others(path: str, value: Any) -> tuple[Any, ...]:
+    leaf = path.rpartition(".")[2]
+    if path == "zero_optimization.stage":
+        return tuple(stage for stage in _STAGES if stage != value)
+    if path == "zero_optimization.overlap_comm" and value is not None:
+        return (not value,)
+    if leaf == "device":
+        return tuple(device for device in _DEVICES if device != value)
+    if path == "train_micro_batch_size_per_gpu":
+        return tuple(size for size in (value // 2, value * 2) if size)
+    if leaf in ("reduce_bucket_size", "allgather_bucket_size", "stage3_max_live_parameters") and value:
+        return (value // 4 * 2, value * 2)
+    if path == "tensor_parallel.autotp_size":
+        return tuple(size for size in (1, 2, 4, 8) if size != (value or 1))
+    return ()
+
+
+def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
+    try:
+        other = plan(_with(job, path, Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)))
+    except DsgenError as error:
+        return Alternative(value=value, refused=str(error).splitlines()[0])
+    return Alternative(
+        value=value,
+        strategy=str(other.chosen.strategy),
+        gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,
+        speed=other.chosen.speed / current.chosen.speed,
+    )
+
+
+def _unpinned(job: Job, explained: Explanation) -> tuple[Override, ...]:
+    """The overrides of a key, the planner's own choice among them: what it would write if nobody had pinned the key."""
+    history = explained.overrides
+    pinned = {pin.override.path for pin in job.pins} & set(deciders(f"deepspeed.{explained.path}"))
+    if not history or (history[-1].rank <= Rank.PLAN and not pinned):
+        return history
+    above = tuple(item for item in history if item.rank > Rank.PLAN) or history[-1:]
+    try:
+        free = render(plan(_with(job, explained.path, None))).why(explained.path).overrides
+    except DsgenError:  # without the pin nothing fits: then there is no choice to show
+        return above
+    return (*(item for item in free if item.rank <= Rank.PLAN), *above)
+
+
+def _with(job: Job, path: str, override: Override | None) -> Job:
+    """The job with one DeepSpeed key overridden, or with every override of it taken away."""
+    full = f"deepspeed.{path}"
+    rivals = deciders(full)
+    rest = tuple(
+        attrs.evolve(layer, overrides=tuple(item for item in layer.overrides if item.path not in rivals))
+        for layer in job.deepspeed_layers
+    )
+    tree: dict[str, Any] = {**job.deepspeed}
+    node = tree
+    *parents, leaf = path.split(".")
+    for parent in parents:
+        node[parent] = {**node.get(parent, {})}
+        node = node[parent]
+    node.pop(leaf, None)
+    written = {key: history for key, history in job.provenance.overrides.items() if key not in rivals}
+    if override is not None:
+        node[leaf] = override.value
+        written[full] = (override,)
+        rest = (*rest, Layer("why", Rank.USER, (override,)))
+    provenance = Provenance(written)
+    wishes = restored(job.training, path, job.provenance) if override is None else job.training
+    return attrs.evolve(
+        job,
+        training=wishes,
+        deepspeed=tree,
+        deepspeed_layers=rest,
+        provenance=provenance,
+        pins=collect(provenance),
+        narrow=narrowed(lambda path: lookup(tree, path)[1]),
+    )

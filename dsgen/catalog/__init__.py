@@ -1,0 +1,7 @@
+"""Names and files to profiles: the only reader of profile files."""
+
+from __future__ import annotations
+
+from dsgen.catalog.lookup import KINDS, Profile, find, names, override_layer, profile
+
+__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]

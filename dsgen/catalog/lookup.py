@@ -1,0 +1,221 @@
+"""Profile names and files to layers: the built-in profiles, the user's own, and override files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yaml_files
+from dsgen.catalog.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.layers import Layer, Origin, Override, Rank
+
+__all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
+
+PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
+
+_LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
+
+
+@attrs.frozen
+class Profile:
+    """One named YAML file about one thing, its parents' overrides included."""
+
+    name: str
+    kind: str
+    title: str
+    aliases: tuple[str, ...]
+    extends: str | None
+    sources: Mapping[str, str] = attrs.field(eq=False)
+    file: str
+    layer: Layer
+
+    def source_of(self, fact: str) -> str | None:
+        """Where a fact of this profile comes from (`gpu_memory`)."""
+        return self.sources.get(fact) or self.sources.get("default")
+
+
+def find(kind: str, name: str) -> Profile:
+    """The profile of a kind with this name, alias or path.
+
+    Raises:
+        DsgenError: Unknown (with the nearest names), of another kind, or broken.
+    """
+    if _is_path(name):
+        return _from_path(kind, name)
+    sheet = _named(kind, name)
+    if sheet is not None:
+        return _resolve(sheet, ())
+    if name and exists(name):
+        return _from_path(kind, name)
+    raise _unknown(kind, name)
+
+
+def profile(name: str) -> Profile:
+    """The profile with this name, of whatever kind; names are unique among all kinds.
+
+    Raises:
+        DsgenError: Unknown, with the nearest names.
+    """
+    if _is_path(name):
+        return _from_path(None, name)
+    for kind in KINDS:
+        sheet = _named(kind, name)
+        if sheet is not None:
+            return _resolve(sheet, ())
+    raise _unknown("", name)
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All profile names of a kind, the user's own included, sorted with 7b before 13b."""
+    own = {sheet.name for sheet in _user_sheets(kind)}
+    return tuple(sorted(own | {entry["name"] for entry in entries().values() if entry["kind"] == kind}, key=natural))
+
+
+def override_layer(file: str) -> Layer:
+    """A `-f` file as a SITE layer: the sections of a profile, or DeepSpeed keys as DeepSpeed writes them.
+
+    Raises:
+        DsgenError: Unreadable or broken; with file and line.
+    """
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    if not file:
+        raise mistake("-f names no file", must="it must name a YAML file")
+    overrides = tuple(
+        Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment)
+        for entry in entries(read_text(Path(file)), file)
+    )
+    return Layer(file, Rank.SITE, overrides)
+
+
+def _is_path(name: str) -> bool:
+    """Whether a person meant a file; a hub name such as meta-llama/Llama-2-7b-hf is an alias unless it exists here."""
+    return name.endswith((*SUFFIXES, ".json")) or name.startswith((".", "/", "~")) or ("/" in name and exists(name))
+
+
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # ~somebody who has no home: then it is a folder of that name
+        return Path(name)
+
+
+def _from_path(kind: str | None, name: str) -> Profile:
+    path = _expanded(name)
+    return _resolve(_sheet_at(path / "config.json" if exists(str(path / "config.json")) else path, kind), ())
+
+
+def _sheet_at(path: Path, kind: str | None) -> Sheet:
+    from dsgen.documents.yaml.reader import read_text
+
+    if path.suffix == ".json" and kind in (None, "model"):
+        return hugging_face_sheet(path, read_text(path))
+    return read_sheet(read_text(path), str(path), path.stem, kind)
+
+
+def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
+    """A sheet with its parents' overrides below its own."""
+    chain = (sheet, *children)
+    if sheet.extends is None:
+        base_overrides: tuple[Override, ...] = ()
+        sources: Mapping[str, str] = sheet.sources
+    else:
+        parent = _parent(sheet)
+        names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
+        if os.path.realpath(parent.file) in [os.path.realpath(known.file) for known in chain]:
+            raise mistake(f"extends runs in a circle: {names_}", where=sheet.file, todo="Remove one of the extends.")
+        if len(chain) > _LONGEST_CHAIN:
+            raise mistake(
+                f"more than {_LONGEST_CHAIN} profiles extend each other: {names_}",
+                where=sheet.file,
+                todo="Merge some of them.",
+            )
+        base = _resolve(parent, chain)
+        base_overrides, sources = base.layer.overrides, _sources(sheet, base)
+    rank = KINDS[sheet.kind]
+    own = tuple(
+        Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides
+    )
+    layer = Layer(sheet.name, rank, base_overrides + own)
+    return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, sources, sheet.file, layer)
+
+
+def _sources(sheet: Sheet, base: Profile) -> dict[str, str]:
+    """Where each fact comes from: the parent's source says nothing of a fact that the child writes anew."""
+    anew = {path.partition(".")[2] for path, *_ in sheet.overrides}
+    facts = [override.path.partition(".")[2] for override in base.layer.overrides]
+    inherited = {fact: source for fact in facts if fact not in anew and (source := base.source_of(fact))}
+    return {**inherited, **sheet.sources}
+
+
+def _parent(sheet: Sheet) -> Sheet:
+    name = sheet.extends or ""
+    if _is_path(name):
+        return _sheet_at(Path(sheet.file).parent / _expanded(name), sheet.kind)
+    parent = _named(sheet.kind, name, besides=sheet.file)
+    if parent is None and name == sheet.name:
+        raise mistake(f"extends runs in a circle: {name} -> {name}", where=sheet.file, todo="Remove the extends.")
+    if parent is None:
+        raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
+    return parent
+
+
+def _unknown(kind: str, name: str) -> DsgenError:
+    known: dict[str, str] = {}
+    for entry in entries().values():
+        if kind in ("", entry["kind"]):
+            for alias in (entry["name"], *entry["aliases"]):
+                known[alias] = entry["name"]
+    for path, _ in _user_files(kind or "hardware"):
+        known[path.stem] = path.stem
+    alike = (*nearest(name, known.values()), *nearest(name, known))  # names before aliases
+    close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
+    listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
+    todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    other = next((other for other in KINDS if kind and built_in(other, name)), None)
+    return mistake(
+        f"no {kind + ' ' if kind else ''}profile named {name!r}",
+        todo=todo,
+        must=f"it names a {other} profile" if other else None,
+    )
+
+
+def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
+    """The sheet with a name: a person's own file shadows a built-in profile, whose aliases come before theirs."""
+    wanted, besides = name.casefold(), os.path.realpath(besides)
+    mine = (found for found in _user_files(kind) if os.path.realpath(found[0]) != besides)
+    for path, given in mine:
+        if path.stem.casefold() == wanted:
+            sheet = _sheet_at(path, given)
+            if sheet.kind == kind:
+                return sheet
+    found = built_in(kind, name)
+    if found is not None or not os.environ.get(PATH_VARIABLE):
+        return found
+    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides)
+    return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+
+
+def _user_files(kind: str) -> Iterator[tuple[Path, str | None]]:
+    """A person's own files where DSGEN_PROFILE_PATH points; those in a folder named after the kind are of that kind."""
+    for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep):
+        if entry:
+            yield from ((path, None) for path in yaml_files(_expanded(entry)))
+            yield from ((path, kind) for path in yaml_files(_expanded(entry) / kind))
+
+
+def _user_sheets(kind: str, skip_broken: bool = False) -> Iterator[Sheet]:
+    """A person's own profiles of a kind; a broken one matters to a list of them, and not to a search for another."""
+    for path, given in _user_files(kind):
+        try:
+            sheet = _sheet_at(path, given)
+        except DsgenError:
+            if skip_broken:
+                continue
+            raise
+        if sheet.kind == kind:
+            yield sheet

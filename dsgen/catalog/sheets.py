@@ -1,0 +1,182 @@
+"""One profile file as written, or a Hugging Face config: its header and its own overrides, parents not yet resolved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.layers import Rank, show
+
+__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_sheet"]
+
+KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
+
+_HEADER = ("name", "kind", "title", "aliases", "extends", "source")
+
+
+@attrs.frozen
+class Sheet:
+    """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override."""
+
+    name: str
+    kind: str
+    title: str
+    aliases: tuple[str, ...]
+    extends: str | None
+    sources: dict[str, str]
+    file: str
+    overrides: tuple[tuple[str, Any, int | None, str | None], ...]
+
+
+def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
+    """Parse one profile file.
+
+    Args:
+        text: Its YAML.
+        file: What to call it in errors and origins.
+        stem: Its name when it gives none.
+        kind: The kind that is needed; None takes the kind it gives.
+
+    Raises:
+        DsgenError: Broken YAML, an unknown header key, or a profile of another kind.
+    """
+    from dsgen.documents.yaml.reader import entries
+
+    header: dict[str, Any] = {"name": stem, "title": "", "aliases": []}
+    sources: dict[str, str] = {}
+    overrides = []
+    for entry in entries(text, file):
+        top, _, rest = entry.path.partition(".")
+        where = f"{file}:{entry.line}"
+        if top == "source":
+            if not isinstance(entry.value, str):
+                raise mistake(
+                    f"{entry.path} is {show(entry.value)}",
+                    where=where,
+                    must="a source is text: a document and its address",
+                )
+            sources[rest or "default"] = entry.value
+        elif entry.path in _HEADER:
+            header[entry.path] = _header_value(entry.path, entry.value, where)
+        elif "." in entry.path or entry.value is None or entry.value == {}:
+            if entry.value != {}:
+                overrides.append((entry.path, entry.value, entry.line, entry.comment))
+        else:
+            close = nearest(entry.path, _HEADER)
+            raise mistake(
+                f"unknown key {entry.path}",
+                must=f"a profile's header has {', '.join(_HEADER)}",
+                where=where,
+                todo=f"did you mean {' or '.join(close)}?" if close else "Put it under its section.",
+            )
+    if kind is None and "kind" not in header:
+        raise mistake(
+            "it names no kind",
+            must=f"it must be one of {', '.join(KINDS)}",
+            where=file,
+            todo="Add a line such as kind: hardware.",
+        )
+    found = str(header.get("kind", kind))
+    if kind is not None and found != kind:
+        raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
+    if not overrides and "extends" not in header:
+        raise mistake(
+            "it says nothing",
+            must=f"a profile holds facts, such as {found}:",
+            where=file,
+            todo=f"dsgen profiles new {found} NAME writes a template.",
+        )
+    return Sheet(
+        header["name"],
+        found,
+        header["title"],
+        tuple(header["aliases"]),
+        header.get("extends"),
+        sources,
+        file,
+        tuple(overrides),
+    )
+
+
+def _header_value(key: str, value: Any, where: str) -> Any:
+    if key == "aliases":
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return value
+        raise mistake(f"aliases is {show(value)}", must="it must be a list of names", where=where)
+    if key == "kind" and value not in KINDS:
+        close = nearest(str(value), KINDS)
+        raise mistake(
+            f"kind is {show(value)}",
+            must=f"it must be one of {', '.join(KINDS)}",
+            where=where,
+            todo=f"did you mean {close[0]}?" if close else None,
+        )
+    if not isinstance(value, str) or not value:
+        raise mistake(
+            f"{key} is {show(value)}",
+            must="it must be text",
+            where=where,
+            todo=f'Write {key}: "{value}".' if isinstance(value, (int, float)) else None,
+        )
+    return value
+
+
+def hugging_face_sheet(path: Path, text: str) -> Sheet:
+    """A model from the text of a Hugging Face config.json, named after its folder.
+
+    Raises:
+        DsgenError: No JSON, a key twice, or no model that dsgen knows.
+    """
+    from dsgen.families.hf_config import model_from_hf
+
+    facts = model_from_hf(json_map(text, str(path)), str(path))
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    overrides = tuple((f"model.{fact}", value, None, None) for fact, value in facts.items())
+    return Sheet(name, "model", name, (), None, {"default": str(path)}, str(path), overrides)
+
+
+def json_map(text: str, where: str) -> dict[str, Any]:
+    """A Hugging Face config.json as a map.
+
+    Raises:
+        DsgenError: No JSON, a key twice, or no map.
+    """
+    if not text.strip():
+        raise mistake("it is empty", must="it must hold a model's config", where=where)
+    try:
+        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
+    except json.JSONDecodeError as error:
+        raise mistake(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise mistake("it nests too deep", must="a config is a few levels deep", where=where) from None
+    except ValueError:  # a number of more digits than Python reads
+        raise mistake("a number in it is too long", must="at most 4,300 digits are read", where=where) from None
+    if not isinstance(found, dict):
+        raise mistake(f"the top level is a {type(found).__name__}", must="a model's config is a map", where=where)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise mistake(f"{show(key)} is given twice in one map", must="a key stands once", where=where)
+        found[key] = value
+    return found
+
+
+def natural(name: str) -> tuple[tuple[int, float, str], ...]:
+    """A sort key that puts 7b before 13b and 125m before 1b."""
+    import re
+
+    def part(text: str) -> tuple[int, float, str]:
+        size = re.fullmatch(r"([0-9]+(?:[.][0-9]+)?)([mbt]?)", text)
+        if size is None:
+            return (1, 0.0, text)
+        return (0, float(size[1]) * {"": 1, "m": 1e6, "b": 1e9, "t": 1e12}[size[2]], text)
+
+    return tuple(part(piece) for piece in re.split(r"[-_ ]", name))

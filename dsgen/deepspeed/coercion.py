@@ -1,0 +1,135 @@
+"""How a strict section reads a value: takes it as it is, quietly turns it into something else, or refuses it.
+
+DeepSpeed keeps these sections as pydantic models in lax mode (deepspeed/runtime/config_utils.py): "2" is 2, 5e8 is
+500000000, "yes" is true. The suite compares this module with the models themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsgen.deepspeed.keys import FALSE_TEXTS, TRUE_TEXTS, Key, check_value
+
+__all__ = ["REFUSED", "read_strict", "refused_at"]
+
+REFUSED = object()  # what `read_strict` gives for a value that the release refuses
+
+_INTEGER = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.0*)?")
+_DIGITS = 4_300  # longest whole number that Python, and so pydantic, reads from text
+
+
+# Keys with a validator of their own before pydantic's (runtime/precision_config.py, runtime/zero/config.py, 0.19.8).
+_NO_TRUTH = ("fp16.loss_scale", "fp16.loss_scale_window", "fp16.min_loss_scale")  # true is not 1
+_NO_POINT = ("fp16.loss_scale_window", "fp16.min_loss_scale")  # "2" is 2, "2.0" is refused
+_NO_TEXT = ("zero_optimization.zenflow.select_interval", "zero_optimization.zenflow.update_interval")
+_TEXTS = "zero_optimization.leaf_module."  # lists of text
+
+
+def refused_at(key: Key, value: object) -> str | None:
+    """When the release refuses a value: at "parse", "init" or "step" (the first one); None when it never does.
+
+    "auto" is never judged: what becomes of it depends on the program that loads the config.
+    """
+    if value == "auto":
+        return None
+    if key.strict:
+        return "parse" if read_strict(key, value) is REFUSED else None
+    kind = _kind(value)
+    for phase, refused in key.refuses.items():
+        if kind in refused or ("other" in refused and kind in key.types and check_value(key, value) is not None):
+            return phase
+    return None
+
+
+def _kind(value: object) -> str:
+    """The JSON type of a value; a whole float is an integer only where a key has no other word for it."""
+    names: tuple[tuple[Any, str], ...] = (
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        ((list, tuple), "array"),
+        (Mapping, "object"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "null")
+
+
+def read_strict(key: Key, value: object) -> Any:
+    """What a strict section makes of a value, or REFUSED; "auto" gives the default, for the section drops it.
+
+    Args:
+        key: A key whose `strict` is true.
+        value: Any JSON value.
+    """
+    if value == "auto":
+        return key.default
+    if _has_objection(key.path, value):
+        return REFUSED
+    for name in key.types or ("any",):
+        found = _READERS[name](value)
+        if found is not REFUSED and check_value(key, found) is None:
+            return found
+    return REFUSED
+
+
+def _has_objection(path: str, value: object) -> bool:
+    """Whether the key's own validator refuses a value that its type would allow."""
+    if isinstance(value, bool):
+        return path in _NO_TRUTH
+    if isinstance(value, str):
+        return path in _NO_TEXT or (path in _NO_POINT and "." in value)
+    return path.startswith(_TEXTS) and isinstance(value, list) and not all(isinstance(item, str) for item in value)
+
+
+def _boolean(value: object) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return bool(value) if value in (0, 1) else REFUSED
+    if isinstance(value, str):
+        text = value.lower()
+        return True if text in TRUE_TEXTS else False if text in FALSE_TEXTS else REFUSED
+    return REFUSED
+
+
+def _integer(value: object) -> Any:
+    if isinstance(value, (bool, int)):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else REFUSED
+    if isinstance(value, str) and len(value) <= _DIGITS and _INTEGER.fullmatch(value.strip()):
+        return int(value.strip().partition(".")[0].replace("_", ""))
+    return REFUSED
+
+
+def _number(value: object) -> Any:
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        try:
+            found = float(value)
+        except ValueError:
+            return REFUSED
+        return found if math.isfinite(found) else REFUSED
+    return REFUSED
+
+
+def _of(kind: type | tuple[type, ...]) -> Callable[[object], Any]:
+    return lambda value: value if isinstance(value, kind) else REFUSED
+
+
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    "boolean": _boolean,
+    "integer": _integer,
+    "number": _number,
+    "string": _of(str),
+    "array": _of((list, tuple)),
+    "object": _of(Mapping),
+    "null": lambda value: None if value is None else REFUSED,
+    "any": lambda value: value,
+}

@@ -1,0 +1,7 @@
+"""Text with the place of every key and value in it: JSON, HJSON, YAML; and edits that keep comments and layout."""
+
+from __future__ import annotations
+
+from dsgen.documents.document import Document, Place, unwritten
+
+__all__ = ["Document", "Place", "unwritten"]

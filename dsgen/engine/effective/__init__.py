@@ -1,0 +1,3 @@
+"""What the installed DeepSpeed makes of a config: parsed, held and chosen."""
+
+from __future__ import annotations

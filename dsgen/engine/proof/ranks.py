@@ -1,0 +1,270 @@
+"""One rank of a proof: real `deepspeed.initialize`, optimizer steps, a checkpoint save and load; facts as JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from dsgen.engine.proof import models as proof_model
+from dsgen.engine.proof import observing
+from dsgen.engine.witness import Witness
+
+__all__ = ["run"]
+
+_SEED = 20  # any fixed number: the same model and data on every run
+_TAG = "proof"
+
+
+def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Prove one config on one rank.
+
+    The report is also written to `job["folder"]/rank<rank>.json` after every phase, so that a rank that hangs or
+    crashes still tells how far it came.
+
+    Args:
+        job: config, ranks, tp, wide (model), steps, device ("cpu" or "cuda"), folder, number (no other proof on this
+            machine has it) and timeout_seconds.
+        rank: 0-based.
+
+    Returns:
+        phase (the last one entered), observed, notes, error (None when all phases passed) and seconds per phase.
+    """
+    report: dict[str, Any] = {"rank": rank, "phase": "load", "observed": {}, "notes": [], "error": None, "seconds": {}}
+    began = time.monotonic()
+
+    def enter(phase: str) -> None:
+        nonlocal began
+        now = time.monotonic()
+        report["seconds"][report["phase"]] = round(now - began, 3)
+        report["phase"], began = phase, now
+        write(job, report)
+
+    try:
+        _phases(job, rank, report, enter)
+        enter("done")
+    except BaseException as error:  # a rank reports whatever ends it, SystemExit of a library included
+        report["error"] = _error(error)
+        write(job, report)
+    return report
+
+
+def write(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Write one rank's report so that a reader never sees half of it."""
+    path = Path(job["folder"]) / f"rank{report['rank']}.json"
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(report, default=str), encoding="utf-8")
+    draft.replace(path)
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    """The engine's own words, and the last site of its traceback, deepspeed's where it took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if f"{os.sep}deepspeed{os.sep}" in frame.filename] or list(frames)
+    last = inside[-1]
+    return {
+        "type": type(error).__name__,
+        "message": str(error).strip() or "(no message)",
+        "site": f"{_short(last.filename)}:{last.lineno} in {last.name}",
+        "time": time.time(),
+    }
+
+
+def _short(filename: str) -> str:
+    """A path inside its package: `deepspeed/runtime/engine.py`."""
+    return filename.rsplit(f"site-packages{os.sep}", 1)[-1]
+
+
+def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    import deepspeed
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    config = Witness(job["config"])
+    observed = report["observed"]
+    _allow_fp16(job, report)
+    _connect(job, rank)
+    DeepSpeedConfig(copy.deepcopy(config))
+
+    enter("initialize")
+    torch.manual_seed(_SEED)
+    model = _model(job, _stage(job["config"]), config, report)
+    observed.update(proof_model.sizes(model))
+    given = _own_optimizer(job["config"], model, report)
+    engine, _, _, _ = deepspeed.initialize(
+        model=model, model_parameters=list(model.parameters()), config=config, **given
+    )
+    observed.update(observing.engine_facts(engine, rank))
+    observed["held_config"] = observing.held_config(engine._config)
+    observed["learning_rate_start"] = _rate(engine)
+
+    enter("step")
+    before = observing.snapshot(engine)
+    tokens = proof_model.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
+    losses = [_step(engine, tokens) for _ in range(job["steps"])]
+    after = observing.snapshot(engine)
+    observed.update(observing.state_facts(engine))
+    norm = engine.get_global_grad_norm()
+    observed.update(
+        losses=losses,
+        gradient_norm=None if norm is None else float(norm),
+        learning_rate=_rate(engine),
+        global_steps=int(engine.global_steps),
+        skipped_steps=int(engine.skipped_steps),
+        moved=_moved(before, after),
+        weights_sha256=_digest(after),
+        finite=all(map(math.isfinite, losses)) and all(bool(t.isfinite().all()) for t in after["tensors"]),
+    )
+
+    enter("checkpoint")
+    folder = str(Path(job["folder"]) / "checkpoint")
+    engine.save_checkpoint(folder, tag=_TAG)
+    # Move on, so that a load that does nothing is seen.
+    observed["loss_after"] = _step(engine, tokens)
+    loaded, _ = engine.load_checkpoint(folder, tag=_TAG)
+    observed["checkpoint_loaded"] = loaded is not None
+    observed["checkpoint_differences"] = _differences(after, observing.snapshot(engine))
+    observed["unread"] = sorted(_unread(job["config"], config.seen))
+
+
+def _allow_fp16(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Let the fp16 code of DeepSpeed run on a CPU that it thinks too weak for it."""
+    from deepspeed.accelerator import get_accelerator
+
+    accelerator = get_accelerator()
+    fp16 = job["config"].get("fp16")
+    wanted = isinstance(fp16, dict) and fp16.get("enabled") is True
+    if wanted and job["device"] == "cpu" and not accelerator.is_fp16_supported():
+        type(accelerator).is_fp16_supported = lambda self: True
+        report["notes"].append(
+            ["accelerator.is_fp16_supported", False, True, "DeepSpeed refuses fp16 on this CPU; its fp16 code runs"]
+        )
+
+
+def _connect(job: dict[str, Any], rank: int) -> None:
+    """Join the ranks through a file: no port is chosen, so none can be taken by someone else."""
+    from datetime import timedelta
+
+    import deepspeed
+    import torch
+
+    # MASTER_PORT is never bound; DeepSpeed's shared-memory operator makes its file names from it.
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job["ranks"]), LOCAL_SIZE=str(job["ranks"]),
+        LOCAL_WORLD_SIZE=str(job["ranks"]), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(job["number"]),
+    )  # fmt: skip
+    if job["device"] == "cuda":
+        torch.cuda.set_device(rank)
+    deepspeed.init_distributed(
+        dist_backend="nccl" if job["device"] == "cuda" else "gloo",
+        init_method=f"file://{Path(job['folder']) / 'store'}",
+        rank=rank,
+        world_size=job["ranks"],
+        timeout=timedelta(seconds=job["timeout_seconds"]),
+        verbose=False,
+    )
+
+
+def _stage(config: dict[str, Any]) -> int:
+    zero = config.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, dict) else 0
+    return stage if isinstance(stage, int) else 0
+
+
+def _model(job: dict[str, Any], stage: int, config: Witness, report: dict[str, Any]) -> Any:
+    """The tiny model, born partitioned at stage 3 as a user's would be."""
+    # zero.Init patches the tensor constructors; torch 2.13 then cannot import these for the first time.
+    import deepspeed
+    import transformers.models.llama.modeling_llama  # noqa: F401
+
+    if stage != 3:
+        return proof_model.build(job["tp"], job["wide"])
+    if job["tp"] > 1:
+        report["notes"].append(
+            ["deepspeed.zero.Init", None, None, "not used: AutoTP must shard the whole parameter before ZeRO-3 does"]
+        )
+        return proof_model.build(job["tp"], job["wide"])
+    with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)):
+        return proof_model.build(job["tp"], job["wide"])
+
+
+def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:
+    """The optimizer a training program brings when the config names none."""
+    if "optimizer" in config:
+        return {}
+    import torch
+
+    zero = config.get("zero_optimization")
+    offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
+    offloaded = isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme")
+    optimizer: Any
+    if offloaded and config.get("zero_force_ds_cpu_optimizer", True):
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        optimizer = DeepSpeedCPUAdam(model.parameters(), lr=1e-4)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    report["notes"].append(
+        ["optimizer", None, type(optimizer).__name__, "the config names none: the training program must bring one"]
+    )
+    return {"optimizer": optimizer}
+
+
+def _rate(engine: Any) -> float:
+    return float(engine.get_lr()[0])
+
+
+def _step(engine: Any, tokens: Any) -> float:
+    """One optimizer step on the same batch; the mean loss of its micro-batches."""
+    total, micro_steps = 0.0, max(1, int(engine.gradient_accumulation_steps()))
+    for _ in range(micro_steps):
+        loss = engine(input_ids=tokens, labels=tokens).loss
+        engine.backward(loss)
+        engine.step()
+        total += float(loss.detach())
+    return total / micro_steps
+
+
+def _moved(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether the optimizer changed any master weight."""
+    return any(not old.equal(new) for old, new in zip(before["tensors"], after["tensors"], strict=True))
+
+
+def _digest(taken: dict[str, Any]) -> str:
+    """One hash of all master weights, to compare ranks."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for tensor in taken["tensors"]:
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _differences(saved: dict[str, Any], loaded: dict[str, Any]) -> list[str]:
+    """What a checkpoint did not bring back."""
+    tensors = sum(not a.equal(b) for a, b in zip(saved["tensors"], loaded["tensors"], strict=True))
+    differing = [f"{tensors} of {len(saved['tensors'])} weights"] if tensors else []
+    return differing + [
+        f"{key}: {saved[key]} saved, {loaded[key]} loaded"
+        for key in ("learning_rate", "global_steps", "schedule")
+        if saved[key] != loaded[key]
+    ]
+
+
+def _unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:
+    """Written keys that no code asked for; below a key that was not read, only that key."""
+    paths = []
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if path not in seen:
+            paths.append(path)
+        elif isinstance(value, dict):
+            paths += _unread(value, seen, f"{path}.")
+    return paths

@@ -1,0 +1,104 @@
+"""Child process: the real DeepSpeed engine at true size on a virtual GPU; one JSON request in, one JSON result out.
+
+stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
+`simulate_request.DEFAULTS` names.
+stdout: `{"versions", "engine", "phases", "peak", "nvme", "collectives", "timeline", "seconds", "rss_bytes"}`, or
+`{"versions", "error": {"type", "message", "site", "phase"}}`, or `{"missing": package}`. What the libraries print goes
+to stderr.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from dsgen.engine.simulate import requests
+
+__all__ = ["answer", "main"]
+
+_PACKAGES = ("deepspeed", "torch", "transformers")
+_LOOK_SECONDS = 1.0
+_KIB = 1024  # bytes in a unit of ru_maxrss
+
+
+def main(_: Sequence[str] = ()) -> None:
+    """Answer the request on stdin."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["DS_ACCELERATOR"] = "cpu"  # until the virtual one is set: no search for devices
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    json.dump(answer(json.load(sys.stdin)), answers)
+    answers.flush()
+    # Nothing is left to save; tearing a fake world down has no meaning and can hang on its threads.
+    os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, however that ended: nobody would read the answer."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """The result of one request; an error is a result too."""
+    began = time.monotonic()
+    gc.disable()  # until everything is imported: of what modules make nothing is garbage (0.7 s)
+    try:
+        adapters = ("peft",) if request.get("method") in ("lora", "qlora") else ()
+        versions = {name: metadata.version(name) for name in (*_PACKAGES, *adapters)}
+    except metadata.PackageNotFoundError as error:
+        return {"missing": error.name}
+    progress = {"phase": "load"}
+    try:
+        asked = requests.filled(request)
+        from dsgen.engine.simulate import ops, results, runs
+
+        ledger, recorder, engine = runs.run(asked, versions, progress)
+        return {
+            "versions": versions,
+            "engine": runs.facts(engine),
+            **results.describe(ledger, asked["gpu_memory_bytes"]),
+            "nvme": ops.written(),
+            "collectives": results.collectives(recorder.collectives),
+            "storages": len(ledger.sizes),
+            "seconds": round(time.monotonic() - began, 2),
+            "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
+        }
+    except BaseException as error:  # whatever ends the engine is told, SystemExit of a library included
+        return {"versions": versions, "error": {**_told(error), "phase": progress["phase"]}}
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """The engine's own words, and the last place in its traceback, deepspeed's where it took part."""
+    traceback.print_exception(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if f"{os.sep}deepspeed{os.sep}" in frame.filename] or list(frames)
+    file = inside[-1].filename.rpartition(f"site-packages{os.sep}")[2]
+    told = {
+        "type": type(error).__name__,
+        "message": str(error).strip() or "(no message)",
+        "site": f"{file}:{inside[-1].lineno} in {inside[-1].name}",
+    }
+    listed = getattr(error, "errors", None)
+    if type(error).__name__ != "ValidationError" or not callable(listed):
+        return told
+    # pydantic's own list of what is wrong, beside its text
+    faults = [{"at": [str(part) for part in fault["loc"]], "message": fault["msg"]} for fault in listed()]
+    return {**told, "faults": faults, "model": str(getattr(error, "title", ""))}
+
+
+if __name__ == "__main__":
+    main()

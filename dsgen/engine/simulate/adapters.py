@@ -1,0 +1,69 @@
+"""LoRA adapters through the real peft, on a base in 16 bits or in 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dsgen.engine.simulate import quantized
+
+__all__ = ["ALL_LINEAR", "adapt"]
+
+ALL_LINEAR = "all-linear"
+
+
+def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
+    """The model with adapters, the base frozen: `get_peft_model`, as a training program calls it.
+
+    QLoRA calls `prepare_model_for_kbit_training` first, as peft's guide says: it casts what is not in 4 bits (the
+    embedding, the norms, the head and, in transformers 5, grouped experts) to fp32. `deepspeed.initialize` then casts
+    every weight to the type of its config. peft keeps adapters on a 16-bit base in fp32 (`autocast_adapter_dtype`);
+    DeepSpeed casts those too, but not where the base was made under zero.Init.
+
+    Args:
+        model: The Hugging Face model; with `qlora` one that `simulate_quantized.quantize` has changed.
+        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, checkpointing, dtype.
+        stage: ZeRO stage.
+
+    Raises:
+        ModuleNotFoundError: peft is not installed.
+        ValueError: A target is no module of the model, or experts have a dropout, in peft's words.
+    """
+    if request["method"] == "qlora":
+        quantized.stand_in()
+    import peft
+
+    if request["method"] == "qlora":
+        model = peft.prepare_model_for_kbit_training(
+            model,
+            use_gradient_checkpointing=bool(request["checkpointing"]),
+            gradient_checkpointing_kwargs={"use_reentrant": False},
+        )
+        if stage == 3:
+            quantized.pack(model, getattr(torch, request["dtype"]))
+    targets = request["lora_targets"]
+    return peft.get_peft_model(
+        model,
+        peft.LoraConfig(
+            r=request["lora_rank"],
+            target_modules=ALL_LINEAR if ALL_LINEAR in targets else list(targets),
+            lora_dropout=request["lora_dropout"],
+            modules_to_save=_embeddings(model) if request["lora_train_embeddings"] else None,
+            task_type="CAUSAL_LM",
+        ),
+    )
+
+
+def _embeddings(model: Any) -> list[str]:
+    """Names of the input embedding and of the output head, as peft's `modules_to_save` takes them.
+
+    peft leaves the modules where they are, frozen, and trains a copy beside each, in the type of the original.
+
+    Raises:
+        ValueError: They are one tensor, of which peft would train two copies.
+    """
+    both = model.get_input_embeddings(), model.get_output_embeddings()
+    if both[0].weight is both[1].weight:
+        raise ValueError("lora_train_embeddings is true, and the model's head is tied to its embedding")
+    return [name.rpartition(".")[2] for name, module in model.named_modules() if module in both]

@@ -1,0 +1,199 @@
+"""The recorder: sees every operator that torch runs, and writes every new storage and every collective down."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dsgen.engine.simulate import devices, fakes, kinds
+from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
+
+__all__ = ["Recorder"]
+
+_PLACES = {devices.NAME: GPU, "cpu": HOST}  # tensors on "meta" hold nothing
+
+_DEVICE = torch.ops.prim.device.default
+
+
+class _Watch(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference to a storage that knows its number."""
+
+    __slots__ = ("key", "number")
+    key: int
+    number: int
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """Fills a ledger while it is active; put it on top of FakeTensorMode.
+
+    A storage is counted with the bytes of its tensors, unrounded, from the operator that made it until the last
+    reference to it is gone, as Python's and C++'s reference counts say: just when CUDA's allocator gets it back.
+
+    Attributes:
+        vocabularies: Sizes of the last dimension that mark logits.
+        head_shape: Shape of the weight that makes the logits.
+        phase: The phase that is running.
+        step: The optimizer step that is running, from 1; 0 before the first.
+        live: Bytes alive now, by place.
+        collectives: (step, phase, kind, ranks, bytes) -> how often.
+    """
+
+    def __init__(self, ledger: Ledger, progress: dict[str, str]) -> None:
+        super().__init__()
+        self.ledger, self._progress = ledger, progress
+        self.vocabularies: frozenset[int] = frozenset()
+        self.head_shape: tuple[int, ...] = ()
+        self.step = 0
+        self.enter("load")
+        self.collectives: dict[tuple[int, str, str, int, int], int] = {}
+        self.live = [0, 0]
+        self._watched: dict[int, _Watch] = {}
+        self._pin = False
+        self._fakes = fakes.Fakes()
+        self._sites: dict[Any, tuple[str, str | None, bool]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled: no wrapper around every operator
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE:  # more than half of all calls: torch's engine asks for it from C++
+            return args[0].device
+        kwargs = kwargs or {}
+        if func in fakes.VIEWS:
+            return self._fakes.view(func, args, kwargs)
+        result = self._fakes.answer(func, args, kwargs)
+        if func.namespace == "c10d":
+            self._note_collective(func, args)
+        extra = kinds.HIDDEN.get(func)
+        if extra is not None:
+            self._note_hidden(func, args[0], extra(args))
+        if isinstance(result, torch.Tensor):
+            self._note(func, result)
+        elif isinstance(result, (tuple, list)):
+            for item in result:
+                if isinstance(item, torch.Tensor):
+                    self._note(func, item)
+                elif isinstance(item, (tuple, list)):
+                    for inner in item:
+                        if isinstance(inner, torch.Tensor):
+                            self._note(func, inner)
+        return result
+
+    def _note(self, func: Any, tensor: Any) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._watched:
+            return
+        place = _PLACES.get(tensor.device.type)
+        if place is None:
+            return
+        size = storage.nbytes()
+        kind, site = self._classify(tensor, place)
+        stream = devices.streams.current.number if place == GPU else 0
+        description = (str(func), site, str(tensor.dtype).removeprefix("torch."), str(tuple(tensor.shape)))
+        number = self.ledger.born(size, place, kind, stream, description)
+        if self._pin and place == HOST:
+            self.ledger.pinned.add(number)
+        self.live[place] += size
+        watch = _Watch(storage, self._forget)
+        watch.key, watch.number = key, number
+        self._watched[key] = watch
+
+    def _forget(self, watch: _Watch) -> None:
+        del self._watched[watch.key]
+        self.live[self.ledger.places[watch.number]] -= self.ledger.sizes[watch.number]
+        self.ledger.died(watch.number)
+
+    def _note_hidden(self, func: Any, argument: Any, tensor_bytes: int) -> None:
+        """What a kernel allocates for itself where its argument is, and frees before it returns."""
+        place = _PLACES.get(argument.device.type)
+        if place is None:
+            return
+        number = self.ledger.born(tensor_bytes, place, "temporaries", 0, (str(func), "inside the kernel", "", ""))
+        self.ledger.died(number)
+
+    def _classify(self, tensor: Any, place: int) -> tuple[str, str]:
+        """What a new storage is for, by who makes it: the nearest frame that is known, else the phase."""
+        frame: Any = sys._getframe(2).f_back  # None below an operator that torch's engine calls itself
+        where, inside = "", False
+        while frame is not None:
+            code = frame.f_code
+            known = self._sites.get(code)
+            if known is None:
+                known = self._sites[code] = kinds.site(code.co_filename, code.co_name)
+            name, kind, model = known
+            if name and not where:
+                where = f"{name}:{frame.f_lineno}"
+            if kind is not None:  # a single number is a norm or a scale on the way, not what the function is there for
+                return kind if tensor.dim() else "temporaries", where
+            inside = inside or model
+            frame = frame.f_back
+        return self._by_phase(tensor, inside), where
+
+    def _by_phase(self, tensor: Any, inside: bool) -> str:
+        """What a storage is for that no known function makes; `inside` is whether the model's own code runs."""
+        shape = tensor.shape
+        if self.phase in ("forward", "backward") and len(shape) > 1 and shape[-1] in self.vocabularies:
+            return "logits and loss"
+        if self.phase == "backward":
+            if inside:
+                return "activations"  # recomputed
+            # The two gradients of tied embeddings are summed before any hook sees them.
+            return "gradients" if tuple(shape) == self.head_shape else "temporaries"
+        kind = kinds.BY_PHASE[self.phase]
+        return kind if tensor.dim() or kind != "weights" else "temporaries"  # a single number is on the way to one
+
+    def _note_collective(self, func: Any, args: Any) -> None:
+        kind = kinds.collective(func.__name__)
+        if kind is None:
+            return
+        ranks = 0
+        for argument in args:
+            if isinstance(argument, torch.ScriptObject):
+                try:
+                    ranks = torch.distributed.ProcessGroup.unbox(argument).size()
+                except (RuntimeError, TypeError):  # a reduce operation, not a group
+                    continue
+        moved = max(_bytes(argument) for argument in args)
+        key = (self.step, self.phase, kind, ranks, moved)
+        self.collectives[key] = self.collectives.get(key, 0) + 1
+
+    def enter(self, phase: str) -> None:
+        """Note that a phase begins."""
+        self.phase = self._progress["phase"] = phase
+
+    def claim(self, tensor: Any, kind: str) -> None:
+        """Say what a tensor's storage is for; nothing happens where it is not counted."""
+        number = self.number(tensor)
+        if number is not None:
+            self.ledger.rename(number, kind)
+
+    def number(self, tensor: Any) -> int | None:
+        """The ledger's number of a tensor's storage; None where it is not counted."""
+        watch = self._watched.get(tensor.untyped_storage()._cdata)
+        return None if watch is None else watch.number
+
+    def pin(self, tensor: Any, shape: Any) -> Any:
+        """A page-locked host tensor of a shape, with the type of another."""
+        self._pin = True
+        try:
+            return torch.empty(shape, dtype=tensor.dtype, device="cpu")
+        finally:
+            self._pin = False
+
+    def is_pinned(self, tensor: Any) -> bool:
+        """Whether a tensor's storage is page-locked."""
+        return self.number(tensor) in self.ledger.pinned
+
+
+def _bytes(argument: Any) -> int:
+    if isinstance(argument, torch.Tensor):
+        return int(argument.numel() * argument.element_size())
+    if isinstance(argument, (list, tuple)):
+        return sum(_bytes(item) for item in argument)
+    return 0

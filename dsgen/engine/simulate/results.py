@@ -1,0 +1,92 @@
+"""The result of a simulated run as plain JSON values: phases, peaks and their parts, collectives, a timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen.engine.simulate import allocator
+from dsgen.engine.simulate import expandable as simulate_expandable
+from dsgen.engine.simulate.ledger import GPU, HOST, Ledger, Phase
+
+__all__ = ["collectives", "describe"]
+
+_NAMES = ("gpu", "host")  # in the order of GPU, HOST
+_LARGEST = 40  # groups of equal tensors that a result lists for each place
+_SAMPLES = 400  # of the timeline, for each place
+
+
+def describe(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
+    """Phases, peaks and timelines of a run.
+
+    Args:
+        ledger: The record of the run.
+        capacity_bytes: The GPU's memory: the allocator gives back what it keeps in reserve before it asks for more.
+
+    Returns:
+        `phases`: phase, step, micro_batch and for gpu and host peak_bytes, peak_parts, end_bytes, end_parts;
+        `peak`: for gpu and host bytes, phase (its place in `phases`), parts, largest; for the GPU also what torch's
+        allocator would report; for the host the page-locked bytes;
+        `timeline`: for gpu and host samples of the parts over the run.
+        Parts add up to the bytes beside them, exactly.
+    """
+    phases = ledger.phases()
+    peaks: dict[str, Any] = {}
+    for place, name in enumerate(_NAMES):
+        tops = [phase.peak[place] for phase in phases]
+        index = max(range(len(tops)), key=lambda at: tops[at].total)
+        peaks[name] = {
+            "bytes": tops[index].total,
+            "phase": index,
+            "parts": tops[index].named(),
+            "largest": ledger.largest(place, tops[index].event, _LARGEST),
+        }
+        if place == HOST:
+            peaks[name]["pinned"] = _pinned(ledger, tops[index].event)
+    peaks["gpu"]["allocator"] = _allocator(ledger, capacity_bytes)
+    return {
+        "phases": [_phase(phase) for phase in phases],
+        "peak": peaks,
+        "timeline": {name: ledger.timeline(place, _SAMPLES) for place, name in enumerate(_NAMES)},
+    }
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    told: dict[str, Any] = {"phase": phase.name, "step": phase.step, "micro_batch": phase.micro_batch}
+    for place, name in enumerate(_NAMES):
+        told[name] = {
+            "peak_bytes": phase.peak[place].total,
+            "peak_parts": phase.peak[place].named(),
+            "end_bytes": phase.end[place].total,
+            "end_parts": phase.end[place].named(),
+        }
+    return told
+
+
+def _allocator(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
+    found = allocator.replay(ledger.replay(GPU), allocator.Allocator(capacity_bytes))
+    expandable = allocator.replay(ledger.replay(GPU), simulate_expandable.Expandable(capacity_bytes))
+    return {
+        "allocated_peak_bytes": found.allocated_peak_bytes,
+        "reserved_peak_bytes": found.reserved_peak_bytes,
+        "released_segments": found.released_segments,
+        "out_of_memory": found.out_of_memory,
+        "expandable_reserved_peak_bytes": expandable.reserved_peak_bytes,
+        "expandable_out_of_memory": expandable.out_of_memory,
+    }
+
+
+def _pinned(ledger: Ledger, event: int) -> dict[str, int]:
+    """Page-locked bytes at a moment: asked for, and as torch's host allocator takes them, in powers of two.
+
+    Source: at/core/CachingHostAllocator.h, PyTorch 2.13: `c10::llvm::PowerOf2Ceil(size)`.
+    """
+    sizes = [ledger.sizes[number] for number in ledger.alive(HOST, event) if number in ledger.pinned]
+    return {"bytes": sum(sizes), "rounded_bytes": sum(1 << (size - 1).bit_length() for size in sizes if size)}
+
+
+def collectives(counts: dict[tuple[int, str, str, int, int], int]) -> list[dict[str, Any]]:
+    """Every kind of collective that a rank issues in a phase of a step: bytes of its largest operand, how often."""
+    return [
+        {"step": step, "phase": phase, "kind": kind, "ranks": ranks, "bytes": size, "count": count}
+        for (step, phase, kind, ranks, size), count in sorted(counts.items())
+    ]

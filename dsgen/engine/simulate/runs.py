@@ -1,0 +1,165 @@
+"""One simulated run: load, initialize, forward, backward and step of the real engine in a world of one process."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import os
+from typing import Any
+
+import torch
+
+from dsgen.engine.simulate import attention, checkpointing, holders, models, patches
+from dsgen.engine.simulate import devices as simulate_device
+from dsgen.engine.simulate import versions as simulate_versions
+from dsgen.engine.simulate.ledger import Ledger
+from dsgen.engine.simulate.recorder import Recorder
+
+__all__ = ["facts", "run"]
+
+
+def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, str]) -> tuple[Ledger, Recorder, Any]:
+    """Run a request.
+
+    Args:
+        request: As in `dsgen.engine.simulate`, with every default filled in.
+        versions: Of deepspeed, torch and transformers.
+        progress: Gets the phase that is running, for whoever reports an error.
+
+    Returns:
+        The ledger, the recorder and the engine.
+
+    Raises:
+        RuntimeError: The versions were not tested together, and the request does not force it.
+        Exception: What DeepSpeed, torch or transformers raise.
+    """
+    simulate_versions.check(versions, request["force"])
+    ledger = Ledger()
+    recorder = Recorder(ledger, progress)
+    _world(request, recorder)
+    config = copy.deepcopy(request["config"])
+    gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
+    gc.enable()
+    with simulate_device.fake_mode(), recorder:
+        engine = _initialize(request, config, recorder)
+        for step in range(1, request["steps"] + 1):
+            _train(request, engine, recorder, step)
+    return ledger, recorder, engine
+
+
+def facts(engine: Any) -> dict[str, Any]:
+    """What the engine is: classes, stage, degrees, batch, attention, and the numbers of the model's elements.
+
+    4-bit weights count as what they stand for.
+    """
+    model = models.base(engine.module)
+    return {
+        "model": type(model).__name__,
+        "attention": attention.word(model.config._attn_implementation),
+        "wrapper": type(engine.optimizer).__name__,
+        "optimizer": type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else None,
+        "stage": int(engine.zero_optimization_stage()),
+        "data_parallel": int(engine.dp_world_size),
+        "micro_batch": int(engine.train_micro_batch_size_per_gpu()),
+        "accumulation": int(engine.gradient_accumulation_steps()),
+        "train_batch": int(engine.train_batch_size()),
+        "parameters": models.elements(engine.module.parameters()),
+        "trained": models.elements(_trainable(engine.module)),
+    }
+
+
+def _world(request: dict[str, Any], recorder: Recorder) -> None:
+    """The fake process group, the device, the accelerator and the patches."""
+    # Whatever the rank, its GPU is the one of this process.
+    os.environ.update(RANK=str(request["rank"]), WORLD_SIZE=str(request["world_size"]), LOCAL_RANK="0")
+    patches.patch_torch(recorder.pin, recorder.is_pinned)
+    simulate_device.register()
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group(
+        "fake", store=FakeStore(), rank=request["rank"], world_size=request["world_size"]
+    )
+    from deepspeed.accelerator import set_accelerator
+
+    from dsgen.engine.simulate import accelerator as simulate_accelerator
+
+    accelerator = simulate_accelerator.VirtualAccelerator(
+        memory_bytes=request["gpu_memory_bytes"],
+        devices=request["gpus_per_node"],
+        allocated=lambda: recorder.live[0],
+        emptied=recorder.ledger.emptied,
+        pin=recorder.pin,
+        is_pinned=recorder.is_pinned,
+    )
+    set_accelerator(accelerator)
+    import deepspeed
+
+    patches.patch_deepspeed()
+    deepspeed.init_distributed(dist_backend="fake", verbose=False)
+    attention.register()
+
+
+def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recorder) -> Any:
+    """The engine of the request's model."""
+    import deepspeed
+
+    model = models.build(request, config)
+    recorder.vocabularies, recorder.head_shape = models.head(model)
+    _end(recorder, model, None)
+    recorder.enter("init")
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config)
+    patches.no_input_check(engine)
+    widths, recorder.head_shape = models.head(engine.module)  # AutoTP may have cut the head
+    recorder.vocabularies |= widths
+    if request["checkpointing"] == checkpointing.DEEPSPEED:
+        checkpointing.use_deepspeed(engine, models.base(engine.module), request["config"])
+    for parameter in _trainable(engine.module):
+        parameter.register_hook(functools.partial(_gradient, recorder))
+    _end(recorder, engine.module, engine)
+    return engine
+
+
+def _trainable(model: Any) -> list[Any]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _gradient(recorder: Recorder, gradient: Any) -> None:
+    """A weight's gradient is told from other results of backward when it reaches the weight."""
+    recorder.claim(gradient, "gradients")
+
+
+def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) -> None:
+    """One optimizer step: every micro-batch's forward and backward."""
+    recorder.step = step
+    samples = engine.train_micro_batch_size_per_gpu()
+    for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
+        recorder.enter("input")
+        tokens, labels = _tokens(request, samples)
+        recorder.enter("forward")
+        out = engine(input_ids=tokens, labels=labels)
+        loss = out.loss
+        del out  # a training loop keeps the loss alone
+        _end(recorder, engine.module, engine, micro_batch)
+        recorder.enter("backward")
+        with simulate_device.telling():
+            engine.backward(loss)
+        _end(recorder, engine.module, engine, micro_batch)
+        recorder.enter("step")
+        engine.step()
+        del loss, tokens, labels  # a training loop refers to them while it steps
+    _end(recorder, engine.module, engine)
+
+
+def _tokens(request: dict[str, Any], samples: int) -> tuple[Any, Any]:
+    """Token ids and labels of a micro-batch: one tensor, unless targets have another length."""
+    lengths = dict.fromkeys((request["seq_len"], request["target_len"] or request["seq_len"]))
+    made = [torch.zeros(samples, length, dtype=torch.long, device=simulate_device.NAME) for length in lengths]
+    return made[0], made[-1]
+
+
+def _end(recorder: Recorder, module: Any, engine: Any, micro_batch: int = 0) -> None:
+    """Close the phase: ask who holds what by now."""
+    for tensor, kind in holders.held(module, engine):
+        recorder.claim(tensor, kind)
+    recorder.ledger.mark(recorder.phase, recorder.step, micro_batch)

@@ -1,0 +1,259 @@
+"""Which tensors of a model LoRA adapts and how large the adapters are, as peft 0.21 builds them with transformers 5."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dsgen.families.parameters.counts import parameters
+from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.profiles import Model, Training
+
+__all__ = [
+    "ALL_LINEAR",
+    "Adapter",
+    "adaptable",
+    "adapters",
+    "adapts_head",
+    "added",
+    "check_dropout",
+    "check_embeddings",
+    "check_head",
+    "expert_target",
+    "fused_targets",
+    "in_outer_module",
+    "lora_parameters",
+]
+
+ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
+# Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
+# tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets
+# that are one tensor today must be named together, and that tensor's adapter has their ranks' sum.
+# (peft/utils/transformers_weight_conversion.py: _MODEL_TO_CONVERSION_PATTERN, _MOE_TARGET_MODULE_MAPPING and
+# _MOE_FUSED_TARGETS; a model type that the first does not list, as gpt_oss and qwen2_moe, adapts its linear layers
+# alone.)
+_ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
+_QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
+_FUSED: dict[str, dict[str, str]] = {
+    "deepseek_v2": _QWEN,
+    "deepseek_v3": _QWEN,
+    "glm4_moe": _QWEN,
+    "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
+    "olmoe": _QWEN,
+    "qwen3_moe": _QWEN,
+}
+_NONE: dict[str, str] = {}
+_TRANSPOSED = frozenset({"gpt2"})  # its Conv1D's weight is (inputs, outputs)
+
+
+class Adapter(NamedTuple):
+    """Elements of the two trained matrices of one tensor's adapter: lora_A, which takes its input, and lora_B."""
+
+    low: int
+    high: int
+
+
+def fused_targets(model: Model) -> Mapping[str, str]:
+    """Names that peft takes for a part of the experts or for the router -> the tensor, without the block's name."""
+    return _FUSED.get(model.architecture, _NONE)
+
+
+def expert_target(model: Model, targets: Iterable[str]) -> str | None:
+    """The first target that is for experts or their router; None where none is."""
+    fused = fused_targets(model)
+    named = (target for target in targets if target == ALL_LINEAR or any(_named(old, target) for old in fused))
+    return next(named, None) if fused else None
+
+
+def adapts_head(model: Model, targets: Iterable[str]) -> bool:
+    """Whether the output head gets an adapter: only where it is named, peft's "all-linear" leaves it out."""
+    named = {target.rpartition(".")[2] for target in targets}
+    return any(_module(item).rpartition(".")[2] in named for item in parameters(model) if item.kind == "head")
+
+
+def check_head(model: Model, targets: Iterable[str]) -> None:
+    """Refuse an adapter of the head beside a chunked loss, which takes the head's weight itself.
+
+    Raises:
+        DsgenError: A target is the head.
+    """
+    if adapts_head(model, targets):
+        raise mistake(
+            "chunked_loss is true and lora_targets names the output head",
+            must="one of the two: a chunked loss takes the head's own weight, so its adapter would learn nothing",
+            todo="Leave lm_head out of lora_targets, or set chunked_loss to false.",
+        )
+
+
+def check_dropout(model: Model, targets: Iterable[str]) -> None:
+    """Refuse a dropout where peft does: it knows none for adapters of experts and routers (lora.ParamWrapper).
+
+    Raises:
+        DsgenError: A target is for one of them.
+    """
+    target = expert_target(model, targets)
+    if target is not None:
+        fused = fused_targets(model)
+        plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+        raise mistake(
+            f"lora_dropout is above 0 and lora_targets names {target!r}",
+            must="it must be 0 there: peft has no dropout for adapters of experts and their router",
+            todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
+        )
+
+
+def check_embeddings(model: Model, targets: Iterable[str]) -> None:
+    """Refuse to train embedding and head beside adapters where peft makes two of one tensor.
+
+    Raises:
+        DsgenError: They are one tensor, or the head is to get an adapter too.
+    """
+    if model.tied_embeddings:
+        raise mistake(
+            "lora_train_embeddings is true, and the model's head is tied to its embedding",
+            must="it must be false there: peft trains a copy of each, which are no longer one tensor",
+            todo="Train the adapters alone, or the whole model.",
+        )
+    heads = [item.name for item in parameters(model) if item.kind == "head"]
+    if named := next((one for one in targets if set(_matches(model, one, fused_targets(model))) & {*heads}), None):
+        raise mistake(
+            f"lora_train_embeddings is true and lora_targets names {named!r}",
+            must="the head must get one of the two: a trained copy or an adapter",
+            todo="Leave it out of lora_targets.",
+        )
+
+
+def in_outer_module(item: Parameter) -> bool:
+    """Whether a tensor is in the input embedding or in the output head."""
+    return item.kind in ("embedding", "head") or (item.kind == "bias" and not item.layer)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def added(model: Model, rank: int, targets: tuple[str, ...], embeddings: bool) -> Mapping[str, tuple[int, ...]]:
+    """Names of the tensors beside which peft trains others, and the elements of those, in order.
+
+    Args:
+        model: The model.
+        rank: Rank of the adapters.
+        targets: Names of the matrices that get one.
+        embeddings: A copy of the input embedding and of the output head is trained (modules_to_save).
+
+    Raises:
+        DsgenError: As for `adapters` and `check_embeddings`.
+    """
+    found: Mapping[str, tuple[int, ...]] = adapters(model, rank, targets)
+    if not embeddings:
+        return found
+    check_embeddings(model, targets)
+    return {**found, **{item.name: (item.numel,) for item in parameters(model) if in_outer_module(item)}}
+
+
+def adaptable(model: Model, training: Training) -> bool:
+    """Whether peft takes the adapters that somebody wishes, should he train any."""
+    try:
+        adapters(model, training.lora_rank, training.lora_targets)
+        if training.lora_dropout:
+            check_dropout(model, training.lora_targets)
+        if training.lora_train_embeddings:
+            check_embeddings(model, training.lora_targets)
+        if training.chunked_loss:
+            check_head(model, training.lora_targets)
+    except DsgenError:
+        return False
+    return True
+
+
+def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
+    """Parameters of LoRA adapters.
+
+    Args:
+        model: The model that is adapted.
+        rank: Rank of every adapter, at least 1.
+        targets: Module names by their last part or parts (`q_proj`, `self_attn.q_proj`), or `all-linear`: every linear
+            layer but the output head, and where peft takes them for linear layers, experts and their routers.
+
+    Raises:
+        DsgenError: No target, or one that names no matrix of the model.
+    """
+    if rank < 1:
+        raise mistake(f"lora_rank is {rank}", must="it must be at least 1")
+    found = adapters(model, rank, tuple(targets))
+    return sum(sum(found[item.name]) * item.repeats for item in parameters(model) if item.name in found)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def adapters(model: Model, rank: int, targets: tuple[str, ...]) -> Mapping[str, Adapter]:
+    """Names of the tensors that get adapters, the layer index folded to `*`, and what they get.
+
+    A linear layer gets rank x (in + out) elements; experts get as much each.
+
+    Raises:
+        DsgenError: As for `lora_parameters`.
+    """
+    fused = fused_targets(model)
+    if not targets:
+        raise mistake("lora_targets is empty", must="it must name at least one matrix", todo=_valid(model))
+    ranks: dict[str, int] = {}
+    for target in targets:
+        matches = _matches(model, target, fused)
+        if not matches:
+            raise mistake(
+                f"lora_targets names {target!r}",
+                must=f"it must name a matrix of {model.architecture}",
+                todo=_valid(model),
+            )
+        ranks.update(dict.fromkeys(matches, rank))
+    pair = [old for old, tensor in fused.items() if tensor == _PAIR]
+    if any(name.endswith(_PAIR) for name in ranks):
+        missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
+        if missing:
+            raise _incomplete(pair, missing[0])
+        ranks = {name: len(pair) * rank if name.endswith(_PAIR) else rank for name in ranks}
+    transposed = model.architecture in _TRANSPOSED
+    sizes = {item.name: _sides(item, transposed) for item in parameters(model) if item.name in ranks}
+    return MappingProxyType(
+        {name: Adapter(ranks[name] * inputs, ranks[name] * outputs) for name, (inputs, outputs) in sizes.items()}
+    )
+
+
+def _matches(model: Model, target: str, fused: Mapping[str, str]) -> list[str]:
+    """Names of the tensors that one target adapts."""
+    if target == ALL_LINEAR:
+        plain = [item for item in parameters(model) if item.matrix and item.kind != "head"]
+        names = [item.name for item in plain if _module(item).rpartition(".")[2] not in fused]
+        return names + [item.name for item in parameters(model) if item.name.endswith(tuple(fused.values()))]
+    tensor = next((tensor for old, tensor in fused.items() if _named(old, target)), None)
+    if tensor is not None:
+        return [item.name for item in parameters(model) if item.name.endswith(tensor)]
+    return [item.name for item in parameters(model) if item.matrix and f".{_module(item)}".endswith(f".{target}")]
+
+
+def _named(old: str, target: str) -> bool:
+    return target == old or target.endswith(f".{old}")
+
+
+def _incomplete(pair: list[str], missing: str) -> DsgenError:
+    return mistake(
+        f"lora_targets leaves out {missing!r}",
+        must=f"it must name {' and '.join(pair)} together: the experts keep them in one tensor",
+    )
+
+
+def _sides(item: Parameter, transposed: bool) -> tuple[int, int]:
+    """Inputs and outputs of all experts of a tensor, or of a matrix."""
+    *count, outputs, inputs = item.shape
+    experts = count[0] if count else 1
+    return (experts * outputs, experts * inputs) if transposed else (experts * inputs, experts * outputs)
+
+
+def _module(parameter: Parameter) -> str:
+    return parameter.name.rpartition(".")[0]
+
+
+def _valid(model: Model) -> str:
+    names = dict.fromkeys(_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+    names.update(dict.fromkeys(fused_targets(model)))
+    return f"Valid: {ALL_LINEAR}, {', '.join(names)}."

@@ -1,0 +1,241 @@
+"""Every tensor of a model in the order of its class: what comes before the blocks, the blocks, and what comes after."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import attrs
+
+from dsgen.families.parameters.layouts import LAYOUTS
+from dsgen.families.parameters.rows import Layout, Tensor
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.profiles import Model
+
+__all__ = ["CACHED_MODELS", "Parameter", "Stretch", "stretches"]
+
+_OPT_POSITION_OFFSET = 2  # OPT's position table has two rows more than positions (OPTLearnedPositionalEmbedding)
+CACHED_MODELS = 4096  # models kept; a plan asks for one model thousands of times, a matrix run for about a hundred
+
+
+@attrs.frozen
+class Parameter:
+    """One tensor of a model, or the same tensor of several blocks.
+
+    Attributes:
+        name: Its name in Hugging Face's state dict, the layer index folded to `*`.
+        shape: Its shape, in elements.
+        repeats: How many such tensors the model has (1, or the number of blocks that have it).
+        kind: embedding, position, head, attention, mlp, expert, router, norm or bias. A bias is `bias` in a linear
+            layer, and what its module is in a norm, an expert or a router.
+        layer: Whether it is inside a transformer block.
+        matrix: Whether it is the weight of a linear layer. Experts are not: transformers 5 keeps those of a layer in
+            one 3-D tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    repeats: int
+    kind: str
+    layer: bool
+    matrix: bool
+
+    @property
+    def numel(self) -> int:
+        """Elements of one such tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def total(self) -> int:
+        """Elements of all of them."""
+        return self.numel * self.repeats
+
+
+@attrs.frozen
+class Stretch:
+    """A part of a model in the order of its tensors: one block and how often it follows itself, or what is around.
+
+    What lies between an encoder and a decoder counts as a block of its own.
+    """
+
+    parameters: tuple[Parameter, ...]
+    repeats: int
+    blocks: bool
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def stretches(model: Model) -> tuple[Stretch, ...]:
+    """The model from its first tensor to its last: what comes before the blocks, the blocks, and what comes after.
+
+    Raises:
+        DsgenError: As for `parameters`.
+    """
+    layout = _layout(model)
+    _check(model, layout)
+    sizes, every = _sizes(model), _facts(model)
+    dense = model.dense_layers if model.experts else model.layers
+    head: tuple[Tensor, ...] = ()
+    if not model.tied_embeddings:
+        head += (Tensor("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
+    if layout.head_bias:
+        head += (Tensor("lm_head.bias", ("vocab",), "bias"),)
+
+    def stretch(tensors: tuple[Tensor, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
+        facts = {**every, "first": first}
+        there = tuple(
+            Parameter(
+                f"{block}.{tensor.name}" if block else tensor.name,
+                tuple(sizes[symbol] for symbol in tensor.shape),
+                1,
+                tensor.kind,
+                bool(block),
+                tensor.matrix,
+            )
+            for tensor in tensors
+            if not tensor.when or facts[tensor.when]
+        )
+        return Stretch(there, repeats, bool(block))
+
+    def stack(tensors: tuple[Tensor, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
+        """Equal blocks, of which the first may have a tensor more."""
+        apart = any(tensor.when == "first" for tensor in tensors) and repeats > 0
+        first = (stretch(tensors, 1, block, True),) if apart else ()
+        return (*first, stretch(tensors, repeats - apart, block))
+
+    return tuple(
+        item
+        for item in (
+            stretch(layout.before, 1),
+            *stack(layout.encoder, model.encoder_layers, layout.encoder_block),
+            attrs.evolve(stretch(layout.between, 1), blocks=True),
+            *stack(layout.dense, dense, layout.block),
+            stretch(layout.sparse, model.layers - dense, layout.block),
+            stretch((*layout.after, *head), 1),
+        )
+        if item.repeats and item.parameters
+    )
+
+
+def _layout(model: Model) -> Layout:
+    layout = LAYOUTS.get(model.architecture)
+    if layout is None:
+        near = nearest(model.architecture, LAYOUTS)
+        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise mistake(
+            f"model.architecture is {model.architecture!r}",
+            must="it must be a supported model_type of Hugging Face",
+            todo=f"{hint}Supported: {', '.join(LAYOUTS)}.",
+        )
+    return layout
+
+
+def _check(model: Model, layout: Layout) -> None:
+    """Refuse facts that the architecture's class cannot have."""
+    a = model.architecture
+    if layout.gated is not None and model.gated_ffn != layout.gated:
+        raise _impossible(model, "gated_ffn", f"{a} has {'a' if layout.gated else 'no'} gate")
+    if model.attention_heads % model.kv_heads:
+        raise _impossible(model, "kv_heads", f"it must divide attention_heads ({model.attention_heads})")
+    if layout.same_heads and model.kv_heads != model.attention_heads:
+        raise _impossible(model, "kv_heads", f"{a} has as many as attention_heads ({model.attention_heads})")
+    if layout.one_key_head and model.kv_heads != 1:
+        raise _impossible(model, "kv_heads", f"{a} has one")
+    if layout.split_heads and model.head_size * model.attention_heads != model.hidden_size:
+        raise _impossible(model, "head_size", f"{a} splits hidden_size ({model.hidden_size}) among its heads")
+    if layout.ffn_factor and model.ffn_size != layout.ffn_factor * model.hidden_size:
+        raise _impossible(model, "ffn_size", f"{a} has {layout.ffn_factor} x hidden_size")
+    if model.attention_bias and not layout.biases:
+        raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
+    if model.mlp_bias and not layout.mlp_biases:
+        raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
+    if bool(model.encoder_layers) != bool(layout.encoder):
+        raise _impossible(model, "encoder_layers", f"{a} has {'at least 1' if layout.encoder else 'no encoder'}")
+    if bool(model.relative_buckets) != bool(layout.encoder):
+        raise _impossible(model, "relative_buckets", f"{a} has {'at least 1' if layout.encoder else 'none'}")
+    if layout.tied and not model.tied_embeddings:
+        raise _impossible(model, "tied_embeddings", f"{a} always shares them")
+    if model.dropout and not layout.dropouts:
+        raise _impossible(model, "dropout", f"{a} leaves no choice; what it has is counted")
+    if a != "opt" and (model.embedding_size or model.post_norm):
+        raise _impossible(model, "embedding_size" if model.embedding_size else "post_norm", "only opt has this")
+    _check_experts(model, layout)
+
+
+def _check_experts(model: Model, layout: Layout) -> None:
+    a = model.architecture
+    if model.qk_norm and a != "glm4_moe":
+        raise _impossible(model, "qk_norm", f"{a} leaves no choice; what it has is counted")
+    if model.experts and not layout.sparse:
+        raise _impossible(model, "experts", f"{a} has none")
+    if not model.experts and layout.sparse:
+        raise _impossible(model, "experts", f"{a} is a mixture of experts, and needs at least 1")
+    if model.experts and not 1 <= model.experts_per_token <= model.experts:
+        raise _impossible(model, "experts_per_token", f"it must be between 1 and experts ({model.experts})")
+    if model.experts and not model.expert_ffn_size:
+        raise _impossible(model, "expert_ffn_size", "a mixture of experts needs it")
+    if model.dense_layers > (model.layers if layout.dense and model.experts else 0):
+        raise _impossible(model, "dense_layers", "only a mixture of experts with dense first blocks has them")
+    if bool(model.shared_experts) != layout.shared:
+        raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
+    if bool(model.shared_ffn_size) != (a == "qwen2_moe"):
+        raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if a == 'qwen2_moe' else 'none of its own'}")
+    if model.expert_groups and (a != "deepseek_v2" or model.experts % model.expert_groups):
+        must = f"it must divide experts ({model.experts})" if a == "deepseek_v2" else f"{a} leaves no choice"
+        raise _impossible(model, "expert_groups", must)
+    latent = a in ("deepseek_v2", "deepseek_v3")
+    if bool(model.kv_lora_rank) != latent:
+        raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if latent else 'no MLA'}")
+
+
+def _impossible(model: Model, field: str, must: str) -> DsgenError:
+    value = getattr(model, field)
+    return mistake(f"model.{field} is {str(value).lower()}", must=must)
+
+
+def _sizes(model: Model) -> dict[str, int]:
+    """The number behind every symbol of a layout."""
+    heads, kv_heads, head = model.attention_heads, model.kv_heads, model.head_size
+    v_head = model.v_head_size or head
+    return {
+        "one": 1,
+        "hidden": model.hidden_size,
+        "vocab": model.vocab_size,
+        "embedding": model.embedding_size or model.hidden_size,
+        "positions": model.max_positions,
+        "positions_and_2": model.max_positions + _OPT_POSITION_OFFSET,
+        "buckets": model.relative_buckets,
+        "heads": heads,
+        "head": head,
+        "q": heads * head,
+        "kv": kv_heads * head,
+        "qkv": (heads + 2 * kv_heads) * head,
+        "v": heads * v_head,
+        "ffn": model.ffn_size,
+        "ffn_pair": 2 * model.ffn_size,
+        "experts": model.experts,
+        "expert_ffn": model.expert_ffn_size,
+        "expert_ffn_pair": 2 * model.expert_ffn_size,
+        "shared_ffn": model.shared_width,
+        "q_rank": model.q_lora_rank,
+        "kv_rank": model.kv_lora_rank,
+        "kv_rank_rope": model.kv_lora_rank + model.qk_rope_head_size,
+        "kv_expanded": heads * (head - model.qk_rope_head_size + v_head),
+    }
+
+
+def _facts(model: Model) -> dict[str, bool]:
+    """The truth of every condition of a layout."""
+    return {
+        "gated": model.gated_ffn,
+        "ungated": not model.gated_ffn,
+        "attention_bias": model.attention_bias,
+        "mlp_bias": model.mlp_bias,
+        "qk_norm": model.qk_norm,
+        "plain_query": not model.q_lora_rank,
+        "query_rank": bool(model.q_lora_rank),
+        "query_rank_bias": bool(model.q_lora_rank) and model.attention_bias,
+        "projected": model.embedding_size not in (0, model.hidden_size),
+        "final_norm": not model.post_norm,
+        "one_kv_head": model.kv_heads == 1,
+        "many_kv_heads": model.kv_heads > 1,
+    }

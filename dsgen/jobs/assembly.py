@@ -1,0 +1,301 @@
+"""Layers to a Job: known paths only, folded, typed, and consistent across sections."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.catalog.structure import structure
+from dsgen.catalog.wishes import follow
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.autos import dropped
+from dsgen.jobs.contradictions import contradictions
+from dsgen.jobs.job import Job
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
+from dsgen.shapes.pins import collect
+from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
+
+__all__ = ["assemble", "canonical"]
+
+OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
+# Keys whose true and false stand for other keys: what to write, so that the search can follow it. (false, true)
+INSTEAD = {
+    "zero_optimization": ("zero_optimization.stage=0", "zero_optimization.stage=1"),
+    "zero_optimization.cpu_offload": (
+        "zero_optimization.offload_optimizer=null",
+        "zero_optimization.offload_optimizer.device=cpu",
+    ),
+    "zero_optimization.cpu_offload_param": (
+        "zero_optimization.offload_param=null",
+        "zero_optimization.offload_param.device=cpu",
+    ),
+}
+LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
+STANDARD_TRAINING = "standard"  # the training profile of a job that names none
+ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
+
+
+def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Layer, ...]:
+    """Layers whose paths all start with a section: a DeepSpeed key may be written without `deepspeed.` before it.
+
+    Raises:
+        DsgenError: A path that no section and no DeepSpeed release knows, with the nearest valid ones.
+    """
+    known = surface.load(version)
+    return tuple(
+        _once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
+        for layer in layers
+    )
+
+
+def _once(layer: Layer) -> Layer:
+    """The layer, when no file in it says a key twice: as `zero_optimization:` and under `deepspeed:`."""
+    seen: dict[tuple[str, str], Override] = {}
+    for override in layer.overrides if layer.rank < Rank.USER else ():  # the fold judges those of a person
+        earlier = seen.setdefault((override.path, override.origin.source), override)
+        if not same(earlier.value, override.value):
+            raise contradiction(earlier, override)
+    return layer
+
+
+def _canonical(written: Override, known: surface.Surface) -> Override:
+    section, _, key = written.path.partition(".")
+    _check_plain(written, written.value, written.path.count("."))
+    if section in SECTIONS:
+        _check_fact(section, key, written)
+        return written
+    if section == "deepspeed" and not key:
+        if written.value == {}:
+            return written
+        raise mistake(
+            f"deepspeed is {show(written.value)}", must="it must be a map of DeepSpeed keys", where=written.origin
+        )
+    path = key if section == "deepspeed" else written.path
+    if path.partition(".")[0] == OLD_BF16:
+        path = f"bf16{path[len(OLD_BF16) :]}"
+    path = known.aliases.get(path, path)
+    if known.key(path) is None:
+        raise _unknown_path(attrs.evolve(written, path=path), known)
+    value = _deepspeed_value(path, written, known)
+    return attrs.evolve(written, path=f"deepspeed.{path}", value=value)
+
+
+def _check_plain(written: Override, value: Any, depth: int) -> None:
+    """Refuse what no JSON file or C library takes, wherever it was written."""
+    wrong = None
+    too_deep = depth >= DEEPEST or len(written.path) > LONGEST_PATH
+    if too_deep:
+        wrong = f"a path has at most {DEEPEST} levels and {LONGEST_PATH} letters"
+    elif isinstance(value, str) and ("\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        wrong = "it must be text that UTF-8 can hold, without a null character"
+    elif isinstance(value, float) and not math.isfinite(value):
+        wrong = "it must be a finite number"
+    if wrong:
+        shown = written.path if too_deep else f"{written.path} is {show(value)}"
+        raise mistake(shown, must=wrong, where=written.origin)
+    if isinstance(value, (list, dict)):
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check_plain(written, item, depth + 1)
+
+
+def _check_fact(section: str, key: str, written: Override) -> None:
+    if not key:
+        if written.value == {}:
+            return
+        if written.value is None:
+            raise mistake(
+                f"{section} is null",
+                must=f"a section cannot be deleted; delete a key such as {section}.{next(iter(_keys(section)))}",
+                where=written.origin,
+            )
+        raise mistake(f"{section} is {show(written.value)}", must="it must be a map", where=written.origin)
+    if key not in _keys(section):
+        raise _unknown_path(written, None)
+
+
+def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any:
+    """The value of a key the release reads; 5e8, as DeepSpeed's own examples write it, is the whole number it means."""
+    found, value = known.key(key), written.value
+    if found is None or value is None or value == {}:
+        return value
+    if found.removed:
+        raise mistake(
+            f"{key} was removed from DeepSpeed ({found.removed})",
+            where=written.origin,
+            must=f"DeepSpeed {known.version} refuses it",
+            todo="Drop it.",
+        )
+    if key in INSTEAD and isinstance(value, bool):
+        raise mistake(
+            f"{key} is {show(value)}",
+            must="it is a short form that dsgen does not plan with",
+            where=written.origin,
+            todo=f"Write {INSTEAD[key][value]} instead.",
+        )
+    if wrong := known.check_value(found, value):
+        raise mistake(f"{key} is {show(value)}", must=wrong, where=written.origin)
+    return int(value) if isinstance(value, float) and found.types == ("integer",) else value
+
+
+def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenError:
+    path = written.path
+    section, _, tail = path.partition(".")
+    for parent in _parents(path):
+        if parent.partition(".")[2] in _keys(parent.partition(".")[0]) or (known and _holds_one_value(known, parent)):
+            return mistake(
+                f"{parent} is a map",
+                must=f"it holds one value, and no {path[len(parent) + 1 :]}",
+                where=written.origin,
+                todo=f"Write a value, such as --set {parent}=VALUE.",
+            )
+    if section in SECTIONS:
+        close = [f"{other}.{tail}" for other in SECTIONS if tail in _keys(other)]
+        close = close or [f"{section}.{key}" for key in nearest(tail, _keys(section))]
+    else:
+        mine = {f"{other}.{key}": key for other in SECTIONS for key in _keys(other)}
+        last = path.rpartition(".")[2]
+        close = [full for full, key in mine.items() if key == last]
+        theirs = known.nearest(path) if known else ()
+        close += [full for full in theirs if not close or full.rpartition(".")[2] == last]
+        close = close or list(nearest(path, mine))
+    todo = f"did you mean {' or '.join(list(dict.fromkeys(close))[:3])}?" if close else None
+    return mistake(
+        f"unknown path {path}",
+        must="neither dsgen nor DeepSpeed reads it",
+        where=written.origin,
+        todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.",
+    )
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition(".")[0]:
+        yield path
+
+
+def _holds_one_value(known: surface.Surface, path: str) -> bool:
+    found = known.key(path)
+    return found is not None and bool(found.types) and "object" not in found.types
+
+
+@functools.cache
+def _keys(section: str) -> dict[str, attrs.Attribute[Any]]:
+    """The facts or wishes of a section; none of what is no section."""
+    return {yaml_name(field.name): field for field in attrs.fields(SECTIONS[section])} if section in SECTIONS else {}
+
+
+def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
+    """Fold layers and build the Job.
+
+    Args:
+        layers: Profiles, files and overrides in any order.
+        version: The DeepSpeed release the config is for; None is the newest known.
+
+    Raises:
+        DsgenError: All that is wrong, each with the place where it was written.
+    """
+    known = surface.load(version)
+    named = tuple(layers)
+    if not any(layer.rank == Rank.TRAINING for layer in named):
+        named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
+    ranked = dropped(canonical(named, version), known)
+    folded = fold(ranked)
+    tree, provenance = folded.tree, folded.provenance
+    for section, option in (("hardware", "--hw"), ("model", "--model")):
+        if section not in tree:
+            raise mistake(
+                f"no {section} is named",
+                must="a plan needs hardware and a model",
+                todo=f"Name it with {option}; dsgen profiles list {section} shows the built-in ones.",
+            )
+    tree["training"] = follow(tree.get("training", {}), provenance)
+    wishes = structure(Training, "training", tree, provenance)
+    cluster = structure(Cluster, "cluster", tree, provenance)
+    hardware = structure(Hardware, "hardware", tree, provenance)
+    nodes, per_node = _shape(cluster, hardware, provenance)
+    names = {kind: layer.name for layer in ranked for kind in (layer.rank.name.lower(),) if kind in SECTIONS}
+    network, warnings = _network(tree, provenance, nodes, names.get("network"))
+    names = {"network": ASSUMED_NETWORK, **names} if nodes > 1 else names
+    model = structure(Model, "model", tree, provenance)
+    return Job(
+        hardware=hardware,
+        model=model,
+        network=network,
+        training=wishes,
+        nodes=nodes,
+        gpus_per_node=per_node,
+        names=names,
+        pins=collect(provenance),
+        deepspeed=tree.get("deepspeed", {}),
+        deepspeed_layers=_deepspeed_only(ranked),
+        provenance=provenance,
+        version=known.version,
+        warnings=(*folded.warnings, *warnings, *contradictions(hardware, model, wishes, provenance)),
+    )
+
+
+def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    kept = []
+    for layer in layers:
+        overrides = tuple(item for item in layer.overrides if item.path.startswith("deepspeed."))
+        if overrides:
+            kept.append(attrs.evolve(layer, overrides=overrides))
+    return tuple(kept)
+
+
+def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tuple[int, int]:
+    """Nodes and GPUs per node from what was said of them."""
+    full = hardware.gpus_per_node
+    if cluster.gpus is None:
+        return cluster.nodes or 1, full
+    # As few nodes as share the GPUs evenly.
+    nodes = cluster.nodes or cluster.gpus // next(each for each in range(full, 0, -1) if cluster.gpus % each == 0)
+    where = provenance.where("cluster.gpus")
+    if cluster.gpus % nodes:
+        raise mistake(
+            f"{cluster.gpus} GPUs do not share evenly among {nodes} nodes",
+            where=where,
+            must=f"gpus must be a multiple of nodes, such as {nodes * math.ceil(cluster.gpus / nodes)}",
+        )
+    if cluster.gpus // nodes > full:
+        raise mistake(
+            f"{cluster.gpus // nodes} GPUs in a node",
+            where=where,
+            must=f"a node of it has {full}",
+            todo=f"Use --nodes {math.ceil(cluster.gpus / full)}, or set hardware.gpus_per_node.",
+        )
+    return nodes, cluster.gpus // nodes
+
+
+def _network(
+    tree: Mapping[str, Any], provenance: Provenance, nodes: int, name: str | None
+) -> tuple[Network, tuple[str, ...]]:
+    """The network between nodes; a stated assumption when there are several and none was named."""
+    if "network" in tree:
+        network = structure(Network, "network", tree, provenance)
+        place = provenance.where("network.fabric")
+        said = f"network {name}" if name else f"network.fabric = {network.fabric} ({place})"
+        if nodes == 1 and network.fabric != "none":
+            raise mistake(
+                f"{said} is named for one node",
+                must="a network joins nodes",
+                todo="Drop it, or say how many nodes there are: --nodes 2.",
+            )
+        if nodes > 1 and (network.fabric == "none" or not network.bandwidth_bytes_per_second):
+            raise mistake(
+                f"{said} joins nothing, and there are {nodes} nodes",
+                must="it must join the nodes",
+                todo="dsgen profiles list network",
+            )
+        return network, ()
+    if nodes == 1:
+        return Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False), ()
+    layer = catalog.find("network", ASSUMED_NETWORK).layer
+    assumed = fold([layer])
+    warning = f"no network named for {nodes} nodes: assumed {ASSUMED_NETWORK}; name yours with --network"
+    return structure(Network, "network", assumed.tree, assumed.provenance), (warning,)

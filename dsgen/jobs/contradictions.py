@@ -1,0 +1,58 @@
+"""Facts of one job that cannot be true together, and those that only look so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import Provenance
+from dsgen.shapes.profiles import Hardware, Model, Training
+from dsgen.shapes.units import gib
+
+__all__ = ["LEARNED_POSITIONS", "contradictions"]
+
+# Architectures with a table of learned positions: a longer sequence indexes past its end.
+LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
+
+
+def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:
+    """Warnings about facts that hardly go together.
+
+    Raises:
+        DsgenError: Facts that cannot: more usable memory than the card has, a sequence without positions.
+    """
+    usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
+    where = provenance.where("hardware.usable_memory")
+    if usable > sold * 1.001:
+        raise mistake(
+            f"hardware.usable_memory is {gib(usable)} GiB and hardware.gpu_memory {gib(sold)} GiB",
+            must="a driver cannot report more than the card has",
+            where=provenance.where("hardware.gpu_memory"),
+            todo="Set hardware.usable_memory too: it is the one that the plan uses.",
+        )
+    said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
+    if said and used and said.rank > used.rank:
+        yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
+    if training.target_len and not model.encoder_layers:
+        raise mistake(
+            f"training.target_len is {training.target_len}",
+            must=f"{model.architecture} is a decoder alone, whose targets are its own tokens: leave it out",
+            where=provenance.where("training.target_len"),
+        )
+    if training.attention == "sdpa" and model.relative_buckets:
+        raise mistake(
+            "training.attention is sdpa",
+            must=f"{model.architecture} adds learned biases to its scores, and what torch's fused attention keeps of"
+            " them is not known",
+            where=provenance.where("training.attention"),
+            todo="Take eager, which is what runs where flash is asked for.",
+        )
+    length = 0 if model.relative_buckets else training.seq_len or 0
+    if length > model.max_positions:
+        if model.architecture in LEARNED_POSITIONS:
+            raise mistake(
+                f"training.seq_len is {length}",
+                must=f"{model.architecture} has learned positions for {model.max_positions} tokens and no more",
+                where=provenance.where("training.seq_len"),
+            )
+        yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"

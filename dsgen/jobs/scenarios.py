@@ -1,0 +1,301 @@
+"""A scenario: the options of the command line as data, from the command line or from a committed file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen import catalog
+from dsgen.shapes import units
+from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, same, show
+
+__all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
+
+# Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
+FIELDS = {
+    "gpus": "cluster.gpus",
+    "nodes": "cluster.nodes",
+    "seq_len": "training.seq_len",
+    "target_len": "training.target_len",
+    "micro_batch": "training.micro_batch",
+    "global_batch": "training.global_batch",
+    "precision": "training.precision",
+    "zero_stage": "training.zero_stage",
+    "offload": "training.offload",
+    "tp": "training.tp",
+    "checkpointing": "training.checkpointing",
+    "objective": "training.objective",
+    "accumulation": "training.accumulation",
+    "method": "training.method",
+    "lora_rank": "training.lora_rank",
+    "lora_targets": "training.lora_targets",
+    "lora_dropout": "training.lora_dropout",
+    "lora_train_embeddings": "training.lora_train_embeddings",
+    "optimizer": "training.optimizer",
+    "attention": "training.attention",
+    "chunked_loss": "training.chunked_loss",
+    "gpu_memory": "hardware.gpu_memory",
+    "host_memory": "hardware.host_memory",
+}
+USABLE = "hardware.usable_memory"
+_KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
+_OTHER = ("deepspeed", "file", "set")
+_SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
+
+
+@attrs.frozen
+class Setting:
+    """One field of a scenario: its value and where it was written."""
+
+    value: Any
+    origin: Origin
+    reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """What a person said: profiles by kind, fields, override files, single overrides, and the release.
+
+    Attributes:
+        profiles: Kind -> names or paths of its profiles.
+        fields: Field of FIELDS -> setting.
+        files: Override files, in order.
+        sets: Dotted path -> settings; more than one when it was said twice.
+        deepspeed: The release the config is for; None is the newest known.
+        rank: SITE for a file, USER for the command line.
+    """
+
+    profiles: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+    fields: Mapping[str, Setting] = attrs.Factory(dict)
+    files: tuple[str, ...] = ()
+    sets: tuple[tuple[str, Setting], ...] = ()
+    deepspeed: str | None = None
+    rank: Rank = Rank.USER
+    below: Scenario | None = None
+
+
+def merge(file: Scenario, options: Scenario) -> Scenario:
+    """A scenario file with options of the command line on top: what both say, the command line decides."""
+    return attrs.evolve(
+        options,
+        profiles={**file.profiles, **{kind: names for kind, names in options.profiles.items() if names}},
+        deepspeed=options.deepspeed or file.deepspeed,
+        below=file,
+    )
+
+
+def layers(scenario: Scenario) -> tuple[Layer, ...]:
+    """The scenario's profiles, files and overrides as layers.
+
+    Raises:
+        DsgenError: An unknown profile or a broken file.
+    """
+    found = [
+        catalog.find(kind, name).layer
+        for kind in catalog.KINDS
+        for name in dict.fromkeys(scenario.profiles.get(kind, ()))
+    ]
+    said = _gpu_memory(scenario)
+    if said is not None and not scenario.profiles.get("hardware"):
+        found.append(_stated_shape(said).layer)
+    written = [*found, *_overrides(scenario)]
+    if said is not None:
+        written += _usable(said, written)
+    return tuple(written)
+
+
+def _gpu_memory(scenario: Scenario) -> Setting | None:
+    """The field gpu_memory in force: that of the command line, else that of the file."""
+    if "gpu_memory" in scenario.fields:
+        return scenario.fields["gpu_memory"]
+    return _gpu_memory(scenario.below) if scenario.below is not None else None
+
+
+def _stated_shape(said: Setting) -> catalog.Profile:
+    """The built-in profile without a card's name whose memory is nearest: it lends a nameless card its other facts."""
+    shapes = {int(found[1]): found[0] for found in map(_SHAPE.fullmatch, catalog.names("hardware")) if found}
+    wanted = max(1.0, _bytes(said.value) / 2**30)
+    return catalog.find("hardware", shapes[min(shapes, key=lambda size: max(size / wanted, wanted / size))])
+
+
+def _usable(said: Setting, written: list[Layer]) -> Iterator[Layer]:
+    """How much of a memory that was said is usable: the share that the hardware's profile has; unless that was said."""
+    values = {item.path: item for layer in written for item in layer.overrides if layer.rank <= Rank.HARDWARE}
+    by_hand = any(item.path == USABLE for layer in written for item in layer.overrides if layer.rank > Rank.HARDWARE)
+    sold, usable = values.get(FIELDS["gpu_memory"]), values.get(USABLE)
+    wanted = _bytes(said.value)
+    if by_hand or sold is None or usable is None or not (wanted and _bytes(sold.value)):
+        return
+    share = _bytes(usable.value) / _bytes(sold.value)
+    reason = f"{share:.1%} of the memory sold, as on {sold.origin.source}"
+    override = Override(USABLE, f"{int(wanted * share)} B", said.origin, Rank.USER, reason)
+    yield Layer("usable memory", Rank.USER, (override,))
+
+
+def _bytes(value: Any) -> float:
+    """A quantity in bytes; 0 where it is none, which the assembly says better."""
+    try:
+        return units.parse(value, units.BYTES)
+    except ValueError:
+        return 0.0
+
+
+def _overrides(scenario: Scenario) -> Iterator[Layer]:
+    if scenario.below is not None:
+        yield from _overrides(scenario.below)
+    for file in scenario.files:
+        yield catalog.override_layer(file)
+    said = [
+        *((FIELDS[field], setting) for field, setting in scenario.fields.items()),
+        *scenario.sets,
+    ]
+    if not said:
+        return
+    overrides = tuple(
+        Override(path, setting.value, setting.origin, scenario.rank, setting.reason) for path, setting in said
+    )
+    seen: dict[str, Override] = {}
+    for override in overrides:
+        earlier = seen.setdefault(override.path, override)
+        if not same(earlier.value, override.value):
+            raise contradiction(earlier, override)
+    yield Layer("command line" if scenario.rank == Rank.USER else "scenario", scenario.rank, overrides)
+
+
+def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
+    """One `path=value`; the value is JSON, or else text.
+
+    Raises:
+        DsgenError: No path, no `=`, or a list or map that is not JSON.
+    """
+    path, equals, written = text.partition("=")
+    path, written = path.strip(), written.strip()
+    if not equals or not path or path.strip(".") != path or ".." in path:
+        raise mistake(show(text), must="it must be path=value, such as training.seq_len=8192", where=source)
+    try:
+        value = json.loads(written, parse_constant=str, object_pairs_hook=_pairs)
+    except (ValueError, RecursionError) as error:
+        if written[:1] in ("[", "{", '"'):
+            raise mistake(
+                f"{path}={written[:60]} is not JSON ({error})",
+                where=source,
+                todo="In a shell, quote it: --set 'path=[1, 2]'.",
+            ) from None
+        value = written
+    if isinstance(value, dict):
+        raise mistake(
+            f"{path} is a map",
+            must="--set takes one value",
+            where=source,
+            todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.",
+        )
+    if value == "":
+        raise mistake(f"{path} has no value", must="write null to delete it", where=source)
+    return path, Setting(value, Origin(source))
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in one map")
+    return dict(pairs)
+
+
+def is_scenario(path: str) -> bool:
+    """Whether a file is a scenario (it names hardware or a model) rather than a DeepSpeed config."""
+    if not path.endswith((".yaml", ".yml")):
+        return False
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    return any(entry.path in ("hw", "model") for entry in entries(read_text(Path(path)), path))
+
+
+def read(path: str) -> Scenario:
+    """A scenario file; paths in it are relative to its folder.
+
+    Raises:
+        DsgenError: Unreadable, broken, or an unknown field; with file and line.
+    """
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    folder = Path(path).parent
+    profiles: dict[str, tuple[str, ...]] = {}
+    fields: dict[str, Setting] = {}
+    sets: list[tuple[str, Setting]] = []
+    files: tuple[str, ...] = ()
+    deepspeed: str | None = None
+    seen: dict[str, int] = {}
+    for entry in entries(read_text(Path(path)), path):
+        origin = Origin(path, entry.line)
+        top, _, rest = entry.path.partition(".")
+        name = entry.path.replace("-", "_")
+        if name in seen:
+            raise mistake(
+                f"{name} is given twice, first in line {seen[name]}",
+                where=origin,
+                must="a field stands once",
+                todo="Drop one of the two.",
+            )
+        seen[name] = entry.line
+        if name in _KINDS:
+            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in _texts(entry.value, name, origin))
+        elif name in FIELDS:
+            fields[name] = Setting(entry.value, origin, entry.comment)
+        elif name == "deepspeed":
+            deepspeed = _release(entry.value, origin)
+        elif name == "file":
+            files = tuple(str(folder / item) for item in _texts(entry.value, name, origin))
+        elif top == "set" and rest:
+            sets.append((rest, Setting(entry.value, origin, entry.comment)))
+        elif name == "set" and isinstance(entry.value, list):
+            sets.extend(parse_set(str(item), str(origin)) for item in entry.value)
+        elif name == "set":
+            raise mistake(
+                f"set is {show(entry.value)}", must="it must be a map of paths, or a list of path=value", where=origin
+            )
+        else:
+            known = (*_KINDS, *FIELDS, *_OTHER)
+            close = nearest(name, known)
+            raise mistake(
+                f"unknown field {entry.path}",
+                must=f"a scenario has {', '.join(known)}",
+                where=origin,
+                todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.",
+            )
+    return Scenario(
+        profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE
+    )
+
+
+def _texts(value: Any, name: str, origin: Origin) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, str) and item for item in items):
+        quoted = isinstance(value, (int, float)) and not isinstance(value, bool)
+        raise mistake(
+            f"{name} is {show(value)}",
+            must="it must be a name, or a list of names",
+            where=origin,
+            todo=f'Quote it: {name}: "{value}".' if quoted else None,
+        )
+    return tuple(items)
+
+
+def _release(value: Any, origin: Origin) -> str:
+    if not isinstance(value, str):
+        raise mistake(
+            f"deepspeed is {show(value)}",
+            must="it must be one release, quoted: 0.10 would read as 0.1",
+            where=origin,
+            todo='Write deepspeed: "0.19".',
+        )
+    return value
+
+
+def _beside(folder: Path, name: str) -> str:
+    """A relative path in a scenario starts at the scenario's folder; a name stays a name."""
+    return str(folder / name) if name.startswith(".") or (folder / name).is_file() else name

@@ -1,0 +1,74 @@
+"""What a person says of a run besides its config, as the facts that the rules ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from dsgen.families.parameters import parameters as parameters_of
+from dsgen.linting.subjects import Facts
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Model
+
+__all__ = ["facts"]
+
+
+def facts(
+    config: object = None,
+    *,
+    world_size: int | None = None,
+    seq_len: int | None = None,
+    hardware: str | None = None,
+    model: str | None = None,
+    network: str | None = None,
+    accelerator: str | None = None,
+    client_optimizer: str | None = None,
+    missing: Iterable[str] = (),
+    calls: Iterable[str] = (),
+    parameters: tuple[str, ...] | None = None,
+) -> Facts:
+    """The facts of a run.
+
+    Args:
+        config: The config; what it says of the run itself is not repeated.
+        world_size: GPUs in all.
+        seq_len: Tokens per sequence.
+        hardware, model, network: Names, aliases or files of profiles.
+        accelerator: DeepSpeed's name of the device. Hardware that is a CPU implies "cpu".
+        client_optimizer: "none", "torch" or "deepspeed".
+        missing: Packages that the training machine lacks.
+        calls: What else the program calls.
+        parameters: Names of the model's parameters; without them those of the model profile.
+
+    Raises:
+        DsgenError: An unknown or broken profile.
+    """
+    found = Facts(
+        world_size=world_size,
+        seq_len=seq_len,
+        hardware=hardware,
+        model=model,
+        network=network,
+        accelerator=accelerator,
+        client_optimizer=client_optimizer,
+        missing=frozenset(missing),
+        calls=frozenset(calls),
+        parameters=parameters,
+    )
+    implied = accelerator
+    if accelerator is None and found.hardware is not None and found.hardware.vendor == "cpu":
+        implied = "cpu"
+    names = parameters
+    if parameters is None and found.model is not None:
+        names = _names(found.model)
+    return attrs.evolve(found, accelerator=implied, parameters=names)
+
+
+def _names(model: Model) -> tuple[str, ...] | None:
+    """The names of a model's parameters, block by block; None for an architecture that is not known."""
+    try:
+        tensors = parameters_of(model)
+    except DsgenError:
+        return None
+    return tuple(tensor.name.replace("*", str(block)) for tensor in tensors for block in range(tensor.repeats))

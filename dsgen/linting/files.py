@@ -1,0 +1,158 @@
+"""Files to findings: each is read, asked with the settings of its folder, and judged; one bad file stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document
+from dsgen.linting import facts as lint_facts
+from dsgen.linting import linter, sources
+from dsgen.linting.setting_files import parameter_names, read, sidecar
+from dsgen.linting.settings import Settings
+from dsgen.linting.sources import STDIN, Source
+from dsgen.linting.subjects import Facts
+from dsgen.linting.suppressions import Suppression, in_comments, quiet
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Finding, Severity
+
+__all__ = ["Excluded", "Linted", "check", "lint_files"]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Linted:
+    """One file after its rules.
+
+    Attributes:
+        source: The file as it was read, with the program it was linted for.
+        deepspeed: The release it was linted for.
+        settings: What held for it.
+        findings: At or above the severity shown, in the order of the text.
+        hidden: Those below it.
+        suppressed: How many a comment or the sidecar answers.
+        piped: Whether it is the standard input.
+        unused: The suppressions that answer none.
+    """
+
+    source: Source
+    deepspeed: str
+    settings: Settings
+    findings: tuple[Finding, ...]
+    hidden: tuple[Finding, ...] = ()
+    suppressed: int = 0
+    piped: bool = False
+    unused: tuple[Suppression, ...] = ()
+
+    @property
+    def document(self) -> Document:
+        """The file as it was read."""
+        return self.source.document
+
+    @property
+    def target(self) -> str:
+        """The program it was linted for."""
+        return self.source.target
+
+    @property
+    def lowest(self) -> Severity:
+        """The lowest severity that is shown."""
+        return self.settings.severity or Severity.WARNING
+
+    def again(self, document: Document) -> Linted:
+        """The same file after its text has changed."""
+        changed = check(attrs.evolve(self.source, document=document), self.settings)
+        return attrs.evolve(changed, piped=self.piped)
+
+
+@attrs.frozen
+class Excluded:
+    """A file that its settings leave out."""
+
+    name: str
+    by: Path
+
+
+def lint_files(
+    paths: Sequence[str], said: Settings, stdin_name: str | None = None
+) -> Iterator[Linted | Excluded | DsgenError]:
+    """Lint files, folders and globs; "-" is the standard input.
+
+    Args:
+        paths: What the person named.
+        said: What the command line says, over the settings of each file's folder.
+        stdin_name: What to call the standard input; its settings are those of that file's folder.
+
+    Yields:
+        Each file once, in the order named; an error in the settings of a file in its place.
+    """
+    known: dict[Path, Settings] = {}
+    for source in sources.documents(paths, target=said.target, stdin_name=stdin_name):
+        yield _answer(source, said, known, stdin_name)
+
+
+def check(source: Source, settings: Settings) -> Linted:
+    """Lint one document with the settings that hold for it.
+
+    Raises:
+        DsgenError: An unknown release, profile or rule, or a broken sidecar.
+    """
+    document = source.document
+    found = linter.lint(document, target=source.target, deepspeed=settings.deepspeed, facts=_facts(source, settings))
+    heard = settings.judge(found, document.name)
+    said = [*sidecar(document.name), *in_comments(document)]
+    left = quiet(heard, [one for one in said if one.wrong or settings.hears(one.word, document.name)])
+    lowest = settings.severity or Severity.WARNING
+    return Linted(
+        source=source,
+        deepspeed=surface.load(settings.deepspeed).version,
+        settings=settings,
+        findings=tuple(finding for finding in left.findings if finding.severity >= lowest),
+        hidden=tuple(finding for finding in left.findings if finding.severity < lowest),
+        suppressed=left.suppressed,
+        unused=left.unused,
+    )
+
+
+def _answer(
+    source: Source, said: Settings, known: dict[Path, Settings], stdin_name: str | None
+) -> Linted | Excluded | DsgenError:
+    try:
+        return _linted(source, said, known, stdin_name)
+    except DsgenError as error:
+        return error
+
+
+def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_name: str | None) -> Linted | Excluded:
+    name = source.document.name
+    piped = name == STDIN
+    if piped and stdin_name:
+        name = stdin_name
+        source = attrs.evolve(source, document=attrs.evolve(source.document, name=name))
+    folder = Path(name).absolute().parent
+    if folder not in known:
+        known[folder] = read(folder).under(said)
+    settings = known[folder]
+    if settings.file is not None and settings.excludes(name):
+        return Excluded(name, settings.file)
+    if settings.target is not None:
+        source = attrs.evolve(source, target=settings.target, guessed=False)
+    return attrs.evolve(check(source, settings), piped=piped)
+
+
+def _facts(source: Source, settings: Settings) -> Facts:
+    return lint_facts.facts(
+        source.document.config,
+        world_size=settings.world_size or source.world_size,
+        seq_len=settings.seq_len,
+        hardware=settings.hardware,
+        model=settings.model,
+        network=settings.network,
+        accelerator=settings.accelerator,
+        client_optimizer=settings.client_optimizer,
+        missing=settings.missing,
+        calls=settings.calls,
+        parameters=parameter_names(settings.parameters) if settings.parameters else None,
+    )

@@ -1,0 +1,208 @@
+"""Findings mended in the text of a document: one fix after the other, each kept only if it mends and breaks nothing."""
+
+from __future__ import annotations
+
+import collections
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+
+from dsgen.documents import editor
+from dsgen.documents.document import Document
+from dsgen.documents.editor import apply_to_config
+from dsgen.linting import launch_files
+from dsgen.shapes.findings import Edit, Finding, Fix, Move, Severity
+
+__all__ = ["MAX_ROUNDS", "FixResult", "Linter", "Reader", "apply_to_config", "diff", "fix", "is_fixable"]
+
+MAX_ROUNDS = 10  # one fix can make way for the next (renamed, then moved); no chain of the rules is near this long
+
+Linter = Callable[[Document], tuple[Finding, ...]]
+"""What finds the faults of a document."""
+
+Reader = Callable[[str, str], Document]
+"""What makes a document of a text and a name; it raises nothing."""
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_SPELLED = re.compile(r'[\x00-\x1f\x7f"\\]')  # letters of a file's name that a diff cannot hold as they are
+
+
+@attrs.frozen(kw_only=True)
+class FixResult:
+    """What fixing made of a document.
+
+    Attributes:
+        text: The new text, without a byte order mark; the old one where nothing was fixed.
+        applied: The findings that were mended, in the order in which they were.
+        remaining: The findings of the new text.
+    """
+
+    text: str
+    applied: tuple[Finding, ...]
+    remaining: tuple[Finding, ...]
+
+
+def is_fixable(finding: Finding, *, unsafe: bool) -> bool:
+    """Whether a finding has a fix that may be applied: a safe one, or any."""
+    return finding.fix is not None and (unsafe or finding.fix.safe)
+
+
+def fix(
+    document: Document,
+    *,
+    unsafe: bool,
+    lint: Linter,
+    read: Reader,
+    only: Callable[[Finding], bool] | None = None,
+) -> FixResult:
+    """Mend what can be mended in a document; fixing the result again changes nothing.
+
+    A fix stays only if its finding is gone afterwards and no error is there that was not there before.
+
+    Args:
+        document: What a reader made of the file; one that cannot be read, or is no config, stays as it is.
+        unsafe: Whether to apply the unsafe fixes as well.
+        lint: The findings of a document.
+        read: Makes a document of a new text and the document's name.
+        only: Which findings to mend; all without it.
+    """
+    work = _Work(lint=lint, read=read, seen={document.text})
+    state = _State(document, lint(document), ())
+    for _ in range(MAX_ROUNDS):
+        before = state
+        for rule in dict.fromkeys(finding.rule for finding in state.findings):
+            wanted = [
+                finding
+                for finding in state.findings
+                if finding.rule == rule and is_fixable(finding, unsafe=unsafe) and (only is None or only(finding))
+            ]
+            state = _mended(work, state, _apart(wanted))
+        if state is before:
+            break
+    return FixResult(text=state.document.text, applied=state.applied, remaining=state.findings)
+
+
+def diff(old: str, new: str, name: str) -> str:
+    """The change of a file as a unified diff, as `patch` and `git apply -p0` read it; empty where nothing changed.
+
+    Args:
+        old, new: The texts, a byte order mark included.
+        name: The file's name on both sides.
+    """
+    named = _quoted(name)
+    lines = difflib.unified_diff(_LINE.findall(old), _LINE.findall(new), named, named)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _quoted(name: str) -> str:
+    """A name as GNU diff writes it: one with a space ends at a tab, one with control characters stands in quotes."""
+    spelled = _SPELLED.sub(lambda found: f"\\{ord(found[0]):03o}", name)
+    if spelled != name or name != name.strip():
+        return f'"{spelled}"'
+    return f"{name}\t" if " " in name else name
+
+
+@attrs.frozen(eq=False)
+class _State:
+    """A document with its findings, and the findings mended on the way to it."""
+
+    document: Document
+    findings: tuple[Finding, ...]
+    applied: tuple[Finding, ...]
+
+
+@attrs.frozen(eq=False)
+class _Work:
+    """What fixing needs all the way; `seen` keeps two fixes from undoing each other without end."""
+
+    lint: Linter
+    read: Reader
+    seen: set[str]
+
+
+def _apart(findings: Iterable[Finding]) -> list[Finding]:
+    """Those findings whose fixes touch nothing that an earlier one's touches."""
+    taken: list[str] = []
+    chosen = []
+    for finding in findings:
+        touched = [path for edit in _edits(finding) for path in _touched(edit)]
+        if not any(_overlap(path, other) for path in touched for other in taken):
+            chosen.append(finding)
+            taken.extend(touched)
+    return chosen
+
+
+def _touched(edit: Edit) -> Iterator[str]:
+    for path in (edit.path, *((edit.to,) if isinstance(edit, Move) else ())):
+        yield re.sub(r"(\[\d+\])+$", "", path)  # taking an item out of a list moves those behind it
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or one.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{one}.", f"{one}["))
+
+
+def _mended(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State:
+    """The state with these findings of one rule mended: all at once, or else those of each half that can be."""
+    if not wanted:
+        return state
+    new = _attempt(work, state, wanted)
+    if new is not None:
+        work.seen.add(new.document.text)
+        return new
+    if len(wanted) == 1:
+        return state
+    middle = len(wanted) // 2
+    state = _mended(work, state, wanted[:middle])
+    return _mended(work, state, wanted[middle:])
+
+
+def _attempt(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State | None:
+    """The state with all of the findings mended; None where that does not work out."""
+    edits = [edit for finding in wanted for edit in _edits(finding)]
+    try:
+        text = _edited(state.document, edits)
+    except ValueError:
+        return None
+    if text in work.seen:
+        return None
+    document = work.read(text, state.document.name)
+    findings = work.lint(document)
+    left = collections.Counter(_place(finding) for finding in findings)
+    were = collections.Counter(_place(finding) for finding in state.findings)
+    gone = collections.Counter(_place(finding) for finding in wanted)
+    if any(left[place] > were[place] - count for place, count in gone.items()):
+        return None
+    others = (finding for finding in state.findings if finding not in wanted)
+    if _errors(findings, ()) - _errors(others, edits):
+        return None
+    return _State(document, findings, (*state.applied, *wanted))
+
+
+def _edited(document: Document, edits: Sequence[Edit]) -> str:
+    return (launch_files.edited if document.kind == "launch" else editor.apply)(document, edits)
+
+
+def _place(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.path
+
+
+def _errors(findings: Iterable[Finding], edits: Iterable[Edit]) -> collections.Counter[tuple[str, str]]:
+    """How many errors there are of each rule at each path, as the paths are after some edits."""
+    moves = [edit for edit in edits if isinstance(edit, Move)]
+    return collections.Counter(
+        (finding.code, _moved(finding.path, moves)) for finding in findings if finding.severity is Severity.ERROR
+    )
+
+
+def _moved(path: str, moves: Iterable[Move]) -> str:
+    for move in moves:
+        if path == move.path or path.startswith((f"{move.path}.", f"{move.path}[")):
+            path = move.to + path[len(move.path) :]
+    return path
+
+
+def _edits(finding: Finding) -> tuple[Edit, ...]:
+    mending: Fix | None = finding.fix
+    return mending.edits if mending else ()

@@ -1,0 +1,49 @@
+"""Neither the batch size nor the micro-batch is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.batch_sizes import ACCUMULATION, MICRO, TRAIN
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+
+__all__ = ["RULE", "check"]
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """A config that says neither, where the program does not bring it."""
+    target = subject.target
+    if target.brings_batch or not {TRAIN, MICRO}.isdisjoint(target.brings):
+        return
+    if subject.value(TRAIN) is not None or subject.value(MICRO) is not None:
+        return
+    alone = f" {ACCUMULATION} alone is not enough." if subject.raw(ACCUMULATION) is not None else ""
+    message = f"{TRAIN} and {MICRO} are both missing, and DeepSpeed stops at the parse; it needs one of them.{alone}"
+    if MICRO in target.filled:
+        fix = Fix(f'write {MICRO}: "auto", which {target.title} fills in', (Assign(MICRO, "auto"),))
+    else:
+        fix = Fix(f"write {MICRO}: 1", (Assign(MICRO, 1),), safe=False)
+    yield Fault(MICRO, message, fix)
+
+
+RULE = Rule(
+    code="DSG200",
+    name="batch-size-missing",
+    severity=Severity.ERROR,
+    what="The config gives neither train_batch_size nor train_micro_batch_size_per_gpu.",
+    why=(
+        "DeepSpeed derives the three batch sizes from each other and needs one of these two: `AssertionError: Either "
+        "train_batch_size or train_micro_batch_size_per_gpu needs to be provided`. Hugging Face does not add it "
+        'either; it only replaces "auto".'
+    ),
+    example='{"optimizer": {"type": "AdamW"}, "gradient_accumulation_steps": 4}',
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "gradient_accumulation_steps": 4,
+  "optimizer": {"type": "AdamW"}
+}""",
+    evidence=("deepspeed/runtime/config.py (0.19.8): _set_batch_related_parameters", "probes T_empty, T_only_gas"),
+    check=check,
+)

@@ -1,0 +1,138 @@
+"""What a config means on named hardware with a named model: job and strategy, what they take, how long a step lasts."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from dsgen.cost import cost
+from dsgen.jobs.job import Job, narrowed, unsure
+from dsgen.linting import meanings
+from dsgen.linting.subjects import Subject
+from dsgen.memory import MemoryEstimate, estimate, parts
+from dsgen.memory.states import takes
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Provenance
+from dsgen.shapes.profiles import Hardware, Network, Training
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["Described", "described", "nodes", "speed"]
+
+SHORTEST = 1  # token: where the length is not said, only what does not depend on it is certain
+_ALONE = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)
+
+
+@attrs.frozen(kw_only=True)
+class Described:
+    """A config on hardware, with a model.
+
+    Attributes:
+        job, strategy: What the config asks for, with activation checkpointing, all parameters trained.
+        memory: What that takes at the sequence length said, or a usual one.
+        least: What it takes at least: one token where no length is said, no logits kept, and no optimizer states
+            where the config names no optimizer. None where even the size of the weights is open.
+        host_bytes: RAM of one node while it trains.
+    """
+
+    job: Job
+    strategy: Strategy
+    memory: MemoryEstimate
+    least: MemoryEstimate | None
+    host_bytes: int
+
+
+def described(subject: Subject) -> Described | None:
+    """The job and strategy of a config; None where hardware or model is not named, or no strategy is like it."""
+    return subject.once("described", lambda: _described(subject))
+
+
+def nodes(subject: Subject) -> int:
+    """Nodes that the GPUs fill; 1 where nothing says more."""
+    hardware, world = subject.facts.hardware, subject.facts.world_size
+    return math.ceil(world / hardware.gpus_per_node) if hardware is not None and world else 1
+
+
+def speed(found: Described, **changed: object) -> float | None:
+    """How many times faster a step is with another strategy; None where the cost model cannot tell."""
+    other = attrs.evolve(found.strategy, **changed)  # type: ignore[arg-type]
+    if len({found.job.nodes > 1, found.job.network.bandwidth_bytes_per_second > 0}) > 1:
+        return None
+    return cost(found.job, found.strategy).seconds / cost(found.job, other).seconds
+
+
+def _described(subject: Subject) -> Described | None:
+    facts = subject.facts
+    if facts.hardware is None or facts.model is None or facts.hardware.vendor == "cpu":
+        return None
+    job, strategy = _job(subject, facts.hardware), _strategy(subject)
+    if job is None or strategy is None:
+        return None
+    if job.narrow and (not takes(job.narrow, strategy, job.training.optimizer) or not meanings.optimizer(subject)):
+        return None
+    try:
+        found = parts(job, strategy, strategy.buffers, strategy.accumulation)
+        memory = estimate(job, strategy, found)
+        least = estimate(_leanest(subject, job), strategy) if strategy.precision != "fp32" else None
+    except DsgenError:  # an architecture that is not known
+        return None
+    host = sum(found.host.phases["training"].values()) + memory.host.overhead_bytes
+    return Described(job=job, strategy=strategy, memory=memory, least=least, host_bytes=host)
+
+
+def _job(subject: Subject, hardware: Hardware) -> Job | None:
+    facts = subject.facts
+    world = facts.world_size or hardware.gpus_per_node
+    count = nodes(subject)
+    if facts.model is None or world % count:
+        return None
+    training = Training(seq_len=facts.seq_len, optimizer=meanings.optimizer(subject) or "AdamW")
+    return Job(
+        hardware=hardware,
+        model=facts.model,
+        network=facts.network if facts.network is not None and count > 1 else _ALONE,
+        training=training,
+        nodes=count,
+        gpus_per_node=world // count,
+        names={},
+        pins=(),
+        deepspeed={},
+        deepspeed_layers=(),
+        provenance=Provenance({}),
+        version=subject.surface.version,
+        narrow=narrowed(subject.value),
+        unsure=unsure(subject.value),
+    )
+
+
+def _leanest(subject: Subject, job: Job) -> Job:
+    length = subject.facts.seq_len or min(SHORTEST, job.seq_len)
+    optimizer = meanings.optimizer(subject) or "SGD"
+    return attrs.evolve(
+        job, training=attrs.evolve(job.training, seq_len=length, chunked_loss=True, optimizer=optimizer)
+    )
+
+
+def _strategy(subject: Subject) -> Strategy | None:
+    precision = meanings.precision(subject)
+    facts, stage = subject.facts, subject.stage
+    if precision is None or meanings.beyond(subject) or facts.hardware is None:
+        return None
+    world = facts.world_size or facts.hardware.gpus_per_node
+    tp = meanings.degree(subject)
+    if world % tp:
+        return None
+    micro, steps = (said or 1 for said in meanings.batch(subject, world))
+    optimizer, parameters = meanings.offloads(subject, stage)
+    return Strategy(
+        stage=stage,
+        offload_optimizer=optimizer,
+        offload_param=parameters,
+        tp=tp,
+        checkpointing=True,
+        precision=precision,
+        micro_batch=micro,
+        accumulation=steps,
+        global_batch=micro * steps * (world // tp),
+        buffers=meanings.buffers(subject, stage),
+    )

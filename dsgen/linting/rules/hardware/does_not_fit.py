@@ -1,0 +1,69 @@
+"""A config whose tensors are more than the GPU holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.described import described
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.memory import Place, Verdict
+from dsgen.shapes.findings import Fault, Severity
+from dsgen.shapes.units import gib
+
+__all__ = ["RULE", "check"]
+
+_SHOWN = 3  # largest parts named
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """The predicted peak against the GPU: an error where even the least is too much."""
+    found = described(subject)
+    if found is None:
+        return
+    gpu, least = found.memory.gpu, found.least.gpu if found.least is not None else None
+    limit = gib(gpu.limit_bytes)
+    path = "zero_optimization" if subject.written("zero_optimization") else "train_micro_batch_size_per_gpu"
+    if least is not None and least.verdict is Verdict.DOES_NOT_FIT:
+        message = f"training all its parameters takes at least {gib(least.low_bytes)} GiB of a GPU with {limit}"
+        maybe = Severity.WARNING if subject.target.brings_optimizer else None  # it may train adapters only
+        yield Fault(path, f"{message}: {_parts(least)}", severity=maybe)
+    elif gpu.verdict is not Verdict.FITS:
+        where = f"{found.job.seq_len} tokens and micro-batch {found.strategy.micro_batch}"
+        takes = f"{gib(gpu.low_bytes)} to {gib(gpu.high_bytes)} GiB of a GPU with {limit}"
+        message = f"with {where}, and activation checkpointing, training takes {takes}: {_parts(gpu)}"
+        yield Fault(path, message, severity=Severity.WARNING)
+
+
+def _parts(place: Place) -> str:
+    largest = sorted(place.parts.items(), key=lambda part: -part[1])[:_SHOWN]
+    return ", ".join(f"{name} {gib(size)}" for name, size in largest)
+
+
+RULE = Rule(
+    code="DSG800",
+    name="does-not-fit",
+    severity=Severity.ERROR,
+    what="The model does not fit on the GPU as the config trains it.",
+    why=(
+        "The prediction counts weights, gradients, optimizer states, buffers and activations with checkpointing, "
+        "for training of all parameters. An error means that even the low end of the interval is more than the "
+        "GPU has, with no activations to speak of; a warning, that it is more at the sequence length and micro-"
+        "batch named or assumed. A run that trains adapters takes far less."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "zero_optimization": {"stage": 0}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+  "zero_optimization": {"stage": 3}
+}""",
+    evidence=(("dsgen/memory: within 4 % of the real engine's tensors on a virtual GPU (tests/test_memory.py)"),),
+    check=check,
+    given={"hardware": "a100-40g", "model": "7b", "world_size": 8, "seq_len": 2048},
+)

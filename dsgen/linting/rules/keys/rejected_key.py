@@ -1,0 +1,57 @@
+"""A key that DeepSpeed does not know, in a section that refuses what it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.unknown import Unknown, renaming, unknown_keys
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Fix, Remove, Severity
+
+__all__ = ["RULE", "check"]
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """Every unknown key of a strict section."""
+    for found in unknown_keys(subject):
+        if found.strict and found.later is None:
+            section, _, name = found.path.rpartition(".")
+            message = f"DeepSpeed {subject.surface.version} has no {section}.{name} and rejects the whole config"
+            yield Fault(found.path, f"{message}{_meant(found)}", _mend(found))
+
+
+def _meant(found: Unknown) -> str:
+    if not found.meant:
+        return ""
+    if found.sure and found.here:
+        return f"; {found.meant[0].rpartition('.')[2]} is meant"
+    return f"; there is {' and '.join(found.meant[:2])}"
+
+
+def _mend(found: Unknown) -> Fix:
+    removal = Fix(f"remove {found.path.rpartition('.')[2]}", (Remove(found.path),), safe=False)
+    return renaming(found) or removal
+
+
+RULE = Rule(
+    code="DSG101",
+    name="rejected-key",
+    severity=Severity.ERROR,
+    what="A section that DeepSpeed checks strictly has a key that this release does not know.",
+    why=(
+        "These sections are pydantic models that forbid extra keys: the parse stops with `Extra inputs are not "
+        "permitted`, on every rank, before anything is trained. A comment written as a key (`_comment`) counts too."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimization": {"stage": 2, "overlap_com": true}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimization": {"stage": 2, "overlap_comm": true}
+}""",
+    evidence=("deepspeed/runtime/config_utils.py (0.19.8): DeepSpeedConfigModel, extra=forbid",),
+    check=check,
+    general=True,
+)

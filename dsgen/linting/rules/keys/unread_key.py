@@ -1,0 +1,80 @@
+"""A key that DeepSpeed never reads, where it says nothing about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.unknown import Unknown, renaming, unknown_keys
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Fix, Remove, Severity
+
+__all__ = ["RULE", "check"]
+
+_ACCELERATE = {  # keys of the deepspeed_config section of Accelerate's YAML (accelerate/utils/dataclasses.py, 1.x)
+    "deepspeed_config_file",
+    "deepspeed_hostfile",
+    "deepspeed_multinode_launcher",
+    "offload_optimizer_device",
+    "offload_optimizer_nvme_path",
+    "offload_param_device",
+    "offload_param_nvme_path",
+    "zero3_init_flag",
+    "zero3_save_16bit_model",
+    "zero_stage",
+}
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """Every unknown key outside the strict sections."""
+    for found in unknown_keys(subject):
+        if not found.strict and found.later is None:
+            yield Fault(found.path, f"{_said(subject, found)}{_meant(found)}", _mend(found))
+
+
+def _said(subject: Subject, found: Unknown) -> str:
+    name = found.path.rpartition(".")[2]
+    if name.startswith("_") or name.lower() in ("comment", "comments"):
+        return f"DeepSpeed never reads {found.path}; as a comment it does no harm"
+    kind = "a key of Accelerate's YAML, which" if name in _ACCELERATE else "a key that"
+    return f"{found.path} is {kind} DeepSpeed {subject.surface.version} never reads: it does nothing here"
+
+
+def _meant(found: Unknown) -> str:
+    if not found.meant or found.path.rpartition(".")[2].startswith("_"):
+        return ""
+    if found.sure:
+        return f"; {found.meant[0]} is meant" if found.here else f"; it belongs in {found.meant[0].rpartition('.')[0]}"
+    return f"; there is {' and '.join(found.meant[:2])}"
+
+
+def _mend(found: Unknown) -> Fix:
+    removal = Fix(f"remove {found.path.rpartition('.')[2]}", (Remove(found.path),), safe=False)
+    return renaming(found) or removal
+
+
+RULE = Rule(
+    code="DSG102",
+    name="unread-key",
+    severity=Severity.WARNING,
+    what="A key stands where this release reads nothing of that name.",
+    why=(
+        "Outside the strict sections DeepSpeed ignores what it does not know, without a word: a misspelt "
+        "`zero_optimization` trains at stage 0, a misspelt `gradient_clipping` clips at 1.0, and a key one level too "
+        "high or too low does nothing. A program of your own may read such a key; then suppress the rule there."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimisation": {"stage": 3}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "zero_optimization": {"stage": 3}
+}""",
+    evidence=(
+        "DeepSpeed 0.19.8 run with the key: it trains at stage 0",
+        "https://github.com/deepspeedai/DeepSpeed/issues/653",
+    ),
+    check=check,
+    general=True,
+)

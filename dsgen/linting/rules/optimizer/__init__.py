@@ -1,0 +1,68 @@
+"""Rules about the optimizer and its arguments."""
+
+from __future__ import annotations
+
+from dsgen.linting.rules.optimizer import (
+    adam_means_adamw,
+    amsgrad_unsupported,
+    client_optimizer_under_offload,
+    fused_optimizer_needs_gpu,
+    lamb_needs_dynamic_loss_scale,
+    learning_rate_missing,
+    learning_rate_zero,
+    legacy_fusion,
+    max_grad_norm_in_optimizer,
+    muon_at_stage_3,
+    optimizer_argument_beside_params,
+    optimizer_argument_ignored,
+    optimizer_argument_range,
+    optimizer_argument_type,
+    optimizer_arguments_conflict,
+    optimizer_missing,
+    optimizer_needs_closure,
+    optimizer_package_missing,
+    optimizer_type_missing,
+    per_head_muon_without_attention,
+    removed_optimizer,
+    sparse_adam,
+    torch_adam_with_offload,
+    two_optimizers,
+    unknown_ns_method,
+    unknown_optimizer,
+    unknown_optimizer_argument,
+    untested_zero_optimizer,
+)
+from dsgen.linting.rules.rule import Rule
+
+__all__ = ["RULES"]
+
+RULES: tuple[Rule, ...] = (
+    optimizer_missing.RULE,
+    optimizer_type_missing.RULE,
+    unknown_optimizer.RULE,
+    removed_optimizer.RULE,
+    unknown_optimizer_argument.RULE,
+    optimizer_argument_ignored.RULE,
+    optimizer_argument_beside_params.RULE,
+    max_grad_norm_in_optimizer.RULE,
+    optimizer_argument_type.RULE,
+    optimizer_argument_range.RULE,
+    optimizer_arguments_conflict.RULE,
+    amsgrad_unsupported.RULE,
+    adam_means_adamw.RULE,
+    untested_zero_optimizer.RULE,
+    optimizer_needs_closure.RULE,
+    sparse_adam.RULE,
+    optimizer_package_missing.RULE,
+    lamb_needs_dynamic_loss_scale.RULE,
+    fused_optimizer_needs_gpu.RULE,
+    muon_at_stage_3.RULE,
+    per_head_muon_without_attention.RULE,
+    unknown_ns_method.RULE,
+    torch_adam_with_offload.RULE,
+    learning_rate_missing.RULE,
+    learning_rate_zero.RULE,
+    client_optimizer_under_offload.RULE,
+    two_optimizers.RULE,
+    legacy_fusion.RULE,
+)

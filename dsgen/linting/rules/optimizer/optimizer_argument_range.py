@@ -1,0 +1,65 @@
+"""An argument of the optimizer that no optimizer can work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.deepspeed.keys import say
+from dsgen.linting.rules.arguments import arguments, built_optimizer, number
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Severity
+
+__all__ = ["RULE", "check"]
+
+_CHECKING = ("torch.optim.Adam", "torch.optim.AdamW", "torch.optim.Adagrad", "torch.optim.SGD", "torch.optim.RMSprop")
+_NEVER_NEGATIVE = ("lr", "eps", "weight_decay", "momentum", "muon_lr", "adam_lr")
+_PAIR = 2  # the decay of the first and of the second moment
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """Every argument outside its range."""
+    built = built_optimizer(subject)
+    if built is None:
+        return
+    stops = built.title in _CHECKING
+    does = f"{built.title} stops in deepspeed.initialize" if stops else f"{built.title} does not check it"
+    severity = Severity.ERROR if stops else Severity.WARNING
+    for name, value in arguments(subject, "optimizer").items():
+        path = f"optimizer.params.{name}"
+        if name == "betas" and isinstance(value, list) and len(value) == _PAIR:
+            if any((found := number(item)) is not None and not 0 <= found < 1 for item in value):
+                said = f"betas is {say(value)}, and {does}; both must be at least 0 and below 1"
+                yield Fault(path, said, None, severity, on="value")
+        elif name in _NEVER_NEGATIVE and (number(value) or 0) < 0 and built.takes(name):
+            yield Fault(path, f"{name} is {say(value)}, and {does}; it must be at least 0", None, severity, on="value")
+
+
+RULE = Rule(
+    code="DSG509",
+    name="optimizer-argument-range",
+    severity=Severity.ERROR,
+    what="A learning rate, eps or weight decay is negative, or a beta is not in [0, 1).",
+    why=(
+        "The optimizers of torch check this and stop with a ValueError. The fused and CPU ones of DeepSpeed do "
+        "not: they climb instead of descending, or divide by zero and skip every step."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.0001, "betas": [0.9, 1.0], "torch_adam": true}},
+  "zero_optimization": {"stage": 2}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {
+    "type": "AdamW",
+    "params": {"lr": 0.0001, "betas": [0.9, 0.999], "torch_adam": true}
+  },
+  "zero_optimization": {"stage": 2}
+}""",
+    evidence=(
+        "torch/optim/adam.py (2.13): __init__",
+        "DeepSpeed 0.19.8 run with each of them, FusedAdam and torch_adam",
+    ),
+    check=check,
+)

@@ -1,0 +1,49 @@
+"""One of the two sizes that only work together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.batch_sizes import SEQUENCE_ALONE, whole
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Fix, Remove, Severity
+
+__all__ = ["RULE", "check"]
+
+_SEQUENCE = "sequence_parallel_size"
+_DATA = "data_parallel_size"
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """sequence_parallel_size above 1 without data_parallel_size, or the other way round."""
+    sequence, data = whole(subject.raw(_SEQUENCE)), whole(subject.raw(_DATA))
+    if sequence is not None and sequence > 1 and not subject.written(_DATA):
+        message = f"{_SEQUENCE} {sequence} without {_DATA} builds no sequence-parallel groups"
+        if subject.version >= SEQUENCE_ALONE:
+            message += f"; DeepSpeed only divides the number of GPUs by {sequence} where it checks the batch size"
+        fix = Fix(f"remove {_SEQUENCE}", (Remove(_SEQUENCE),), safe=False)
+        yield Fault(_SEQUENCE, message, fix)
+    elif data is not None and data > 1 and not subject.written(_SEQUENCE):
+        message = f"{_DATA} does nothing without {_SEQUENCE}"
+        yield Fault(_DATA, message, Fix(f"remove {_DATA}", (Remove(_DATA),)))
+
+
+RULE = Rule(
+    code="DSG420",
+    name="sequence-parallel-alone",
+    severity=Severity.WARNING,
+    what="Only one of sequence_parallel_size and data_parallel_size is given.",
+    why=(
+        "deepspeed.initialize builds the mesh of groups when both are there. sequence_parallel_size alone leaves "
+        "plain data parallelism on all GPUs, while the batch arithmetic counts GPUs / sequence_parallel_size."
+    ),
+    example='{"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2}',
+    instead='{"train_micro_batch_size_per_gpu": 1, "sequence_parallel_size": 2, "data_parallel_size": 4}',
+    evidence=(
+        "deepspeed/__init__.py (0.19.8): initialize; deepspeed/runtime/config.py: world_size",
+        "probes B_seqsize2_w2, T_seqsize",
+    ),
+    check=check,
+    since="0.15.0",
+)

@@ -1,0 +1,66 @@
+"""Rules about dtypes, loss scaling and gradient clipping."""
+
+from __future__ import annotations
+
+from dsgen.linting.rules.precision import (
+    auto_cast_without_fp16,
+    autocast_dtype_missing,
+    autocast_dtype_useless,
+    autocast_fp16_clipped,
+    autocast_over_16_bit,
+    autocast_unknown_module,
+    autocast_with_quantized_weights,
+    clipping_by_default,
+    communication_in_fp16,
+    fp16_and_bf16,
+    fp16_on_cpu,
+    fp16_without_zero,
+    grad_accum_dtype_lossy,
+    grad_accum_dtype_without_zero,
+    gradient_clipping_negative,
+    hysteresis_not_positive,
+    immediate_grad_update_unread,
+    initial_loss_scale_too_high,
+    keep_in_fp32_not_a_list,
+    loss_scale_bound_not_positive,
+    loss_scale_in_bf16,
+    master_weights_need_cpu_adam,
+    master_weights_without_zero,
+    optimizer_states_without_master,
+    param_dtype_conflict,
+    static_loss_scale_too_high,
+    two_kinds_of_master_weights,
+)
+from dsgen.linting.rules.rule import Rule
+
+__all__ = ["RULES"]
+
+RULES: tuple[Rule, ...] = (
+    fp16_and_bf16.RULE,
+    loss_scale_in_bf16.RULE,
+    auto_cast_without_fp16.RULE,
+    fp16_on_cpu.RULE,
+    initial_loss_scale_too_high.RULE,
+    static_loss_scale_too_high.RULE,
+    loss_scale_bound_not_positive.RULE,
+    hysteresis_not_positive.RULE,
+    gradient_clipping_negative.RULE,
+    clipping_by_default.RULE,
+    grad_accum_dtype_without_zero.RULE,
+    grad_accum_dtype_lossy.RULE,
+    param_dtype_conflict.RULE,
+    keep_in_fp32_not_a_list.RULE,
+    communication_in_fp16.RULE,
+    autocast_over_16_bit.RULE,
+    autocast_dtype_missing.RULE,
+    autocast_dtype_useless.RULE,
+    autocast_fp16_clipped.RULE,
+    autocast_unknown_module.RULE,
+    autocast_with_quantized_weights.RULE,
+    master_weights_without_zero.RULE,
+    master_weights_need_cpu_adam.RULE,
+    optimizer_states_without_master.RULE,
+    two_kinds_of_master_weights.RULE,
+    immediate_grad_update_unread.RULE,
+    fp16_without_zero.RULE,
+)

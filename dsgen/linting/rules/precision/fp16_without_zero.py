@@ -1,0 +1,60 @@
+"""fp16 without ZeRO, where DeepSpeed does not scale the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.linting.rules.arguments import number
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+
+__all__ = ["RULE", "check"]
+
+_BF16_MENDED = (0, 18, 6)  # the first release that leaves bf16 gradients alone
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """The switch, at stage 0."""
+    modes = ("fp16", "bf16") if subject.version < _BF16_MENDED else ("fp16",)
+    mode = next((name for name in modes if subject.on(name)), None)
+    unscaled = mode == "fp16" and number(subject.value("fp16.loss_scale")) == 1
+    if subject.stage or mode is None or unscaled or subject.facts.accelerator == "cpu":
+        return
+    fix = Fix("use stage 1", (Assign("zero_optimization.stage", 1),), safe=False)
+    said = (
+        f"at stage 0 DeepSpeed {subject.surface.version} does not scale the loss but divides the gradients by the scale"
+    )
+    yield Fault(f"{mode}.enabled", f"{said}, so that {mode} hardly learns; ZeRO stage 1 scales it", fix)
+
+
+RULE = Rule(
+    code="DSG626",
+    name="fp16-without-zero",
+    severity=Severity.WARNING,
+    what="fp16 is on at stage 0.",
+    why=(
+        "Since 0.18.3 engine.backward scales the loss for the ZeRO optimizers alone. At stage 0 the fp16 wrapper "
+        "still divides the gradients by the loss scale in its step: they are 65,536 times too small, plain SGD "
+        "stands still, and Adam crawls. bf16 has the same fault until 0.18.6."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}},
+  "zero_optimization": {"stage": 0},
+  "fp16": {"enabled": true}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}},
+  "zero_optimization": {"stage": 1},
+  "fp16": {"enabled": true}
+}""",
+    evidence=(
+        "https://github.com/deepspeedai/DeepSpeed/pull/8393",
+        "https://github.com/deepspeedai/DeepSpeed/pull/7839",
+        "DeepSpeed 0.19.8 run: 25 steps of SGD change nothing in fp16 at stage 0, and train in bf16",
+    ),
+    check=check,
+    since="0.18.3",
+)

@@ -1,0 +1,57 @@
+"""A second half of a OneCycle with fewer than no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dsgen.deepspeed.keys import say
+from dsgen.linting.rules.arguments import number
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Fix, Remove, Severity
+
+__all__ = ["RULE", "check"]
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """The value, where it is below 0 or no number at all."""
+    path = "scheduler.params.cycle_second_step_size"
+    if subject.raw("scheduler.type") != "OneCycle":
+        return
+    if isinstance(subject.raw(path), (list, Mapping)):
+        said = f"cycle_second_step_size is {say(subject.raw(path))}, and OneCycle stops; it must be a number"
+        yield Fault(path, said, on="value")
+    elif (number(subject.raw(path)) or 0) < 0:
+        fix = Fix("remove cycle_second_step_size", (Remove(path),), safe=False)
+        said = "cycle_second_step_size is negative, and OneCycle stops in deepspeed.initialize; it must be at least 0"
+        yield Fault(path, said, fix, on="value")
+
+
+RULE = Rule(
+    code="DSG566",
+    name="cycle-second-half-negative",
+    severity=Severity.ERROR,
+    what="cycle_second_step_size is negative, a list or a map.",
+    why="deepspeed.initialize stops with an exception; null makes it as long as the first half, 0 leaves it out.",
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+  "zero_optimization": {"stage": 2},
+  "scheduler": {
+    "type": "OneCycle",
+    "params": {"cycle_min_lr": 0.0001, "cycle_max_lr": 0.001, "cycle_second_step_size": -1}
+  }
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+  "zero_optimization": {"stage": 2},
+  "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.0001, "cycle_max_lr": 0.001}}
+}""",
+    evidence=(
+        "deepspeed/runtime/lr_schedules.py (0.19.8): OneCycle._initialize_cycle",
+        "DeepSpeed 0.19.8 run with it",
+    ),
+    check=check,
+    since="0.19.4",
+)

@@ -1,0 +1,58 @@
+"""A section scheduler that does not say which schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dsgen.linting.rules.rule import Rule
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
+
+__all__ = ["RULE", "check"]
+
+
+def check(subject: Subject) -> Iterator[Fault]:
+    """The section without a type; the key `name` where that was meant."""
+    found = subject.raw("scheduler")
+    if subject.written("scheduler") and found is None:
+        fix = Fix("remove scheduler", (Remove("scheduler"),))
+        said = "scheduler is null, and the parse stops; it must be a map or absent"
+        yield Fault("scheduler", said, fix, Severity.ERROR)
+    if not isinstance(found, Mapping) or found.get("type") is not None:
+        return
+    if isinstance(found.get("name"), str) and "type" not in found:
+        fix = Fix("rename to type", (Move("scheduler.name", "scheduler.type"),))
+        said = "scheduler.name is not read, so DeepSpeed builds no schedule; it must say type"
+        yield Fault("scheduler.name", said, fix)
+    else:
+        said = "scheduler has no type, so DeepSpeed ignores it and keeps the learning rate constant"
+        yield Fault("scheduler", said, severity=Severity.INFO if not found else None)
+
+
+RULE = Rule(
+    code="DSG551",
+    name="scheduler-type-missing",
+    severity=Severity.WARNING,
+    what="The section scheduler has no type, or is null.",
+    why=(
+        "Without a type DeepSpeed builds no schedule and says nothing: the learning rate stays where it is. "
+        "`name` is not read. A scheduler that is null stops the parse."
+    ),
+    example="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}},
+  "zero_optimization": {"stage": 2},
+  "scheduler": {"name": "WarmupLR", "params": {"warmup_num_steps": 100}}
+}""",
+    instead="""{
+  "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}},
+  "zero_optimization": {"stage": 2},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}
+}""",
+    evidence=(
+        "deepspeed/runtime/config.py (0.19.8): get_scheduler_name",
+        "DeepSpeed 0.19.8 run with name, null and neither",
+    ),
+    check=check,
+)

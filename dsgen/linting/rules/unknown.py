@@ -1,0 +1,120 @@
+"""Keys of a config that a release does not read, with what someone may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import check_value
+from dsgen.linting.rules.values import outdone
+from dsgen.linting.subjects import Subject
+from dsgen.shapes.findings import Fix, Move
+
+__all__ = ["Unknown", "renaming", "unknown_keys"]
+
+_SURE = 0.75  # difflib ratio of two names from which one is taken for a slip of the other: cpu-offload, overlap_com
+_WORD = 0.5  # the same of each word in them: pipe_parallel_size is no slip of data_parallel_size
+_OWN_RULES = ("optimizer.params.", "scheduler.params.")  # arguments have rules of their own
+
+
+@attrs.frozen
+class Unknown:
+    """A key that the release does not read.
+
+    Attributes:
+        path: Where it is written.
+        value: Its value.
+        strict: Whether its section refuses what it does not know. "auto" it drops before it looks at the name.
+        meant: What it may stand for, best first.
+        here: Whether the best of them lies in the same section, so that the key is misspelt rather than misplaced.
+        sure: Whether the best of them is plainly meant: almost the same name, the right type, and not written yet.
+        known_slip: Whether people are known to write this name for that key; then the type fits and it is not written.
+        later: The release that first reads the key, when a newer one does.
+    """
+
+    path: str
+    value: Any
+    strict: bool
+    meant: tuple[str, ...]
+    here: bool
+    sure: bool
+    known_slip: bool
+    later: str | None
+
+
+def unknown_keys(subject: Subject) -> list[Unknown]:
+    """The outermost unknown key of every branch of the config, in order."""
+    return subject.once("unknown keys", lambda: list(_found(subject)))
+
+
+def _found(subject: Subject) -> Iterator[Unknown]:
+    known = subject.surface
+    skipped: list[str] = []
+    for path, value in subject.leaves():
+        if path.startswith(_OWN_RULES) or outdone(subject, path) or path.startswith(tuple(skipped)):
+            continue
+        general = re.sub(r"\[\d+\]", "[]", path)
+        if known.key(path, subject.config) is not None or general in known.sections:
+            continue
+        skipped += [f"{path}.", f"{path}["]
+        parent = path.rpartition(".")[0]
+        if not parent or re.sub(r"\[\d+\]", "[]", parent) in known.sections:
+            yield _described(subject, path, value, known.sections.get(parent) == "strict" and value != "auto")
+
+
+def renaming(found: Unknown) -> Fix | None:
+    """The fix that gives an unknown key its right name or place, when it has one."""
+    if not (found.sure or found.known_slip):
+        return None
+    best = found.meant[0]
+    verb = f"rename to {best.rpartition('.')[2]}" if found.here else f"move to {best}"
+    return Fix(verb, (Move(found.path, best),), safe=found.sure)
+
+
+def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown:
+    newest = surface.load()
+    later = newest.key(path) if newest.version != subject.surface.version else None
+    meant = subject.surface.nearest(path)
+    best = meant[0] if meant else ""
+    here = best.rpartition(".")[0] == path.rpartition(".")[0]
+    fits = bool(best) and later is None and _fits(subject, best, value)
+    return Unknown(
+        path=path,
+        value=value,
+        strict=strict,
+        meant=meant,
+        here=here,
+        sure=fits and _alike(path, best, here) and (here or _is_alone(subject, best)),
+        known_slip=fits and best == subject.surface.mistaken.get(path.rpartition(".")[2]),
+        later=(later.since or newest.version) if later is not None else None,
+    )
+
+
+def _alike(path: str, best: str, here: bool) -> bool:
+    written, name = (text.rpartition(".")[2].lower().replace("-", "_") for text in (path, best))
+    if not here:
+        return written == name
+    if difflib.SequenceMatcher(None, written, name).ratio() < _SURE:
+        return False
+    pairs = list(zip(written.split("_"), name.split("_"), strict=False))
+    same_length = written.count("_") == name.count("_")
+    return not same_length or all(difflib.SequenceMatcher(None, *pair).ratio() >= _WORD for pair in pairs)
+
+
+def _is_alone(subject: Subject, best: str) -> bool:
+    """Whether no other key has this name, so that a misplaced one can only belong there."""
+    last = best.rpartition(".")[2]
+    return sum(path.rpartition(".")[2] == last for path in subject.surface.paths) <= 1
+
+
+def _fits(subject: Subject, best: str, value: Any) -> bool:
+    key = subject.surface.key(best, subject.config)
+    free = not any(subject.written(path) for path in (best, key.path if key else best))
+    above = best.rpartition(".")[0]
+    roomy = not above or not subject.written(above) or isinstance(subject.raw(above), dict)
+    return key is not None and free and roomy and check_value(key, value) is None

@@ -1,0 +1,295 @@
+"""What a person names on the command line -> the documents to lint: files, folders, globs, the standard input."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.linting import launch_files
+
+__all__ = ["STDIN", "Source", "documents"]
+
+STDIN = "<stdin>"
+
+_JSON = (".json", ".hjson")
+_YAML = (".yaml", ".yml")
+_SKIPPED = frozenset(
+    (".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", "site-packages", ".tox", ".nox")
+)
+_ENVIRONMENT = "pyvenv.cfg"  # in the folder of every virtual environment
+# Words one of which any config has; a file of a folder without them is not read further.
+_HINT = re.compile(r"zero_optimization|train_(?:micro_)?batch_size|deepspeed|\b(?:bf16|fp16|optimizer)\b", re.I)
+_STRONG = ("zero_optimization", "train_micro_batch_size_per_gpu")
+_PARTS = {"bf16": "enabled", "fp16": "enabled", "optimizer": "params", "scheduler": "params"}  # section -> key in it
+_LIKE = 0.8  # difflib's ratio from which a name is a misspelt other one: zero_optimisation has 0.94, training 0.56
+_A_FILE = re.compile(r"\.(?:json|hjson|ya?ml|config)\b", re.I)  # a file that names another one; reading YAML is slow
+_DEEPSPEED = re.compile(r"deepspeed", re.I)
+_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that a shell puts in a file's place
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Source:
+    """One document to lint.
+
+    Attributes:
+        document: The file as its reader read it.
+        target: The program that loads it: the one asked for, else what the file that names it says, else a guess.
+        guessed: Whether it is a guess.
+        of: The file that names this one.
+        world_size: The number of ranks that the file, or the one that names it, fixes.
+        read: Makes such a document of a new text and the document's name.
+    """
+
+    document: Document
+    target: str
+    guessed: bool = False
+    of: str | None = None
+    world_size: int | None = None
+    read: Callable[[str, str], Document] = reader.read
+
+
+@attrs.frozen
+class _File:
+    """A path to read; whether a person named it, and the file and program that do."""
+
+    path: str
+    named: bool = True
+    of: str | None = None
+    target: str | None = None
+    world_size: int | None = None
+
+
+def documents(paths: Sequence[str], *, target: str | None = None, stdin_name: str | None = None) -> Iterator[Source]:
+    """The documents behind some paths, each file once, a file that another names right behind it.
+
+    A path named by a person is always given, whatever it looks like; one that cannot be read as a document without
+    text and with one fault. Of a folder, and the folders in it, those files are given that look like a DeepSpeed
+    config, hold or name one, or are launch scripts that speak of DeepSpeed.
+
+    Args:
+        paths: Files, folders, glob patterns, or "-" for the standard input.
+        target: The program asked for; it wins over what a file says.
+        stdin_name: What the standard input would be called as a file; its ending says how it is read. The document
+            is called "<stdin>" all the same.
+    """
+    seen: set[str] = set()
+    passed: set[str] = set()  # files of a folder that are none of ours; a person may still name one
+    waiting = list(_expanded(paths))[::-1]
+    claims = _claims(waiting)
+    while waiting:
+        file = waiting.pop()
+        place = _real(file.path) if file.path != "-" else file.path
+        if place in seen or (place in passed and not file.named):
+            continue
+        file = claims.get(place, file) if file.of is None else file
+        found = _source(file, target, stdin_name)
+        (passed if found is None else seen).add(place)
+        if found is not None:
+            source, named = found
+            yield source
+            asked = None if source.guessed else source.target
+            waiting += [
+                _File(_shown(one), True, source.document.name, asked, source.world_size) for one in reversed(named)
+            ]
+
+
+def _claims(files: Iterable[_File]) -> dict[str, _File]:
+    """Real path -> how a YAML file among these names it, so that it is linted for its program wherever it stands."""
+    claims: dict[str, _File] = {}
+    for file in files:
+        text = _text(file.path, file.path) if file.path.lower().endswith(_YAML) else ""
+        if isinstance(text, str) and _DEEPSPEED.search(text) and _A_FILE.search(text):
+            from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
+
+            found = wrapped_configs.read(text, file.path)
+            for one in found.files:
+                claim = _File(_shown(one), True, file.path, found.target, found.world_size)
+                claims.setdefault(_real(str(one)), claim)
+    return claims
+
+
+def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[Source, Sequence[Path]] | None:
+    """The source of one file and the files it names; None for a file of a folder that is none of ours."""
+    name = STDIN if file.path == "-" else file.path
+    kind = (stdin_name or STDIN) if file.path == "-" else file.path
+    text = _text(file.path, name)
+    if isinstance(text, Document):
+        return (_given(file, target, document=text), ()) if file.named or _was_to_be_one(text) else None
+    if not file.named and _HINT.search(text) is None:
+        return None
+    if kind.lower().endswith(_YAML):
+        return _yaml(file, target, text, name)
+    if launch_files.is_launch_file(kind):
+        ours = file.named or _DEEPSPEED.search(text)
+        return (
+            (_given(file, target, document=launch_files.read(text, name), read=launch_files.read), ()) if ours else None
+        )
+    document = reader.read(text, name)
+    return (_given(file, target, document=document), ()) if file.named or _is_config(document) else None
+
+
+def _yaml(file: _File, target: str | None, text: str, name: str) -> tuple[Source, Sequence[Path]] | None:
+    from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
+
+    found = wrapped_configs.read(text, name)
+    if not found.wraps and not _is_config(found.document):
+        launch = launch_files.read(text, name)
+        if launch.config and (file.named or _DEEPSPEED.search(text)):
+            return _given(file, target, document=launch, read=launch_files.read), ()
+        if not file.named:
+            return None
+        if not _has_our_keys(found.document.config):
+            found = attrs.evolve(found, document=attrs.evolve(found.document, config=None))
+    if not (file.named or found.files or found.document.config or found.document.faults):
+        return None  # a training file that leaves DeepSpeed out
+    source = _given(
+        attrs.evolve(file, target=found.target or file.target, world_size=found.world_size or file.world_size),
+        target,
+        document=found.document,
+        read=lambda text, name: wrapped_configs.read(text, name).document,
+    )
+    return source, found.files
+
+
+def _given(file: _File, target: str | None, **known: Any) -> Source:
+    said = target or file.target
+    program = said or targets.guess(known["document"].config).name
+    return Source(target=program, guessed=said is None, of=file.of, world_size=file.world_size, **known)
+
+
+def _is_config(document: Document) -> bool:
+    """Whether a file that nobody named is a DeepSpeed config, or was to be one."""
+    config = document.config
+    if config is None:
+        return document.kind != "yaml" and any(f'"{name}"' in document.text for name in _STRONG)
+    if not isinstance(config, Mapping):
+        return False
+    if any(name in config for name in _STRONG):
+        return True
+    parts = [name for name, inner in _PARTS.items() if isinstance(config.get(name), Mapping) and inner in config[name]]
+    return len(parts) > 1 or (bool(parts) and "train_batch_size" in config)
+
+
+def _has_our_keys(config: Any) -> bool:
+    """Whether a YAML file that a person named can be meant as a config: a key of it is DeepSpeed's, or nearly.
+
+    Training files are YAML too, and DeepSpeed itself reads none; what has no key of its own is no broken config.
+    """
+    import difflib
+
+    if not isinstance(config, Mapping) or not config:
+        return True
+    known = [path for path in surface.load().paths if "." not in path]
+    return any(name in known or difflib.get_close_matches(name, known, 1, _LIKE) for name in config)
+
+
+def _expanded(paths: Iterable[str]) -> Iterator[_File]:
+    """The files behind the paths; a path that is nothing stays, so that its reading can say so."""
+    for path in paths:
+        if path == "-" or not glob.has_magic(path) or os.path.lexists(path):
+            found = [path]
+        else:
+            found = sorted(glob.glob(path, recursive=True)) or [path]  # noqa: PTH207 - a pattern may be absolute
+        for one in found:
+            if one != "-" and os.path.isdir(one):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+                yield from (_File(inner, named=False) for inner in _inside(one))
+            else:
+                yield _File(one)
+
+
+def _inside(folder: str) -> Iterator[str]:
+    """The files of a folder that a reader could know, in order; links to folders are not followed."""
+    for here, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED and not Path(here, name, _ENVIRONMENT).exists()
+        )
+        for name in sorted(files):
+            if name.lower().endswith((*_JSON, *_YAML)) or launch_files.is_launch_file(name):
+                yield os.path.normpath(Path(here, name))
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a null character; the reading will say so
+        return path
+
+
+def _shown(path: Path) -> str:
+    """A path as a person would name it: from here, where it lies below."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _text(path: str, name: str) -> str | Document:
+    """The text of a file, its byte order mark included; a document with one fault where there is none."""
+    try:
+        if path == "-":
+            if sys.stdin is None:
+                return _unreadable(name, "the standard input is closed")
+            data = sys.stdin.buffer.read(reader.MAX_BYTES + 1)
+        else:
+            mode = os.stat(path).st_mode  # noqa: PTH116 - Path("") is the working directory
+            if not stat.S_ISREG(mode) and not path.startswith(_DESCRIPTORS):
+                return _unreadable(name, "it is no regular file")
+            with Path(path).open("rb") as file:
+                data = file.read(reader.MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        return _unreadable(name, _why(error, path))
+    if len(data) > reader.MAX_BYTES:
+        message = f"the file is larger than {reader.MAX_BYTES:,} bytes; a config has a few thousand"
+        return reader.unreadable(name, "too-large", message)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return reader.unreadable(name, "not-utf8", _encoding(data, error))
+
+
+def _encoding(data: bytes, error: UnicodeDecodeError) -> str:
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "the file is UTF-32; DeepSpeed reads UTF-8"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\x00" in data[:2]:
+        return "the file is UTF-16; DeepSpeed reads UTF-8"
+    line = data.count(b"\n", 0, error.start) + 1
+    return f"the byte 0x{data[error.start]:02x} in line {line} is no UTF-8, as which DeepSpeed reads the file"
+
+
+def _was_to_be_one(document: Document) -> bool:
+    """Whether a file of a folder that is no UTF-8 is a config all the same: PowerShell 5 writes UTF-16."""
+    if [rule for rule, _ in document.faults] != ["not-utf8"]:
+        return False
+    try:
+        letters = Path(document.name).read_bytes().replace(b"\x00", b"")
+    except OSError:  # gone since
+        return False
+    return any(f'"{word}"'.encode() in letters for word in _STRONG)
+
+
+def _why(error: Exception, path: str) -> str:
+    if not path:
+        return "the name is empty"
+    if isinstance(error, FileNotFoundError):
+        if Path(path).is_symlink():
+            return "it is a link to nothing"
+        return "no file matches the pattern" if glob.has_magic(path) else "there is no such file"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"it cannot be read: {said.lower()}"
+
+
+def _unreadable(name: str, why: str) -> Document:
+    return reader.unreadable(name, "unreadable-file", why)

@@ -1,0 +1,140 @@
+"""YAML files that hold a DeepSpeed config or name one: Accelerate's, and the training files of Hugging Face's users.
+
+A training file (axolotl, LLaMA-Factory, TrainingArguments) has a key `deepspeed` with a path or the config itself.
+Those of other programs name a path in a section (`deepspeed: {config_file: ds.json}`) or as `deepspeed_config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.documents.document import Document, Place
+from dsgen.documents.yaml import documents as yaml_documents
+from dsgen.linting import accelerate_files
+from dsgen.shapes.findings import Fault
+
+__all__ = ["Wrapped", "read"]
+
+_KEY = "deepspeed"
+_OTHERS = ("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")  # keys of programs of one's own
+_INSIDE = ("config", "config_file", "config_path")  # and theirs in a section `deepspeed`
+# One of these a config has; a map of another meaning under the same name has none of them.
+_OURS = frozenset(
+    ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "bf16", "fp16", "optimizer")
+)
+_SUFFIXES = (".json", ".hjson", ".yaml", ".yml", ".config")
+_DEEPEST = 3  # sections around the key: training files group their arguments, but not further
+_MOST = 10_000  # letters of a path that is looked for; a longer text is no path
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Wrapped:
+    """What a YAML file says of DeepSpeed.
+
+    Attributes:
+        document: The config in it, in the terms of DeepSpeed; its `config` is None where the file only names one.
+        wraps: Whether it is such a file at all.
+        target: The program that reads the file; None where it wraps nothing, or is of a program that is not known.
+        world_size: The number of ranks that it fixes.
+        files: The config files that it names and that are there.
+    """
+
+    document: Document
+    wraps: bool = False
+    target: str | None = None
+    world_size: int | None = None
+    files: tuple[Path, ...] = ()
+
+
+def read(text: str, name: str) -> Wrapped:
+    """What a YAML text holds; nothing is raised.
+
+    Args:
+        text: The file as text.
+        name: Its path; the files it names are looked for from the working directory, beside it, and above it.
+    """
+    whole = yaml_documents.read(text, name)
+    if not isinstance(whole.config, Mapping):
+        return Wrapped(document=whole)
+    if accelerate_files.is_accelerate(whole.config):
+        return _accelerate(whole, whole.config)
+    for path, value in _found(whole.config, "", 1):
+        target = "hf-trainer" if path.rpartition(".")[2] == _KEY else None
+        if isinstance(value, Mapping):
+            return Wrapped(document=_part(whole, path, value), wraps=True, target=target)
+        found = _named(value, name)
+        faults = (*whole.faults, *_missing(found, path, value))
+        document = attrs.evolve(whole, config=None, whole=whole, faults=faults)
+        return Wrapped(document=document, wraps=True, target=target, files=(found,) if found else ())
+    return Wrapped(document=whole)
+
+
+def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
+    faults = [*whole.faults, *accelerate_files.faults(config, whole)]
+    files: tuple[Path, ...] = ()
+    made: dict[str, Any] | None = None
+    if (written := accelerate_files.config_file(config)) is not None:
+        found = _named(written, whole.name)
+        files = (found,) if found else ()
+        faults += _missing(found, "deepspeed_config.deepspeed_config_file", written)
+    elif config["distributed_type"] == "DEEPSPEED":
+        made = accelerate_files.translated(config)
+    document = attrs.evolve(
+        whole,
+        config=made,
+        places=accelerate_files.places(config, whole) if made is not None else whole.places,
+        faults=tuple(faults),
+        whole=whole,
+        paths=accelerate_files.paths(config),
+    )
+    ranks = accelerate_files.processes(config)
+    return Wrapped(document=document, wraps=True, target="accelerate", world_size=ranks, files=files)
+
+
+def _part(whole: Document, path: str, config: Mapping[str, Any]) -> Document:
+    """The config at a path of a file, as a document of its own with the places of the file."""
+    before = f"{path}."
+    places: dict[str, Place] = {
+        inner.removeprefix(before): place for inner, place in whole.places.items() if inner.startswith(before)
+    }
+    if path in whole.places:
+        places[""] = whole.places[path]
+    return attrs.evolve(whole, config=config, places=places, whole=whole, paths={"": path})
+
+
+def _found(config: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Path and value of every `deepspeed` that is a config or a path, or has one inside."""
+    ours = before.rpartition(".")[0].rpartition(".")[2] == _KEY
+    for name, value in config.items():
+        path = f"{before}{name}"
+        named = name == _KEY or name in _OTHERS or (ours and name in _INSIDE)
+        if named and (_is_path(value) or (isinstance(value, Mapping) and not _OURS.isdisjoint(value))):
+            yield path, value
+        elif isinstance(value, Mapping) and depth < _DEEPEST:
+            yield from _found(value, f"{path}.", depth + 1)
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and value.lower().endswith(_SUFFIXES) and len(value) < _MOST
+
+
+def _named(written: str, name: str) -> Path | None:
+    """The file that a path in another file means: programs start in the project's folder, wherever that file lies."""
+    folder = Path(name).absolute().parent
+    try:
+        for start in (Path(), folder, *folder.parents):
+            if (found := start / written).is_file():
+                return found
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    return None
+
+
+def _missing(found: Path | None, path: str, written: str) -> Iterator[tuple[str, Fault]]:
+    if found is None and "$" not in written and "{{" not in written:  # a placeholder is filled in by another program
+        message = f"{written} is not there, seen from here, from this file's folder and from the folders above it"
+        yield "named-config-missing", Fault(path, message, on="value")

@@ -1,0 +1,188 @@
+"""A Job to a Plan: try every strategy, reject what cannot run or fit with its number, take the best of the rest."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import attrs
+
+from dsgen.jobs.job import Job
+from dsgen.memory import doubted
+from dsgen.planning.candidates import Candidate, Search, search
+from dsgen.planning.remedies import nothing_fits
+from dsgen.shapes.errors import mistake
+from dsgen.strategies.strategies import Layout, Rejection
+
+__all__ = ["Plan", "contenders", "decide", "plan"]
+
+TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
+# With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
+# work, drives on their filling, AutoTP on how well a model's layers shard; it also needs the same data on each group.
+DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
+DISCOUNT_TENSOR_PARALLEL = 0.85
+MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
+WAITING = 0.5  # share of a step spent on exposed communication that a person should know of
+RUNNERS_UP = 6  # rivals kept in the plan
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Plan:
+    """The chosen strategy, its rivals, and what was rejected with the number that says why."""
+
+    job: Job
+    chosen: Candidate
+    reason: str
+    warnings: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def _all(self) -> Search:
+        """Every layout; the choice itself weighs only those that can win."""
+        return search(self.job)
+
+    @functools.cached_property
+    def runners_up(self) -> tuple[Candidate, ...]:
+        """The best of other kinds, the fastest first."""
+        return _rivals(_ranked(self._all.fitting or self._all.uncertain), self.chosen)
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """What cannot run or does not fit."""
+        return self._all.rejections
+
+
+def plan(job: Job) -> Plan:
+    """Choose a strategy.
+
+    Args:
+        job: What is there and what is wanted.
+
+    Returns:
+        The plan; its warnings say when the fit is uncertain.
+
+    Raises:
+        DsgenError: The pins exclude everything, the batch divides nowhere, or nothing fits; with the smallest change
+            that would make it fit.
+    """
+    _check_batch(job)
+    return decide(job, contenders(job))
+
+
+def contenders(job: Job) -> Search:
+    """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
+    objective = job.training.objective
+    fastest = best = 0.0
+    last: Candidate | None = None
+
+    def matters(layout: Layout, speed: float, found: Candidate) -> bool:
+        nonlocal fastest, best, last
+        if found is not last:
+            fastest, best, last = max(fastest, found.speed), max(best, _trusted(found.strategy, found.speed)), found
+        if objective == "memory":
+            return speed * MEMORY_PRICE >= fastest
+        return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))
+
+    return search(job, matters)
+
+
+def decide(job: Job, found: Search) -> Plan:
+    """The plan of a search that is already done.
+
+    Raises:
+        DsgenError: As `plan`, when the search found nothing.
+    """
+    warnings: tuple[str, ...] = ()
+    candidates = found.fitting
+    if not candidates:
+        if not found.uncertain:
+            raise nothing_fits(job, found)
+        candidates = found.uncertain
+        warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
+    ranked = _ranked(candidates)
+    chosen, reason = _choose(job, ranked)
+    if chosen.cost.communication_share > WAITING:
+        share = f"{chosen.cost.communication_share:.0%}"
+        warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
+    if why := doubted(job.model, job.training, chosen.strategy.stage):
+        warnings = (*warnings, why)
+    return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
+
+
+def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The fastest first, of equals the simplest."""
+    return sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
+
+
+def _check_batch(job: Job) -> None:
+    """Refuse a wished global batch that the GPUs cannot share; AutoTP could, but nobody asks for it this way."""
+    total = job.training.global_batch
+    if total is None or total % job.world == 0 or any(pin.field in ("tp", "train_batch") for pin in job.pins):
+        return
+    below = total // job.world * job.world
+    near = f"{below} or {below + job.world}" if below else f"{job.world}"
+    full = job.hardware.gpus_per_node
+    counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))
+    fewer = next(counts)
+    nodes = f" --nodes {-(-fewer // full)}" if job.nodes > 1 else ""
+    raise mistake(
+        f"a global batch of {total} does not divide among {job.world} GPUs",
+        must=f"it must be a multiple of {job.world}, such as {near}",
+        where=job.provenance.where("training.global_batch"),
+        todo=f"Or take a number of GPUs that divides it: --gpus {fewer}{nodes}.",
+    )
+
+
+def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
+    fastest = ranked[0]
+    objective = job.training.objective
+    if objective == "throughput":
+        return fastest, "the fastest that fits"
+    if objective == "memory":
+        near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
+        leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item.strategy)))
+        return leanest, f"the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
+    best = max(_trusted(item.strategy, item.speed) for item in ranked)
+    near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
+    simplest = min(near, key=lambda item: _simplicity(item.strategy))  # the first, so the fastest, of the simplest
+    if simplest is fastest:
+        return fastest, "the fastest that fits"
+    return simplest, f"simpler than {fastest.strategy}, and as fast within the model's error"
+
+
+def _trusted(chosen: Layout, speed: float) -> float:
+    """Speed after a discount for each part whose cost is known less well: it must win by more than its error."""
+    trusted = speed * DISCOUNT_OFFLOAD[chosen.offload_optimizer] * DISCOUNT_OFFLOAD[chosen.offload_param]
+    return trusted * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else trusted
+
+
+def _simplicity(chosen: Layout) -> tuple[int, ...]:
+    """Fewer moving parts first: offload, tensor parallelism, ZeRO stage, recomputation."""
+    places = ("none", "cpu", "nvme")
+    # Stages 1 and 2 differ in nothing that a user sees; of the two the one that holds less is the simpler to fit.
+    stage = (0, 2, 1, 3)[chosen.stage]
+    return (
+        places.index(chosen.offload_optimizer) + places.index(chosen.offload_param),
+        int(chosen.tp > 1),
+        stage,
+        int(chosen.checkpointing),
+        chosen.tp,
+    )
+
+
+def _rivals(ranked: list[Candidate], chosen: Candidate) -> tuple[Candidate, ...]:
+    """Other candidates, one for each stage, offload and degree, the fastest first, with the best of each stage."""
+    best: dict[tuple[int, str, str, int], Candidate] = {}
+    for item in ranked:
+        best.setdefault(_family(item.strategy), item)
+    best.pop(_family(chosen.strategy), None)
+    stages: dict[int, Candidate] = {}
+    for item in best.values():
+        stages.setdefault(item.strategy.stage, item)
+    first = list(stages.values())
+    others = [item for item in best.values() if item not in first]
+    kept = [*first, *others][:RUNNERS_UP]
+    return tuple(item for item in best.values() if item in kept)
+
+
+def _family(item: Layout) -> tuple[int, str, str, int]:
+    return (item.stage, item.offload_optimizer, item.offload_param, item.tp)

@@ -1,0 +1,121 @@
+"""When no strategy can run: which pin excludes what, or the smallest change that would make it fit."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+import attrs
+
+from dsgen.families.parameters import adaptable
+from dsgen.jobs.job import Job
+from dsgen.planning.candidates import Search, search
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.profiles import Network
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Rejection
+
+__all__ = ["nothing_fits"]
+
+SHORTEST = 256  # tokens; a shorter sequence is not worth offering
+MOST_NODES = 1024
+MOST_HOST_BYTES = 4 * 2**40  # RAM of the largest common servers
+BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
+
+
+def nothing_fits(job: Job, found: Search) -> DsgenError:
+    """The error for a search that found nothing."""
+    short = [item for item in found.rejections if item.missing_bytes]
+    if short:
+        return _too_large(job, short)
+    tried = [item for item in found.rejections if item.pin is None]  # agree with every pin, and cannot run all the same
+    counted = collections.Counter(item.why for item in tried)
+    reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
+    if any("batch" in reason for reason in reasons):
+        reasons = [reason for reason in reasons if "batch" in reason]
+    if not job.pins:
+        return mistake(reasons[0] if reasons else "no strategy can run", todo="\n  ".join(reasons[1:3]) or None)
+    said = list(dict.fromkeys(str(pin) for pin in job.pins))
+    pins = " and ".join(said)
+    relation = "exclude each other" if len(said) > 1 else "cannot be had"
+    if not reasons:
+        reasons = [f"{item.pin} leaves no strategy" for item in found.rejections if item.pin][:1]
+    cause = ".\n  ".join(reasons[:3])
+    return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}")
+
+
+def _fits(job: Job) -> bool:
+    """Whether any strategy surely fits."""
+    return bool(search(job, lambda *_: False).fitting)
+
+
+def _ways_out(job: Job) -> str:
+    ways = []
+    for pin in job.pins:
+        rest = attrs.evolve(job, pins=tuple(other for other in job.pins if other.override is not pin.override))
+        if _fits(rest):
+            ways.append(f"drop {pin.override.path}")
+    return f"It works if you {' or '.join(dict.fromkeys(ways))}." if ways else "Drop all but one of them."
+
+
+def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
+    gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
+    pinned = f" with {', '.join(dict.fromkeys(str(pin) for pin in job.pins))}" if job.pins else ""
+    model = job.names.get("model", "the model")
+    least: dict[str, Rejection] = {}
+    for item in sorted(short, key=lambda item: item.missing_bytes):
+        least.setdefault(item.place, item)
+    lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
+    ways = [f"fits with {way}" for way in _changes(job)]
+    return mistake(
+        f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
+        todo="\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
+    )
+
+
+_PLACES = {"gpu": "GPU memory", "host": "host RAM", "nvme": "NVMe"}
+
+
+def _changes(job: Job) -> Iterator[str]:
+    """Changes that make it fit, the smallest of each kind."""
+    for override in dict.fromkeys(pin.override.path for pin in job.pins):
+        rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
+        if _fits(rest):
+            yield f"{override} left to the planner"
+    length = job.seq_len // 2
+    while length >= SHORTEST:
+        if _fits(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
+            yield f"--seq-len {length}"
+            break
+        length //= 2
+    memory = job.hardware.host_memory_bytes * 2
+    while memory <= MOST_HOST_BYTES:
+        if _fits(attrs.evolve(job, hardware=attrs.evolve(job.hardware, host_memory_bytes=memory))):
+            yield f"{gib(memory)} GiB of RAM a node (--set hardware.host_memory='{memory // 2**30} GiB')"
+            break
+        memory *= 2
+    for nodes, per_node in _larger(job):
+        free = tuple(pin for pin in job.pins if pin.field not in ("accumulation", "train_batch"))
+        network = job.network if job.nodes > 1 else BETWEEN
+        wishes = attrs.evolve(job.training, global_batch=None)
+        more = attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, pins=free, training=wishes)
+        if _fits(more):
+            yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
+            break
+    for method in ("lora", "qlora"):
+        training = attrs.evolve(job.training, method=method)
+        offered = job.training.method == "full" and adaptable(job.model, training)
+        if offered and _fits(attrs.evolve(job, training=training)):
+            yield f"--training {method}"
+            break
+
+
+def _larger(job: Job) -> Iterator[tuple[int, int]]:
+    """Clusters to try, as nodes and GPUs of each: first the rest of the node, then more nodes, doubling."""
+    nodes, per_node = job.nodes, job.gpus_per_node
+    while nodes <= MOST_NODES:
+        if per_node < job.hardware.gpus_per_node:
+            per_node = min(2 * per_node, job.hardware.gpus_per_node)
+        else:
+            nodes *= 2
+        yield nodes, per_node

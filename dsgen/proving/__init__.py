@@ -1,0 +1,3 @@
+"""A config to a Proof: a real deepspeed.initialize takes it and steps, and what it observed is checked."""
+
+from __future__ import annotations

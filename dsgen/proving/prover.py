@@ -1,0 +1,270 @@
+"""Proof that DeepSpeed takes a config: real ranks initialize, step, save and load, and say what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dsgen.proving import session as proof_session
+from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
+from dsgen.proving.checks import Check, checks
+from dsgen.proving.expectations import operators, optimizer_place, parameter_place
+from dsgen.shapes.errors import DsgenError, mistake
+
+__all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "prove", "prove_many"]
+
+PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
+_DEVICES = ("auto", "cpu", "cuda")
+_DONE = "done"  # the engine's word for "past the last phase"
+_LAST_PHASE = "checkpoint"
+_MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
+_INSTALL = 'pip install "dsgen[proof]"'
+_CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
+
+
+@attrs.frozen(kw_only=True)
+class Proof:
+    """The record that a real `deepspeed.initialize` took a config and stepped, and what it observed."""
+
+    outcome: str  # PROVED, FAILED or NOT_RUN
+    phase: str  # the last one entered: load, initialize, step or checkpoint
+    error: str | None  # the engine's own words on one line
+    site: str | None  # the last place in its traceback
+    todo: str | None  # what would let a proof that was not run, run
+    adaptations: tuple[Adaptation, ...]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]  # stale locks removed, operators built
+    losses: tuple[float, ...]
+    ranks: int
+    device: str  # "cpu" or "cuda"
+    versions: Mapping[str, str]
+    seconds: float
+    config_sha256: str  # of the config as written: JSON with sorted keys
+
+    @property
+    def failed_checks(self) -> tuple[Check, ...]:
+        """The checks that do not hold."""
+        return tuple(check for check in self.checks if not check.ok)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        record = attrs.asdict(self)
+        record["versions"] = dict(self.versions)
+        plain: dict[str, Any] = json.loads(json.dumps(record, default=str))
+        return plain
+
+
+def prove(
+    config: Mapping[str, object],
+    *,
+    ranks: int | None = None,
+    device: str = "auto",
+    steps: int = 3,
+    timeout_seconds: float = 600,
+    python: str | None = None,
+) -> Proof:
+    """Prove that DeepSpeed takes a config, on a tiny model and in child processes.
+
+    Args:
+        config: A DeepSpeed config of plain JSON types.
+        ranks: Number of ranks; by default 2, or the AutoTP degree where that is larger.
+        device: "auto" takes CUDA where there is a GPU for every rank, else "cpu".
+        steps: Optimizer steps.
+        timeout_seconds: For everything, the building of DeepSpeed's operators included.
+        python: Interpreter that has torch, deepspeed and transformers; by default this one.
+
+    Raises:
+        DsgenError: A package is missing, or an argument is not what it must be.
+    """
+    return prove_many(
+        [config], ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
+    )[0]
+
+
+def prove_many(
+    configs: Iterable[Mapping[str, object]],
+    *,
+    ranks: int | None = None,
+    device: str = "auto",
+    steps: int = 3,
+    timeout_seconds: float = 600,
+    python: str | None = None,
+) -> tuple[Proof, ...]:
+    """Prove several configs one after the other; torch and DeepSpeed are imported once.
+
+    Args:
+        configs: As in `prove`, as are the other arguments; the timeout is for each.
+
+    Returns:
+        One proof per config, in their order.
+    """
+    jobs = [(dict(config), rank_count(config, ranks)) for config in configs]
+    _check_arguments(device, steps, timeout_seconds)
+    if python is None and (missing := proof_session.missing_package()) is not None:
+        raise _missing(missing, sys.executable)
+    proofs: list[Proof] = []
+    most = max((count for _, count in jobs), default=0)
+    while len(proofs) < len(jobs):
+        with contextlib.ExitStack() as stack:
+            try:
+                session = stack.enter_context(proof_session.start(python or sys.executable, device, most))
+                if (absent := session.greeting.get("missing")) is not None:
+                    raise _missing(str(absent), python or sys.executable)
+            except proof_session.SessionLostError as error:
+                raise mistake(
+                    f"the engine did not start: {error}", must="it must be able to import torch and deepspeed"
+                ) from None
+            while len(proofs) < len(jobs):
+                config, count = jobs[len(proofs)]
+                try:
+                    proofs.append(_prove_one(session, config, count, steps, timeout_seconds))
+                except proof_session.SessionLostError as error:  # go on with a fresh one
+                    proofs.append(_lost(config, count, session, str(error)))
+                    break
+    return tuple(proofs)
+
+
+def _check_arguments(device: str, steps: int, timeout_seconds: float) -> None:
+    if device not in _DEVICES:
+        raise mistake(f"device is {device!r}", must=f"it must be one of {', '.join(_DEVICES)}")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise mistake(f"steps is {steps!r}", must="it must be a whole number of at least 1")
+    if not timeout_seconds > 0:
+        raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
+
+
+def _missing(package: str, python: str) -> DsgenError:
+    return mistake(f"a proof needs {package}, which {python} has not", todo=f"{_INSTALL}  ({_CPU_TORCH})")
+
+
+def _sha256(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _prove_one(
+    session: proof_session.Session, config: dict[str, Any], ranks: int, steps: int, timeout_seconds: float
+) -> Proof:
+    """One job of a session, judged."""
+    folder = session.job_folder()
+    used, adaptations = adapt(config, ranks, str(folder))
+    tp = tensor_parallel_degree(config)
+    answer = session.prove(
+        {
+            "config": used,
+            "ranks": ranks,
+            "tp": tp,
+            "wide": "nvme" in (optimizer_place(used), parameter_place(used)),
+            "steps": steps,
+            "folder": str(folder),
+            "number": session.number(),
+            "operators": list(operators(used)),
+            "timeout_seconds": timeout_seconds,
+        }
+    )
+    versions = dict(session.greeting["versions"])
+    reports = [report for report in answer["ranks"] if report]
+    named = adaptations + tuple(Adaptation(*note) for report in reports[:1] for note in report["notes"])
+    base = Proof(
+        outcome=FAILED,
+        phase="load",
+        error=None,
+        site=None,
+        todo=None,
+        adaptations=named,
+        checks=(),
+        notes=_notes(answer["build"]),
+        losses=(),
+        ranks=ranks,
+        device=str(session.greeting["device"]),
+        versions=versions,
+        seconds=answer["seconds"],
+        config_sha256=_sha256(config),
+    )
+    if answer["build"]["failed"]:
+        words, todo = _not_built(answer["build"]["failed"])
+        return attrs.evolve(base, outcome=NOT_RUN, error=words, todo=todo)
+    if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
+        return attrs.evolve(base, **ended)
+    observed = [report["observed"] for report in reports]
+    found = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
+    return attrs.evolve(
+        base,
+        outcome=PROVED if all(check.ok for check in found) else FAILED,
+        phase=_LAST_PHASE,
+        checks=found,
+        losses=(*observed[0]["losses"], observed[0]["loss_after"]),
+    )
+
+
+def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
+    """What happened before the ranks started."""
+    cleared = tuple(f"removed the stale lock of a killed build: {name}" for name in build["cleared"])
+    # Loading a built operator takes well under a second or two; a compiler takes twenty.
+    built = tuple(f"built {name} in {seconds:.0f} s" for name, seconds in build["seconds"].items() if seconds > 5)
+    return cleared + built
+
+
+def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
+    """Why an operator is missing, and what to install."""
+    name, words = next(iter(failed.items()))
+    if name == "AsyncIOBuilder" and "compatible" in words:
+        todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
+    elif "ninja" in words:
+        todo = f"{_INSTALL} brings ninja"
+    elif "not been implemented" in words or "not compatible" in words:
+        todo = "this operator needs a GPU: run the proof on a machine that has one"
+    else:
+        todo = "DeepSpeed compiles its operators at first use: install a C++ compiler (g++), and for CUDA its toolkit"
+    return f"DeepSpeed's {name} could not be built: {_one_line(words)}", todo
+
+
+def _ended_badly(
+    answer: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], timeout_seconds: float
+) -> dict[str, Any] | None:
+    """What ended the run before its end; None when every rank came through."""
+    errors = [report for report in reports if report["error"]]
+    if errors:
+        # The first to fall pulls the others down: their errors are about the lost connection.
+        cause = min(errors, key=lambda report: float(report["error"]["time"]))
+        error = cause["error"]
+        words = f"{error['type']}: {_one_line(error['message'])}"
+        return {"phase": cause["phase"], "error": words, "site": error["site"]}
+    phase = reports[0]["phase"] if reports else "load"
+    for rank, code in enumerate(answer["exits"]):
+        if code != 0 and not answer["timed_out"]:
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
+            return {"phase": phase, "error": f"rank {rank} ended with {how}: {_one_line(answer['tails'][rank])}"}
+    if answer["timed_out"]:
+        return {"phase": phase, "error": f"no end within {timeout_seconds:g} s; the ranks were stopped"}
+    return None if all(report["phase"] == _DONE for report in reports) else {"phase": phase, "error": "unfinished"}
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}..."
+
+
+def _lost(config: Mapping[str, Any], ranks: int, session: proof_session.Session, words: str) -> Proof:
+    return Proof(
+        outcome=NOT_RUN,
+        phase="load",
+        error=_one_line(words),
+        site=None,
+        todo="run it again; if it stays, the memory of this machine may be too small",
+        adaptations=(),
+        checks=(),
+        notes=(),
+        losses=(),
+        ranks=ranks,
+        device=str(session.greeting["device"]),
+        versions=dict(session.greeting["versions"]),
+        seconds=0.0,
+        config_sha256=_sha256(config),
+    )

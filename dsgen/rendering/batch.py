@@ -1,0 +1,77 @@
+"""Batch sizes and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.planning.planner import Plan
+from dsgen.rendering.keys import Key
+
+__all__ = ["keys"]
+
+INITIAL_SCALE_POWER = 16  # 2^16: the first steps of 2^32, an old template value, all overflow and are skipped
+LOSS_SCALE_WINDOW = 1000  # good steps before the scale doubles (DeepSpeed's default)
+HYSTERESIS = 2  # overflows before the scale halves (DeepSpeed's default)
+
+
+def keys(plan: Plan) -> Iterator[Key]:
+    """train_batch_size and its two factors; bf16 or fp16."""
+    job, chosen = plan.job, plan.chosen.strategy
+    replicas = job.world // chosen.tp
+    product = f"{chosen.micro_batch} x {chosen.accumulation} x {job.world}"
+    if chosen.tp == 1:
+        yield Key(
+            "train_batch_size",
+            chosen.micro_batch * chosen.accumulation * job.world,
+            f"micro-batch x accumulation x GPUs = {product}; DeepSpeed stops when started on another number of GPUs",
+            "training.global_batch",
+        )
+    elif chosen.stage < 3:
+        yield Key(
+            "train_batch_size",
+            chosen.micro_batch * chosen.accumulation * job.world,
+            f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
+            f"different data ({chosen.global_batch} sequences a step)",
+            "training.global_batch",
+        )
+    yield Key("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
+    yield Key(
+        "gradient_accumulation_steps",
+        chosen.accumulation,
+        f"{chosen.global_batch} sequences a step / ({chosen.micro_batch} x {replicas} replicas)",
+        "training.accumulation",
+    )
+    if chosen.precision == "bf16":
+        yield Key(
+            "bf16.enabled",
+            True,
+            "the GPU computes bf16 as fast as fp16, and bf16 needs no loss scaling",
+            "training.precision",
+        )
+    elif chosen.precision == "fp16":
+        yield Key("fp16.enabled", True, _fp16(plan), "training.precision")
+        yield Key("fp16.loss_scale", 0, "0 means dynamic: the scale follows the overflows")
+        yield Key(
+            "fp16.initial_scale_power",
+            INITIAL_SCALE_POWER,
+            "start at 2^16; overflows halve it, so a higher start only skips steps",
+        )
+        yield Key("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
+        if chosen.stage:  # stage 0 never reads it
+            yield Key("fp16.hysteresis", HYSTERESIS, "the scale halves at this many overflows")
+        yield Key("fp16.min_loss_scale", 1, "an overflow at this scale ends the run; a whole number, as DeepSpeed asks")
+
+
+def _micro_batch(plan: Plan) -> str:
+    peak = f"the GPU's peak is {plan.chosen.memory.gpu.peak_bytes / 2**30:.1f} GiB"
+    if any(pin.field == "micro_batch" for pin in plan.job.pins):
+        return f"as asked: {peak}"
+    if plan.job.training.objective == "memory":
+        return f"the smallest, because memory is the objective: {peak}"
+    return f"with this strategy a larger one would not fit, or not be faster: {peak}"
+
+
+def _fp16(plan: Plan) -> str:
+    if plan.job.hardware.bf16_flops_per_second:
+        return "as asked; bf16 would need no loss scaling"
+    return "this GPU has no bf16 units; fp16 is its fast 16-bit type"

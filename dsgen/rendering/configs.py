@@ -1,0 +1,204 @@
+"""The Config: DeepSpeed's dictionary, its provenance, and what would explain each key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from dsgen.catalog.wishes import decider
+from dsgen.deepspeed import surface
+from dsgen.planning.planner import Plan
+from dsgen.rendering import batch, training, zero
+from dsgen.rendering.keys import Key
+from dsgen.rendering.refusals import cautions, refuse
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank, fold, leaves, show
+
+__all__ = ["Config", "Explanation", "render"]
+
+PLANNER = Origin("planner")
+_PREFIX = "deepspeed."
+
+# The order in which a person reads a config; sections not named here follow in DeepSpeed's own order.
+_ORDER = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "bf16",
+    "fp16",
+    "tensor_parallel",
+    "zero_optimization",
+    "optimizer",
+    "scheduler",
+    "gradient_clipping",
+)
+
+
+@attrs.frozen(kw_only=True)
+class Explanation:
+    """Why one key of a config is what it is.
+
+    Attributes:
+        path: Dotted DeepSpeed path.
+        value: The value in force; None when the key is not written.
+        overrides: Everyone who wrote it, losers first.
+        default: What DeepSpeed does without the key.
+        description: What the key means.
+        dropped: Why it was left out, where it was.
+    """
+
+    path: str
+    value: Any
+    overrides: tuple[Override, ...]
+    default: Any
+    description: str
+    dropped: str | None
+
+    @property
+    def reason(self) -> str:
+        """The winner's reason: the comment beside it, or what the key means."""
+        winner = self.overrides[-1] if self.overrides else None
+        return (winner.reason if winner and winner.reason else None) or self.description
+
+
+@attrs.frozen(kw_only=True)
+class Config:
+    """A rendered DeepSpeed config.
+
+    Attributes:
+        values: The dictionary, plain JSON types only.
+        plan: The plan it was rendered from.
+        provenance: Who wrote each `deepspeed.` path.
+        dropped: Keys left out because they would do nothing, and why.
+        warnings: What a person should know of.
+    """
+
+    values: dict[str, Any] = attrs.field(eq=False)
+    plan: Plan = attrs.field(eq=False)
+    provenance: Provenance = attrs.field(eq=False)
+    dropped: dict[str, str] = attrs.field(eq=False)
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """A copy of the dictionary, ready for `deepspeed.initialize(config=...)`."""
+        copy: dict[str, Any] = json.loads(json.dumps(self.values))
+        return copy
+
+    def to_json(self) -> str:
+        """The config as DeepSpeed reads it, indented, with a final newline."""
+        return json.dumps(self.values, indent=2, ensure_ascii=False) + "\n"
+
+    def to_yaml(self) -> str:
+        """The config as YAML, each key with its reason beside it as a comment."""
+        from dsgen.documents.yaml.writer import commented
+
+        return commented(self.values, {path: self.why(path).reason for path in self.paths()})
+
+    def paths(self) -> tuple[str, ...]:
+        """Every key, dotted, in order."""
+        return tuple(path for path, _ in leaves(self.values))
+
+    def why(self, path: str) -> Explanation:
+        """Why a key is what it is.
+
+        Args:
+            path: Dotted DeepSpeed path, with or without `deepspeed.` before it.
+
+        Raises:
+            DsgenError: DeepSpeed has no such key; with the nearest ones.
+        """
+        path = path.removeprefix(_PREFIX)
+        known = surface.load(self.plan.job.version)
+        key = known.key(path, self.values)
+        if key is None:
+            close = known.nearest(path)
+            raise mistake(
+                f"DeepSpeed {known.version} has no key {path}",
+                todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+            )
+        node: Any = self.values
+        for part in path.split("."):
+            node = node.get(part) if isinstance(node, dict) else None
+        return Explanation(
+            path=path,
+            value=node,
+            overrides=self._history(path),
+            default=key.default,
+            description=key.description,
+            dropped=self.dropped.get(path),
+        )
+
+    def _history(self, path: str) -> tuple[Override, ...]:
+        return self.provenance.history(f"{_PREFIX}{path}")
+
+
+def render(plan: Plan) -> Config:
+    """The config of a plan.
+
+    Every key is written by the plan, or by a layer above it; a key that the release does not read, or that would do
+    nothing beside the others, is left out and said so.
+    """
+    job = plan.job
+    known = surface.load(job.version)
+    planned = Layer("planner", Rank.PLAN, tuple(_override(plan, key) for key in _keys(plan) if known.key(key.path)))
+    folded = fold([planned, *job.deepspeed_layers])
+    tree = folded.tree.get("deepspeed", {})
+    dropped = dict(_ineffective(tree, known))
+    warnings = [
+        f"{override.origin}: {path} = {show(override.value)} is left out: {why}"
+        for path, why in dropped.items()
+        if (override := folded.provenance.winner(f"{_PREFIX}{path}")) and override.rank >= Rank.SITE
+    ]
+    for path in dropped:
+        _remove(tree, path)
+    refuse(plan, tree, known, folded.provenance)
+    return Config(
+        values=_ordered(tree),
+        plan=plan,
+        provenance=folded.provenance,
+        dropped=dropped,
+        warnings=(*plan.warnings, *warnings, *cautions(plan, tree)),
+    )
+
+
+def _keys(plan: Plan) -> Iterator[Key]:
+    yield from batch.keys(plan)
+    yield from zero.keys(plan)
+    yield from training.keys(plan)
+
+
+def _override(plan: Plan, key: Key) -> Override:
+    """A key of the plan as an override; where it follows a wish, it names the place where the wish was written."""
+    provenance = plan.job.provenance
+    wish = decider(key.wish, provenance) if key.wish else None
+    if wish is None or wish.path == f"{_PREFIX}{key.path}" or wish.value is None or wish.value == "auto":
+        return Override(f"{_PREFIX}{key.path}", key.value, PLANNER, Rank.PLAN, key.reason)
+    reason = f"{key.reason}; {wish.reason}" if wish.reason else key.reason
+    return Override(f"{_PREFIX}{key.path}", key.value, wish.origin, Rank.PLAN, reason)
+
+
+def _ineffective(tree: dict[str, Any], known: surface.Surface) -> Iterator[tuple[str, str]]:
+    for path, _ in list(leaves(tree)):
+        if known.key(path, tree) is None:
+            yield path, f"DeepSpeed {known.version} does not read it here"
+        elif why := known.has_effect(path, tree):
+            yield path, why
+
+
+def _remove(tree: dict[str, Any], path: str) -> None:
+    *parents, key = path.split(".")
+    trail = [tree]
+    for parent in parents:
+        trail.append(trail[-1][parent])
+    del trail[-1][key]
+    for node, parent in zip(reversed(trail[:-1]), reversed(parents), strict=True):
+        if not node[parent]:
+            del node[parent]
+
+
+def _ordered(tree: dict[str, Any]) -> dict[str, Any]:
+    first = [key for key in _ORDER if key in tree]
+    return {key: tree[key] for key in (*first, *(key for key in tree if key not in first))}

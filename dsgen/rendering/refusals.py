@@ -1,0 +1,167 @@
+"""What DeepSpeed would refuse or quietly turn into something else, once everybody's keys are in one config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import lookup
+from dsgen.linting.meanings import BOUNDED, NARROW, SECOND_COPY
+from dsgen.memory.secondary import counts
+from dsgen.memory.states import ON_CPU, takes
+from dsgen.planning.planner import Plan
+from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.layers import Provenance, Rank, show
+
+__all__ = ["cautions", "refuse"]
+
+# Keys that change memory or speed and that neither model knows yet.
+_UNCOUNTED = (
+    *NARROW,
+    "communication_data_type",
+    "data_types.grad_accum_dtype",
+    "torch_autocast.enabled",
+    "zero_optimization.offload_optimizer.ratio",
+    "zero_optimization.offload_optimizer.super_offload",
+    "zero_optimization.zenflow",
+    SECOND_COPY,
+    "zero_optimization.zero_quantized_gradients",
+    "zero_optimization.zero_quantized_weights",
+)
+_OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
+
+_ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
+_PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, provenance: Provenance) -> None:
+    """Stop at the first key that cannot be.
+
+    Raises:
+        DsgenError: What is, what must be, and where it was written.
+    """
+    for path, must, todo in _wrong(plan, values, known):
+        _, value = lookup(values, path)
+        raise mistake(f"{path} = {show(value)}", must=must, where=provenance.where(f"deepspeed.{path}"), todo=todo)
+
+
+def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know of a config that DeepSpeed takes."""
+    chosen = plan.chosen.strategy
+    counted = NARROW if takes(plan.job.narrow, chosen, plan.job.training.optimizer) else ()
+    for path in _UNCOUNTED:
+        if not lookup(values, path)[0] or path in counted:
+            continue
+        if path in BOUNDED:
+            yield f"{path} changes memory and speed; the estimates count it in the interval of memory alone"
+        else:
+            what = "speed" if path == SECOND_COPY and counts(plan.job, chosen) else "memory or speed"
+            yield f"{path} changes {what} in a way that the estimates do not count"
+    training, provenance = plan.job.training, plan.job.provenance
+    rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))
+    if training.optimizer in _OWN_RATES and not any(item.rank >= Rank.SITE for item in rates):
+        yield f"lr {training.lr:g} is meant for AdamW; {_OWN_RATES[training.optimizer]}: --set training.lr=RATE"
+
+
+def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
+    """Path, what it must be, and what to do, for each key that cannot stand beside the others."""
+    yield from _classes(values, known)
+    yield from _offloaded(plan, values)
+    yield from _zero(plan, values)
+    yield from _precision(plan, values)
+
+
+def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
+    for section in ("optimizer", "scheduler"):
+        there, name = lookup(values, f"{section}.type")
+        if not there:
+            continue
+        required = known.required(section, str(name))
+        if required is None:
+            names = known.classes(section)
+            close = nearest(str(name), names)
+            todo = f"did you mean {' or '.join(close)}?" if close else None
+            yield f"{section}.type", f"DeepSpeed {known.version} has {', '.join(names)}", todo
+            continue
+        _, params = lookup(values, f"{section}.params")
+        missing = [item for item in required if item not in (params or {}) and item not in ("optimizer", "params")]
+        if missing:
+            yield f"{section}.type", f"it needs {section}.params.{missing[0]}", "Write its params too."
+
+
+def _offloaded(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """What cannot run on the CPU: DeepSpeed has its own CPU versions of a few optimizers only."""
+    if plan.chosen.strategy.offload_optimizer == "none":
+        return
+    there, name = lookup(values, "optimizer.type")
+    if there and str(name).lower() not in _ON_CPU:
+        yield "optimizer.type", f"offloaded, it must be one of {', '.join(_ON_CPU)}", "Add --offload none to keep it."
+    if not there and values.get("zero_force_ds_cpu_optimizer", True):
+        yield (
+            "optimizer",
+            "with an optimizer of your own on the CPU, DeepSpeed stops",
+            "Add --offload none, or --set zero_force_ds_cpu_optimizer=false.",
+        )
+
+
+def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    zero = values.get("zero_optimization", {})
+    stage, world = zero.get("stage", 0), plan.job.world
+    reduce_scatter = zero.get("reduce_scatter", True)
+    if stage >= 2 and reduce_scatter:
+        if values.get("prescale_gradients"):
+            yield "prescale_gradients", "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false", None
+        if values.get("gradient_predivide_factor", 1.0) != 1.0:
+            yield (
+                "gradient_predivide_factor",
+                "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false",
+                None,
+            )
+    if stage in (1, 2) and zero.get("allgather_bucket_size", 0) % 2:
+        yield "zero_optimization.allgather_bucket_size", "it must be even", None
+    if zero.get("compute_grad_norm", True) is False and values.get("gradient_clipping", 1.0):
+        yield "zero_optimization.compute_grad_norm", "false needs gradient_clipping: 0.0", None
+    share = zero.get("zero_hpz_partition_size", 1)
+    if share > world or world % share:
+        yield "zero_optimization.zero_hpz_partition_size", f"it must divide the {world} GPUs", None
+    zenflow = zero.get("zenflow")
+    if isinstance(zenflow, dict) and zenflow.get("update_interval", "auto") == "auto":
+        yield (
+            "zero_optimization.zenflow",
+            "with update_interval left to 'auto' DeepSpeed sets the accumulation to 0, and the loss is NaN",
+            "Set zero_optimization.zenflow.update_interval to a whole number.",
+        )
+    if values.get("sequence_parallel_size", 1) not in (1, None):
+        yield "sequence_parallel_size", "dsgen plans no sequence parallelism: the batch would not be what it says", None
+
+
+def _precision(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    chosen = plan.chosen.strategy
+    _, wanted = lookup(values, "data_types.grad_accum_dtype")
+    if chosen.stage == 0 and wanted and _PRECISION.get(str(wanted)) != chosen.precision:
+        yield "data_types.grad_accum_dtype", f"at stage 0 it must be the model's own, {chosen.precision}", None
+    yield from _narrowed(plan, values)
+
+
+def _narrowed(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """Master weights and states in 16 bits (runtime/base_optimizer.py of 0.19.8, _configure_master_weights)."""
+    chosen, optimizer = plan.chosen.strategy, plan.job.training.optimizer
+    states = values.get("bf16", {}).get("bf16_optimizer_states")
+    for dtype in ("fp16", "bf16"):
+        path = f"{dtype}.{dtype}_master_weights_and_grads"
+        if not lookup(values, path)[1]:
+            continue
+        resident = dtype == "bf16" and states
+        other = ", or bf16_optimizer_states: true" if dtype == "bf16" else ""
+        todo = ", or --set bf16.bf16_optimizer_states=true" if dtype == "bf16" else ""
+        if chosen.offload_optimizer == "cpu" and optimizer not in ON_CPU:
+            yield path, f"with the optimizer on the CPU it needs DeepSpeed's own {' or '.join(ON_CPU)}", None
+        elif chosen.offload_optimizer != "cpu" and not resident:
+            yield path, f"it needs the optimizer on the CPU{other}", f"Add --offload optimizer{todo}."
+    if states and not lookup(values, "bf16.bf16_master_weights_and_grads")[1]:
+        yield (
+            "bf16.bf16_optimizer_states",
+            "it needs bf16_master_weights_and_grads: true",
+            "Add --set bf16.bf16_master_weights_and_grads=true.",
+        )

@@ -1,0 +1,176 @@
+"""Optimizer, schedule, clipping, activation checkpointing, and what is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.planning.planner import Plan
+from dsgen.rendering.keys import Key
+from dsgen.shapes.errors import mistake
+
+__all__ = ["keys"]
+
+# What each optimizer's constructor takes besides lr (deepspeed/ops, torch.optim).
+_PARAMS = {
+    "AdamW": ("betas", "eps", "weight_decay"),
+    "Adam": ("betas", "eps", "weight_decay"),
+    "Lion": ("betas", "weight_decay"),
+    "Adagrad": ("eps", "weight_decay"),
+    "SGD": ("weight_decay",),
+    "Muon": ("weight_decay",),
+}
+MUON_SINCE = (0, 17, 6)  # release
+_ZERO_OPTIMIZERS = frozenset({"adamw", "adam", "lion", "adagrad", "muon"})  # zero/utils.py, tested with ZeRO
+WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
+COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
+CHECKPOINTING = (
+    "the planner counts on every block being recomputed, and NO DeepSpeed key does that: call "
+    "model.gradient_checkpointing_enable() (or gradient_checkpointing=True in TrainingArguments). This block is read "
+    "only by programs that call deepspeed.checkpointing.configure()"
+)
+
+
+def keys(plan: Plan) -> Iterator[Key]:
+    """Everything of training itself."""
+    job = plan.job
+    training = job.training
+    yield from _optimizer(plan)
+    yield from _scheduler(plan)
+    yield Key(
+        "gradient_clipping",
+        training.gradient_clipping,
+        "largest global gradient norm"
+        if training.gradient_clipping
+        else "0 turns clipping off, whatever the release's default",
+        "training.gradient_clipping",
+    )
+    if plan.chosen.strategy.checkpointing:
+        split = plan.chosen.strategy.tp > 1
+        yield Key("activation_checkpointing.partition_activations", split, CHECKPOINTING, "training.checkpointing")
+        yield Key(
+            "activation_checkpointing.cpu_checkpointing",
+            False,
+            "block inputs stay on the GPU; true moves them to the CPU, for very long sequences",
+        )
+    yield Key(
+        "steps_per_print",
+        training.steps_per_print,
+        "optimizer steps between progress lines",
+        "training.steps_per_print",
+    )
+    yield Key("wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each")
+    yield from _monitors(plan)
+
+
+def _optimizer(plan: Plan) -> Iterator[Key]:
+    training, chosen = plan.job.training, plan.chosen.strategy
+    kind = training.optimizer
+    if kind == "Muon" and tuple(map(int, plan.job.version.split("."))) < MUON_SINCE:
+        raise mistake(
+            f"DeepSpeed {plan.job.version} has no Muon",
+            must="0.17.6 is the first release that has it",
+            where=plan.job.provenance.where("training.optimizer"),
+        )
+    place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
+    made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
+    yield Key("optimizer.type", kind, made, "training.optimizer")
+    pinned = plan.job.deepspeed.get("optimizer")
+    named = pinned.get("type") if isinstance(pinned, dict) else None
+    yield Key("optimizer.params.lr", training.lr, "peak learning rate", "training.lr")
+    values = {"betas": [training.beta1, training.beta2], "eps": training.eps, "weight_decay": training.weight_decay}
+    wishes = {"betas": "training.beta2", "eps": "training.eps", "weight_decay": "training.weight_decay"}
+    notes = {
+        "betas": "decay of the two moments",
+        "eps": "guards the division by the second moment",
+        "weight_decay": "decoupled from the gradient"
+        if kind in ("AdamW", "Adam", "Lion", "Muon")
+        else "added to the gradient",
+    }
+    for name in _PARAMS[kind]:
+        yield Key(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
+    if chosen.stage and str(named or kind).lower() not in _ZERO_OPTIMIZERS:
+        yield Key(
+            "zero_allow_untested_optimizer",
+            True,
+            f"DeepSpeed has not tested ZeRO with {named or kind}, and stops without this",
+        )
+
+
+def _scheduler(plan: Plan) -> Iterator[Key]:
+    training = plan.job.training
+    kind = training.scheduler
+    if kind == "auto":
+        kind = "WarmupCosineLR" if training.total_steps else "WarmupLR"
+    if kind == "none":
+        return
+    if kind != "WarmupLR" and training.total_steps is None:
+        raise mistake(
+            f"scheduler {kind} falls over the whole run, and its length is not given",
+            must="training.total_steps must be a whole number of optimizer steps",
+            where=plan.job.provenance.where("training.scheduler"),
+            todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.",
+        )
+    warmup = training.warmup_steps
+    if training.total_steps is not None and warmup >= training.total_steps:
+        warmup = max(1, training.total_steps // WARMUP_DIVISOR)
+    why = {
+        "WarmupLR": "warms up, then stays: without training.total_steps a decay would be a guess",
+        "WarmupCosineLR": "warms up, then falls along a cosine over total_steps",
+        "WarmupDecayLR": "warms up, then falls linearly over total_steps",
+    }[kind]
+    yield Key("scheduler.type", kind, why, "training.scheduler")
+    base = "scheduler.params"
+    if kind != "WarmupLR":
+        yield Key(
+            f"{base}.total_num_steps", training.total_steps, "optimizer steps of the whole run", "training.total_steps"
+        )
+    if kind == "WarmupCosineLR":
+        yield Key(f"{base}.warmup_min_ratio", 0.0, "the first step starts from zero")
+        yield Key(f"{base}.cos_min_ratio", COSINE_FLOOR, "of the peak, where the cosine ends")
+    else:
+        yield Key(f"{base}.warmup_min_lr", 0.0, "the first step starts from zero")
+        yield Key(
+            f"{base}.warmup_max_lr",
+            training.lr,
+            "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says",
+            "training.lr",
+        )
+    short = warmup != training.warmup_steps
+    yield Key(
+        f"{base}.warmup_num_steps",
+        warmup,
+        f"a tenth of total_steps: {training.warmup_steps} would not leave any"
+        if short
+        else "optimizer steps of warm-up",
+        None if short else "training.warmup_steps",
+    )
+    yield Key(f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps")
+
+
+def _monitors(plan: Plan) -> Iterator[Key]:
+    training = plan.job.training
+    section = {"tensorboard": "tensorboard", "csv": "csv_monitor", "wandb": "wandb"}.get(training.monitor)
+    if section:
+        yield Key(
+            f"{section}.enabled",
+            True,
+            "DeepSpeed writes the learning rate, and with fp16 the loss scale, from rank 0; not the loss",
+            "training.monitor",
+        )
+        if section == "wandb":
+            yield Key("wandb.project", "dsgen", "the project the run appears in")
+        else:
+            yield Key(f"{section}.output_path", "logs/", "folder of the log files")
+            yield Key(f"{section}.job_name", "dsgen", "folder of this run below it")
+    if training.flops_profiler:
+        yield Key(
+            "flops_profiler.enabled", True, "prints FLOPs and time of every module once", "training.flops_profiler"
+        )
+        yield Key("flops_profiler.profile_step", 5, "the first steps still compile and allocate")
+    if training.comms_logger:
+        yield Key(
+            "comms_logger.enabled",
+            True,
+            "times each collective, waiting for it; deepspeed.comm.log_summary() prints the totals",
+            "training.comms_logger",
+        )

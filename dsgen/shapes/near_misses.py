@@ -1,0 +1,47 @@
+"""What someone may have meant by a key that a release does not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from dsgen.shapes.errors import nearest
+
+__all__ = ["find"]
+
+_INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
+_SUGGESTIONS = 3
+_COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
+
+
+def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken: Mapping[str, str]) -> tuple[str, ...]:
+    """Keys for an unknown path, best first, at most three.
+
+    Args:
+        path: The dotted path as written.
+        names: Every name that does something -> the key it stands for.
+        sections: The paths of all sections.
+        mistaken: Names that people write for others, with or without their section.
+    """
+    general, last = re.sub(_INDEX, "[]", path), path.rpartition(".")[2]
+    found = [mistaken[name] for name in (general, last) if name in mistaken][:1]
+    if found:
+        return tuple(found)
+    others = [name for name in names if name != path]
+    parent = _parent(path)
+    near = [parent] if parent in sections or not parent else nearest(parent, sections)
+    same = [name for name in others if name.rpartition(".")[2] == last]
+    order = [name for name in same if _parent(name) in near]
+    order += sorted(same, key=lambda name: name.count(".")) if len(same) <= _COMMON else nearest(path, same)
+    order = order or [name for section in near for name in _beside(last, section, others)] or [*nearest(path, others)]
+    return tuple(dict.fromkeys(names[name] for name in order))[:_SUGGESTIONS]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _beside(last: str, section: str, names: Iterable[str]) -> Iterator[str]:
+    """The keys of one section whose own name is most like a name."""
+    own = {name.rpartition(".")[2]: name for name in names if _parent(name) == section}
+    return (own[name] for name in nearest(last, own))

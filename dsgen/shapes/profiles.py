@@ -1,0 +1,283 @@
+"""The shapes of what a profile can say: hardware, model, network, cluster and training, frozen and typed.
+
+A YAML key is the field's name without its unit: `gpu_memory: 40 GiB` fills `gpu_memory_bytes`. What a field means,
+its unit, its bounds and its choices are declared here once; the assembly, the error messages, the template of
+`dsgen profiles new` and the generated docs all read them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
+
+__all__ = [
+    "SECTIONS",
+    "Cluster",
+    "Hardware",
+    "Model",
+    "Network",
+    "Training",
+    "type_name",
+    "yaml_name",
+]
+
+_BLOCKS = 10_000  # every block is walked by itself; the deepest transformer published has 1,000 (DeepNet)
+_SUFFIXES = tuple(f"_{unit}" for unit in (BANDWIDTH, FLOPS, BYTES, SECONDS))
+
+
+def fact(
+    doc: str,
+    *,
+    default: Any = attrs.NOTHING,
+    minimum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """One field of a shape: what it means, and the bounds a written value must keep.
+
+    Args:
+        doc: One sentence for the docs and the template.
+        default: The value when no layer says anything; none means the field must be given.
+        minimum: The least value allowed.
+        above: A bound the value must exceed.
+        below: A bound the value must stay under.
+        choices: The only texts allowed.
+    """
+    return attrs.field(
+        default=default, metadata={"doc": doc, "minimum": minimum, "above": above, "below": below, "choices": choices}
+    )
+
+
+def yaml_name(field_name: str) -> str:
+    """The key of a field in YAML: its name without the unit (`gpu_memory_bytes` -> `gpu_memory`)."""
+    for suffix in _SUFFIXES:
+        if field_name.endswith(suffix):
+            return field_name[: -len(suffix)]
+    return field_name
+
+
+def type_name(field: attrs.Attribute[Any]) -> str:
+    """The name of a field's type: "int", "bool", "str" ...; attrs replaces the text by the type once it is resolved."""
+    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+
+
+@attrs.frozen(kw_only=True)
+class Hardware:
+    """One kind of node: its accelerators and what surrounds them. Bandwidths are per direction."""
+
+    vendor: str = fact("Who makes the accelerator.", choices=("nvidia", "amd", "intel", "cpu", "generic"))
+    gpu_memory_bytes: int = fact("Memory of one GPU as sold (40 GiB).", above=0)
+    usable_memory_bytes: int = fact(
+        "What the driver reports as the total of one GPU, before any context is created.", above=0
+    )
+    memory_bandwidth_bytes_per_second: float = fact("Peak bandwidth of one GPU's own memory.", above=0)
+    fp32_flops_per_second: float = fact("Dense peak of one GPU in fp32, outside tensor cores.", above=0)
+    tf32_flops_per_second: float = fact("Dense peak in TF32; 0 where there is none.", default=0.0, minimum=0)
+    fp16_flops_per_second: float = fact("Dense peak in fp16 (no sparsity); 0 where there is none.", minimum=0)
+    bf16_flops_per_second: float = fact("Dense peak in bf16 (no sparsity); 0 where there is none.", minimum=0)
+    fp8_flops_per_second: float = fact(
+        "Dense peak in fp8 (no sparsity); 0 where there is none.", default=0.0, minimum=0
+    )
+    gpus_per_node: int = fact("GPUs in one full node.", minimum=1)
+    intra_node_link: str = fact(
+        "How the GPUs of a node are joined.", choices=("nvlink", "xgmi", "pcie", "ethernet", "memory", "none")
+    )
+    intra_node_bandwidth_bytes_per_second: float = fact(
+        "What one GPU can send to its neighbours in the node, one direction.", minimum=0
+    )
+    intra_node_latency_seconds: float = fact("Time of the smallest message between two GPUs of a node.", minimum=0)
+    host_link_bandwidth_bytes_per_second: float = fact(
+        "Between one GPU and host memory (PCIe, NVLink-C2C), one direction.", above=0
+    )
+    host_memory_bytes: int = fact("RAM of one node.", above=0)
+    host_memory_bandwidth_bytes_per_second: float = fact("Peak bandwidth of the node's RAM, all sockets.", above=0)
+    cpu_cores: int = fact("Physical cores of one node.", minimum=1)
+    nvme_capacity_bytes: int = fact("Local NVMe of one node; 0 where there is none.", default=0, minimum=0)
+    nvme_read_bandwidth_bytes_per_second: float = fact("Sequential read, all drives of a node.", default=0.0, minimum=0)
+    nvme_write_bandwidth_bytes_per_second: float = fact(
+        "Sequential write, all drives of a node.", default=0.0, minimum=0
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Model:
+    """The architecture of one transformer, in Hugging Face's terms: a decoder, or a decoder behind an encoder.
+
+    Sizes are element counts.
+    """
+
+    architecture: str = fact("The `model_type` of Hugging Face's config.json (llama, gpt2, mixtral ...).")
+    layers: int = fact("Transformer blocks; of a model with an encoder those of the decoder.", minimum=1, below=_BLOCKS)
+    hidden_size: int = fact("Width of the residual stream.", minimum=1)
+    attention_heads: int = fact("Query heads.", minimum=1)
+    kv_heads: int = fact("Key and value heads; fewer than the query heads means GQA, 1 MQA.", minimum=1)
+    head_size: int = fact("Width of one head.", minimum=1)
+    ffn_size: int = fact("Inner width of the dense feed-forward block.", minimum=1)
+    vocab_size: int = fact("Rows of the embedding.", minimum=1)
+    max_positions: int = fact("Longest sequence the architecture was built for.", minimum=1)
+    tied_embeddings: bool = fact("The output head shares the embedding's weight.")
+    gated_ffn: bool = fact("The feed-forward block has a gate (SwiGLU, GeGLU): three matrices instead of two.")
+    experts: int = fact("Experts of a mixture-of-experts block; 0 for a dense model.", default=0, minimum=0)
+    experts_per_token: int = fact("Experts each token is routed to.", default=0, minimum=0)
+    expert_ffn_size: int = fact("Inner width of one expert; 0 for a dense model.", default=0, minimum=0)
+    shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
+    shared_ffn_size: int = fact(
+        "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
+        "shared_expert_intermediate_size); 0 means shared_experts x expert_ffn_size.",
+        default=0,
+        minimum=0,
+    )
+    expert_groups: int = fact(
+        "Groups of experts of which a token first picks some (deepseek_v2's n_group, with topk_method "
+        "group_limited_greedy); 0 where it picks among all.",
+        default=0,
+        minimum=0,
+    )
+    dense_layers: int = fact("Leading blocks of an MoE model that are dense.", default=0, minimum=0)
+    sliding_window: int = fact("Width of local attention where the model has it; 0 for none.", default=0, minimum=0)
+    q_lora_rank: int = fact("MLA: rank of the compressed query; 0 for none.", default=0, minimum=0)
+    kv_lora_rank: int = fact("MLA: rank of the compressed key and value; 0 for none.", default=0, minimum=0)
+    qk_rope_head_size: int = fact("MLA: rotary part of a head.", default=0, minimum=0)
+    v_head_size: int = fact("MLA: width of a value head; 0 means head_size.", default=0, minimum=0)
+    attention_bias: bool = fact(
+        "Biases of the attention's linear layers that the architecture leaves to the config.", default=False
+    )
+    qk_norm: bool = fact(
+        "A norm over every head of queries and keys that the architecture leaves to the config (glm4_moe).",
+        default=False,
+    )
+    mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
+    embedding_size: int = fact(
+        "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",
+        default=0,
+        minimum=0,
+    )
+    post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
+    dropout: bool = fact("Dropout in training, where the architecture leaves it to the config.", default=False)
+    encoder_layers: int = fact(
+        "Blocks of the encoder to whose output every block of the decoder attends (t5); 0 for a decoder alone.",
+        default=0,
+        minimum=0,
+        below=_BLOCKS,
+    )
+    relative_buckets: int = fact(
+        "Distances between tokens that have a learned bias for every head (t5); 0 for none.", default=0, minimum=0
+    )
+
+    @property
+    def shared_width(self) -> int:
+        """Inner width of what every token passes beside its experts; 0 for nothing."""
+        return self.shared_ffn_size or self.shared_experts * self.expert_ffn_size
+
+
+@attrs.frozen(kw_only=True)
+class Network:
+    """What joins the nodes. Bandwidth is per node and per direction."""
+
+    fabric: str = fact("What it is.", choices=("none", "ethernet", "roce", "infiniband", "efa"))
+    bandwidth_bytes_per_second: float = fact("Line rate out of one node, all its ports.", minimum=0)
+    latency_seconds: float = fact("Time of the smallest message between two nodes.", minimum=0)
+    rdma: bool = fact("Whether GPUs send without the host's CPU copying.")
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """How many of the GPUs are used."""
+
+    gpus: int | None = fact("GPUs in all; empty means every GPU of the nodes.", default=None, minimum=1)
+    nodes: int | None = fact("Nodes; empty means as many as the GPUs need.", default=None, minimum=1)
+
+
+@attrs.frozen(kw_only=True)
+class Training:
+    """What a person wants. An empty wish leaves the choice to the planner."""
+
+    method: str = fact("What is trained.", default="full", choices=("full", "lora", "qlora"))
+    objective: str = fact(
+        "What to prefer among strategies that fit.", default="balanced", choices=("balanced", "throughput", "memory")
+    )
+    precision: str = fact("Compute dtype.", default="auto", choices=("auto", "bf16", "fp16", "fp32"))
+    seq_len: int | None = fact("Tokens per sequence; empty means 4096 or the model's longest.", default=None, minimum=1)
+    target_len: int | None = fact(
+        "Tokens of a target sequence, where a model has an encoder that reads seq_len; empty means as many.",
+        default=None,
+        minimum=1,
+    )
+    global_batch: int | None = fact(
+        "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.",
+        default=None,
+        minimum=1,
+    )
+    micro_batch: int | None = fact("Sequences per GPU and forward pass.", default=None, minimum=1)
+    accumulation: int | None = fact("Forward passes per optimizer step.", default=None, minimum=1)
+    zero_stage: int | None = fact("ZeRO stage, 0 to 3.", default=None, minimum=0)
+    offload: str = fact(
+        "What leaves the GPU: optimizer (states on CPU), all (states and parameters on CPU), nvme (both on NVMe), "
+        "cpu (either of the first two).",
+        default="auto",
+        choices=("auto", "none", "cpu", "optimizer", "all", "nvme"),
+    )
+    tp: int | None = fact("AutoTP degree: how many GPUs share each layer.", default=None, minimum=1)
+    checkpointing: str = fact(
+        "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
+    )
+    attention: str = fact(
+        "Attention kernel, which decides what is kept for backward.",
+        default="flash",
+        choices=("flash", "sdpa", "eager"),
+    )
+    chunked_loss: bool = fact(
+        "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
+    )
+    optimizer: str = fact(
+        "Optimizer DeepSpeed builds.", default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")
+    )
+    lr: float = fact("Peak learning rate.", default=2e-5, above=0)
+    beta1: float = fact("First Adam beta.", default=0.9, minimum=0, below=1)
+    beta2: float = fact("Second Adam beta.", default=0.95, minimum=0, below=1)
+    eps: float = fact("Adam's epsilon.", default=1e-8, above=0)
+    weight_decay: float = fact("Decoupled weight decay.", default=0.1, minimum=0)
+    gradient_clipping: float = fact("Largest global gradient norm; 0 turns clipping off.", default=1.0, minimum=0)
+    scheduler: str = fact(
+        "Learning-rate schedule; auto is WarmupCosineLR when total_steps is given, else WarmupLR.",
+        default="auto",
+        choices=("auto", "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
+    )
+    warmup_steps: int = fact("Optimizer steps of warm-up.", default=100, minimum=1)
+    total_steps: int | None = fact("Optimizer steps of the whole run.", default=None, minimum=1)
+    lora_rank: int = fact("Rank of the adapters.", default=16, minimum=1)
+    lora_targets: tuple[str, ...] = fact(
+        "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)
+    )
+    lora_dropout: float = fact(
+        "Probability with which an adapter drops an element of its input.", default=0.0, minimum=0, below=1
+    )
+    lora_train_embeddings: bool = fact(
+        "Train a copy of the input embedding and of the output head beside the adapters (peft's modules_to_save).",
+        default=False,
+    )
+    nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
+    save_16bit: bool = fact(
+        "Gather the whole 16-bit model on save at stage 3, so that it loads elsewhere.", default=True
+    )
+    steps_per_print: int = fact("Optimizer steps between DeepSpeed's progress lines.", default=10, minimum=1)
+    monitor: str = fact(
+        "Where DeepSpeed logs loss, learning rate and loss scale.",
+        default="none",
+        choices=("none", "tensorboard", "csv", "wandb"),
+    )
+    flops_profiler: bool = fact("Print a FLOPS profile of one step.", default=False)
+    comms_logger: bool = fact("Log every collective with its size and time (slows each one down).", default=False)
+
+
+SECTIONS: dict[str, type] = {
+    "hardware": Hardware,
+    "model": Model,
+    "network": Network,
+    "cluster": Cluster,
+    "training": Training,
+}

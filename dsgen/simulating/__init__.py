@@ -1,0 +1,59 @@
+"""The real DeepSpeed engine at true size on a virtual GPU cluster: bytes by device and phase, without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from dsgen.shapes.errors import mistake
+from dsgen.simulating import answers, child, refusals
+from dsgen.simulating.autos import Filled
+from dsgen.simulating.models import hardware_of
+from dsgen.simulating.records import Collective, Held, Sample, Simulation
+from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
+
+__all__ = [
+    "ATTENTION",
+    "CHECKPOINTING",
+    "DTYPES",
+    "TIMEOUT_SECONDS",
+    "Collective",
+    "Filled",
+    "Held",
+    "Options",
+    "Request",
+    "Sample",
+    "Simulation",
+    "from_config",
+    "from_rendered",
+    "hardware_of",
+    "simulate",
+]
+
+TIMEOUT_SECONDS = 1800.0  # the largest models take a minute for each forward and backward pass
+_PACKAGES = ("torch", "deepspeed", "transformers")
+
+
+def simulate(request: Request, *, python: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> Simulation:
+    """Run the real engine on a virtual GPU, in a child process: no GPU is used, no weights are read or made.
+
+    Args:
+        request: What to run: `from_rendered` or `from_config`.
+        python: Interpreter that has torch, deepspeed and transformers; by default this one.
+        timeout_seconds: For everything.
+
+    Raises:
+        DsgenError: A package is missing, the versions were not tested, or the engine refuses the config.
+    """
+    if not timeout_seconds > 0:
+        raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
+    interpreter = python or sys.executable
+    absent = None if python else next((name for name in _PACKAGES if find_spec(name) is None), None)
+    if absent is not None:
+        raise refusals.missing(absent, interpreter)
+    answer = child.ask(request.to_engine(), interpreter, timeout_seconds)
+    if (package := answer.get("missing")) is not None:
+        raise refusals.missing(str(package), interpreter)
+    if "error" in answer:
+        raise refusals.refused(answer, request, interpreter)
+    return answers.simulation(answer, request)

@@ -1,0 +1,143 @@
+"""The child's answer to a `Simulation`: host bytes of one rank become those of a node, peaks get their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place
+from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
+from dsgen.memory.overheads import overhead
+from dsgen.simulating.records import Collective, Held, Sample, Simulation
+from dsgen.simulating.requests import Request
+
+__all__ = ["simulation"]
+
+_HELD = ("kind", "bytes", "each_bytes", "count", "dtype", "shape", "site", "operator")
+
+
+def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
+    """What the child found, with the limits of the request's hardware."""
+    ranks = request.ranks_per_node
+    peaks, phases = answer["peak"], answer["phases"]
+    pinned = peaks["host"]["pinned"]
+    collectives = tuple(Collective(**one) for one in answer["collectives"])
+    return Simulation(
+        title=request.title,
+        estimate=MemoryEstimate(
+            gpu=_gpu(answer, request, collectives),
+            host=_host(answer, request),
+            nvme=_nvme(answer, request),
+            made=tuple(_phase(phase, "peak", ranks) for phase in phases),
+        ),
+        ends=tuple(_phase(phase, "end", ranks) for phase in phases),
+        limits=request.hardware is not None,
+        run=request.run,
+        world_size=request.world_size,
+        ranks_per_node=ranks,
+        engine=answer["engine"],
+        versions=answer["versions"],
+        allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
+        out_of_memory=peaks["gpu"]["allocator"]["out_of_memory"],
+        expandable_reserved_bytes=peaks["gpu"]["allocator"]["expandable_reserved_peak_bytes"],
+        pinned_bytes=ranks * pinned["bytes"],
+        pinned_rounded_bytes=ranks * pinned["rounded_bytes"],
+        largest={
+            name: tuple(_held(one, 1 if name == "gpu" else ranks) for one in peaks[name]["largest"])
+            for name in peaks
+            if name in ("gpu", "host")
+        },
+        collectives=collectives,
+        timeline={
+            name: tuple(
+                Sample(phase=sample["mark"], parts=_times(sample["parts"], 1 if name == "gpu" else ranks))
+                for sample in answer["timeline"][name]
+            )
+            for name in ("gpu", "host")
+        },
+        filled=request.filled,
+        notes=request.notes,
+        seconds=answer["seconds"],
+        process_bytes=answer["rss_bytes"],
+    )
+
+
+def _times(parts: Mapping[str, int], count: int) -> dict[str, int]:
+    return {name: count * size for name, size in parts.items()}
+
+
+def _phase(phase: Mapping[str, Any], moment: str, ranks: int) -> PhaseMemory:
+    return PhaseMemory(
+        phase=phase["phase"],
+        step=phase["step"],
+        micro_batch=phase["micro_batch"],
+        gpu=phase["gpu"][f"{moment}_parts"],
+        host=_times(phase["host"][f"{moment}_parts"], ranks),
+    )
+
+
+def _named(answer: Mapping[str, Any], place: str) -> str:
+    """The phase of a place's peak in words: "backward of step 2"."""
+    phase = answer["phases"][answer["peak"][place]["phase"]]
+    if not phase["step"]:
+        return str(phase["phase"])
+    name = "the optimizer" if phase["phase"] == "step" else str(phase["phase"])
+    several = any(other["micro_batch"] > 1 for other in answer["phases"])
+    batch = f" {phase['micro_batch']}" if several and phase["micro_batch"] else ""
+    return f"{name}{batch} of step {phase['step']}"
+
+
+def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collective, ...]) -> Place:
+    """The GPU: certain are the tensors; plausible is what torch's allocator takes and what lies outside it."""
+    found = answer["peak"]["gpu"]
+    reserved = found["allocator"]["reserved_peak_bytes"]
+    outside: dict[str, int] = {}
+    if request.hardware is not None:
+        groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
+        outside = overhead(request.hardware, request.world_size, groups).parts
+    return Place(
+        peak_bytes=found["bytes"],
+        low_bytes=found["bytes"],
+        high_bytes=reserved + sum(outside.values()),
+        limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
+        parts=found["parts"],
+        phase=_named(answer, "gpu"),
+        reserved_bytes=reserved,
+        overhead=outside,
+    )
+
+
+def _host(answer: Mapping[str, Any], request: Request) -> Place:
+    """One node's RAM: tensors of all its ranks, page-locked ones rounded up at most, and the processes themselves."""
+    found, ranks = answer["peak"]["host"], request.ranks_per_node
+    processes = ranks * RANK_PROCESS_BYTES
+    peak = ranks * found["bytes"]
+    rounding = ranks * (found["pinned"]["rounded_bytes"] - found["pinned"]["bytes"])
+    return Place(
+        peak_bytes=peak,
+        low_bytes=peak,
+        high_bytes=peak + rounding + processes,
+        limit_bytes=host_limit(request.hardware) if request.hardware else 0,
+        parts=_times(found["parts"], ranks),
+        phase=_named(answer, "host"),
+        overhead={"processes": processes},
+    )
+
+
+def _nvme(answer: Mapping[str, Any], request: Request) -> Place:
+    """One node's drives: the files of all its ranks."""
+    parts = _times(answer["nvme"], request.ranks_per_node)
+    size = sum(parts.values())
+    return Place(
+        peak_bytes=size,
+        low_bytes=size,
+        high_bytes=size,
+        limit_bytes=request.hardware.nvme_capacity_bytes if request.hardware else 0,
+        parts=parts,
+        phase="training" if size else "",
+    )
+
+
+def _held(one: Mapping[str, Any], ranks: int) -> Held:
+    facts = {name: one[name] for name in _HELD}
+    return Held(**{**facts, "bytes": ranks * one["bytes"], "count": ranks * one["count"]})

@@ -1,0 +1,125 @@
+"""What a simulation found: memory of a GPU and of a node by phase, the largest tensors, the collectives, a timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.memory import MemoryEstimate, PhaseMemory
+from dsgen.simulating.autos import Filled
+from dsgen.simulating.requests import Options
+
+__all__ = ["Collective", "Held", "Sample", "Simulation"]
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """Equal tensors that are alive at a peak.
+
+    Attributes:
+        kind: What they are for: "gathered parameters".
+        bytes: Of all of them; on the host, of all ranks of the node.
+        each_bytes: Of one.
+        count: How many.
+        dtype: "bfloat16".
+        shape: "(4096, 11008)".
+        site: Where they are made: "deepspeed/runtime/zero/stage3.py:step:2897"; empty outside the libraries.
+        operator: torch's operator that made them.
+    """
+
+    kind: str
+    bytes: int
+    each_bytes: int
+    count: int
+    dtype: str
+    shape: str
+    site: str
+    operator: str
+
+
+@attrs.frozen(kw_only=True)
+class Collective:
+    """A kind of collective that one rank issues in one phase of one step.
+
+    Attributes:
+        step: Optimizer step from 1; 0 before the first.
+        phase: init, forward, backward or step.
+        kind: As NCCL calls it: "all-gather".
+        ranks: Size of the group.
+        bytes: Of the largest operand of one call: of an all-gather, what is there after it.
+        count: Calls.
+    """
+
+    step: int
+    phase: str
+    kind: str
+    ranks: int
+    bytes: int
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """The highest moment of a short stretch of the run.
+
+    Attributes:
+        phase: Place of the running phase in `Simulation.estimate.phases`.
+        parts: Kind -> bytes.
+    """
+
+    phase: int
+    parts: Mapping[str, int]
+
+
+@attrs.frozen(kw_only=True)
+class Simulation:
+    """The real engine at true size on a virtual GPU.
+
+    Everything of the host is of one node: what the simulated rank holds times the ranks of the node, which are alike.
+
+    Attributes:
+        title: What was simulated, in words.
+        estimate: Peaks, parts, limits and phases; the limits are 0 where no hardware was said.
+        ends: What is alive at the end of each phase.
+        limits: Whether the limits are known.
+        run: The options it ran with: rank, steps, seq_len, attention, checkpointing, method ...
+        world_size, ranks_per_node: GPUs in all, and those of a node.
+        engine: Facts of the engine: classes, stage, batch, parameters.
+        versions: Package -> release.
+        allocated_bytes: The GPU's peak with the allocator's rounding.
+        out_of_memory: Whether torch's allocator ran out with these tensors in this order.
+        expandable_reserved_bytes: What torch's allocator takes with expandable_segments:True.
+        pinned_bytes, pinned_rounded_bytes: Page-locked bytes of a node at the host's peak: asked for, and as torch's
+            host allocator takes them.
+        largest: "gpu" and "host" -> the tensors that hold most at the peak, largest first.
+        collectives: In the order of steps and phases.
+        timeline: "gpu" and "host" -> samples in the order of time.
+        filled: What the training program would fill in, and was filled in so.
+        notes: What a person should know besides.
+        seconds: The simulation took.
+        process_bytes: The most memory that it took itself.
+    """
+
+    title: str
+    estimate: MemoryEstimate
+    ends: tuple[PhaseMemory, ...]
+    limits: bool
+    run: Options
+    world_size: int
+    ranks_per_node: int
+    engine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    allocated_bytes: int
+    out_of_memory: bool
+    expandable_reserved_bytes: int
+    pinned_bytes: int
+    pinned_rounded_bytes: int
+    largest: Mapping[str, tuple[Held, ...]]
+    collectives: tuple[Collective, ...]
+    timeline: Mapping[str, tuple[Sample, ...]]
+    filled: tuple[Filled, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float
+    process_bytes: int

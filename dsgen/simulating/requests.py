@@ -1,0 +1,298 @@
+"""What is to be simulated: from a rendered config with its plan, or from a config file with a model and a world."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.deepspeed.keys import lookup
+from dsgen.families.hf_config import to_hf_config
+from dsgen.memory.overheads import overhead
+from dsgen.rendering import Config
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.profiles import Hardware
+from dsgen.simulating import models
+from dsgen.simulating.autos import Filled, fill
+from dsgen.strategies.strategies import describe
+
+__all__ = ["ATTENTION", "CHECKPOINTING", "DTYPES", "Options", "Request", "from_config", "from_rendered"]
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+ATTENTION = ("flash", "sdpa", "math", "eager")
+CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
+_METHODS = ("full", "lora", "qlora")
+_SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
+_GPUS_PER_NODE = 8  # when nobody says
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How the engine is run; None where a config's plan or the model says it.
+
+    Attributes:
+        rank: The rank that is simulated.
+        steps: Optimizer steps.
+        seq_len: Tokens per sequence.
+        target_len: Tokens per target sequence, of a model with an encoder; None: as many.
+        attention: The attention kernel: one of ATTENTION.
+        checkpointing: One of CHECKPOINTING.
+        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
+        chunked_loss: The loss never holds all logits.
+        dtype: Of the weights before initialize: bf16, fp16 or fp32.
+        force: Run with versions that were not tested.
+    """
+
+    rank: int = 0
+    steps: int = 2
+    seq_len: int | None = None
+    target_len: int | None = None
+    attention: str | None = None
+    checkpointing: str | None = None
+    method: str | None = None
+    lora_rank: int | None = None
+    lora_targets: tuple[str, ...] | None = None
+    lora_dropout: float | None = None
+    lora_train_embeddings: bool | None = None
+    chunked_loss: bool | None = None
+    dtype: str | None = None
+    force: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """One run of the engine.
+
+    Attributes:
+        title: What it is, in words.
+        config: As DeepSpeed gets it, before paths are turned to a temporary folder.
+        model: A config.json.
+        world_size: GPUs in all.
+        gpus_per_node: GPUs of a node.
+        hardware: What there is; None where nobody said.
+        run: The options, each of them decided.
+        filled: What the training program would fill in.
+        notes: What a person should know besides.
+    """
+
+    title: str
+    config: Mapping[str, Any]
+    model: Mapping[str, Any]
+    world_size: int
+    gpus_per_node: int
+    hardware: Hardware | None
+    run: Options
+    filled: tuple[Filled, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks that share a node."""
+        return min(self.world_size, self.gpus_per_node)
+
+    def to_engine(self) -> dict[str, Any]:
+        """The request as the child process reads it; without the paths of the config."""
+        run = self.run
+        asked: dict[str, Any] = {
+            "config": copy.deepcopy(dict(self.config)),
+            "model": dict(self.model),
+            "world_size": self.world_size,
+            "gpus_per_node": self.gpus_per_node,
+            "rank": run.rank,
+            "steps": run.steps,
+            "seq_len": run.seq_len,
+            "target_len": run.target_len,
+            "attention": run.attention,
+            "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
+            "dtype": DTYPES[run.dtype or "bf16"],
+            "method": run.method,
+            "chunked_loss": run.chunked_loss,
+            "force": run.force,
+        }
+        if run.method != "full":
+            asked |= {"lora_rank": run.lora_rank, "lora_targets": list(run.lora_targets or ())}
+            asked |= {"lora_dropout": run.lora_dropout, "lora_train_embeddings": run.lora_train_embeddings}
+        if self.hardware is not None:
+            free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size).total
+            asked["gpu_memory_bytes"] = max(free, 1)
+        return asked
+
+
+def from_rendered(rendered: Config, options: Options | None = None) -> Request:
+    """The request of a config that dsgen rendered; its plan says the model, the world and the hardware."""
+    options = options or Options()
+    job, chosen = rendered.plan.job, rendered.plan.chosen.strategy
+    wishes = job.training
+    nodes = f", {job.nodes} nodes of {job.gpus_per_node}" if job.nodes > 1 else ""
+    gpus = f"{job.world} GPU{'s' if job.world > 1 else ''}"
+    decided = attrs.evolve(
+        options,
+        seq_len=options.seq_len or job.seq_len,
+        target_len=options.target_len or wishes.target_len,
+        attention=options.attention or wishes.attention,
+        checkpointing=options.checkpointing or ("full" if chosen.checkpointing else "none"),
+        method=options.method or wishes.method,
+        lora_rank=options.lora_rank or wishes.lora_rank,
+        lora_targets=options.lora_targets or wishes.lora_targets,
+        lora_dropout=wishes.lora_dropout if options.lora_dropout is None else options.lora_dropout,
+        lora_train_embeddings=wishes.lora_train_embeddings
+        if options.lora_train_embeddings is None
+        else options.lora_train_embeddings,
+        chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
+        dtype=options.dtype or chosen.precision,
+    )
+    return _checked(
+        Request(
+            title=f"{job.names.get('model', 'model')} on {gpus} ({job.names.get('hardware', 'GPUs')}{nodes}): "
+            f"{describe(chosen)}, micro-batch {chosen.micro_batch}",
+            config=rendered.to_dict(),
+            model=to_hf_config(attrs.asdict(job.model)),
+            world_size=job.world,
+            gpus_per_node=job.gpus_per_node,
+            hardware=job.hardware,
+            run=decided,
+        )
+    )
+
+
+def from_config(
+    config: Mapping[str, Any],
+    *,
+    model: str | Path | Mapping[str, Any],
+    world_size: int,
+    gpus_per_node: int | None = None,
+    hardware: Hardware | None = None,
+    target: str = "deepspeed",
+    micro_batch: int | None = None,
+    accumulation: int | None = None,
+    precision: str | None = None,
+    options: Options | None = None,
+    title: str = "<config>",
+) -> Request:
+    """The request of a config as written.
+
+    Args:
+        config: The config; what the target fills in may be "auto".
+        model: A model profile's name or file, a Hugging Face config.json or its folder, or what stands in it.
+        world_size: GPUs in all.
+        gpus_per_node: GPUs of a node; by default those of the hardware, else 8.
+        hardware: What there is; without it there are no limits.
+        target: The program that hands the config to DeepSpeed.
+        micro_batch, accumulation, precision: For "auto", as `autos.fill` takes them.
+        options: How the engine is run.
+        title: What to call the config.
+
+    Raises:
+        DsgenError: An unknown profile, a broken file, or a number that cannot be.
+    """
+    options = options or Options()
+    _check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
+    if precision not in (None, *DTYPES):
+        raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
+    name, facts, notes = models.read(model)
+    hidden = facts.get("hidden_size", facts.get("n_embd"))
+    used, filled = fill(
+        config,
+        target=target,
+        world_size=world_size,
+        hidden_size=hidden if isinstance(hidden, int) else None,
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        precision=precision,
+    )
+    longest = facts.get("max_position_embeddings", facts.get("n_positions"))
+    decided = attrs.evolve(
+        options,
+        seq_len=options.seq_len or (min(_SEQ_LEN, longest) if isinstance(longest, int) else _SEQ_LEN),
+        attention=options.attention or "flash",
+        checkpointing=options.checkpointing or "none",
+        method=options.method or "full",
+        lora_rank=options.lora_rank or 16,
+        lora_targets=options.lora_targets or ("all-linear",),
+        lora_dropout=options.lora_dropout or 0.0,
+        lora_train_embeddings=bool(options.lora_train_embeddings),
+        chunked_loss=bool(options.chunked_loss),
+        dtype=options.dtype or _dtype(used, precision),
+    )
+    nodes = gpus_per_node or (hardware.gpus_per_node if hardware else _GPUS_PER_NODE)
+    gpus = f"{world_size} GPU{'s' if world_size != 1 else ''}"
+    return _checked(
+        Request(
+            title=f"{name} with {title} on {gpus}",
+            config=used,
+            model=facts,
+            world_size=world_size,
+            gpus_per_node=nodes,
+            hardware=hardware,
+            run=decided,
+            filled=filled,
+            notes=notes,
+        )
+    )
+
+
+def _dtype(config: Mapping[str, Any], precision: str | None) -> str:
+    """The dtype in which a program loads the weights: what the config trains in."""
+    for name, sections in (("bf16", ("bf16", "bfloat16")), ("fp16", ("fp16",))):
+        if any(lookup(config, f"{section}.enabled")[1] in (True, "true", 1) for section in sections):
+            return name
+    return precision or "fp32"
+
+
+def _checked(request: Request) -> Request:
+    """Refuse what cannot be before a process is started for it."""
+    run = request.run
+    _check_counts(
+        {
+            "world_size": request.world_size,
+            "gpus_per_node": request.gpus_per_node,
+            "steps": run.steps,
+            "seq_len": run.seq_len,
+            "target_len": 1 if run.target_len is None else run.target_len,
+            "lora_rank": run.lora_rank,
+        }
+    )
+    if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:
+        raise mistake(f"rank is {run.rank!r}", must=f"it must be from 0 to {request.world_size - 1}")
+    choices = {
+        "attention": ATTENTION,
+        "checkpointing": tuple(CHECKPOINTING),
+        "method": _METHODS,
+        "dtype": tuple(DTYPES),
+    }
+    for name, allowed in choices.items():
+        if (value := getattr(run, name)) not in allowed:
+            raise mistake(f"{name} is {value!r}", must=f"it must be one of {', '.join(allowed)}")
+    if request.world_size > request.gpus_per_node and request.world_size % request.gpus_per_node:
+        raise mistake(
+            f"{request.world_size} GPUs do not fill nodes of {request.gpus_per_node}",
+            must="the nodes must be alike",
+            todo="Say --gpus-per-node.",
+        )
+    _divides(request)
+    return request
+
+
+def _check_counts(counts: Mapping[str, Any]) -> None:
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise mistake(f"{name} is {value!r}", must="it must be a whole number of at least 1")
+
+
+def _divides(request: Request) -> None:
+    """AutoTP shares heads and ranks; DeepSpeed 0.19 checks neither before it fails with words about something else."""
+    degree = lookup(request.config, "tensor_parallel.autotp_size")[1]
+    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 2:
+        return
+    if request.world_size % degree:
+        raise _indivisible(f"{request.world_size} GPUs", degree)
+    heads = request.model.get("num_attention_heads", request.model.get("n_head"))
+    if isinstance(heads, int) and heads % degree:
+        raise _indivisible(f"{heads} attention heads", degree)
+
+
+def _indivisible(what: str, degree: int) -> DsgenError:
+    return mistake(f"tensor_parallel.autotp_size is {degree}", must=f"it must divide {what}")

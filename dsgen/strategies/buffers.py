@@ -1,0 +1,154 @@
+"""Sizes of what DeepSpeed communicates through, in elements: from the model, the link and the memory at hand."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import attrs
+
+from dsgen.families.parameters import parameters
+from dsgen.jobs.job import Job
+from dsgen.shapes.profiles import Model
+
+__all__ = ["Buffers", "block_elements", "choose"]
+
+LATENCY_SHARE = 0.01  # of one bucket's transfer; a bucket this large wastes at most 1 % on latency
+MEMORY_SHARE = 0.02  # of the GPU that one bucket may take; two of them with overlap_comm stay under 4 %
+SIXTEEN_BIT = 2  # bytes an element takes on the wire in bf16 or fp16
+DEFAULT_BUCKET = 500_000_000  # elements; DeepSpeed's own default, 1 GB in bf16 (zero/config.py)
+DEFAULT_LIVE = 1_000_000_000  # elements; DeepSpeed's default of stage3_max_live_parameters (zero/config.py)
+DEFAULT_PERSISTENCE = 100_000  # elements; DeepSpeed's default of stage3_param_persistence_threshold (zero/config.py)
+PERSISTENCE_PER_HIDDEN = 10  # Hugging Face fills the threshold with 10 x hidden_size (integrations/deepspeed.py)
+MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1}  # fp32 states an element
+PIPELINED = 3  # groups in RAM at once: the one being updated, the one read ahead, the one written behind
+SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's default of sub_group_size
+SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into page-locked buffers
+LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
+
+
+@attrs.frozen(kw_only=True, cache_hash=True)
+class Buffers:
+    """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
+
+    `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
+    is whether gradients are copied into a bucket when they are made, and do not wait where they are.
+    """
+
+    reduce_bucket: int
+    allgather_bucket: int
+    prefetch: int
+    persistence: int
+    max_live: int
+    max_reuse: int
+    sub_group: int
+    swap_buffers: int
+    overlap_comm: bool
+    secondary: int = 0
+    contiguous: bool = True
+
+
+@functools.lru_cache(maxsize=4096)
+def block_elements(model: Model) -> int:
+    """Elements of the largest transformer block (with all experts where it has them)."""
+    if not model.layers:
+        return 0
+    per_block = sum(item.numel for item in parameters(model) if item.layer and item.repeats == model.layers)
+    kinds: dict[int, int] = {}
+    for item in parameters(model):
+        if item.layer and item.repeats < model.layers:
+            kinds[item.repeats] = kinds.get(item.repeats, 0) + item.numel
+    return per_block + max(kinds.values(), default=0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _largest_matrix(model: Model) -> int:
+    """Elements of the largest dense matrix of a block: a tensor over the bucket is reduced alone, outside it."""
+    return max(item.numel for item in parameters(model) if item.layer and item.kind != "expert")
+
+
+def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
+    """The buffers of a stage; what a person set above the plan is taken as it is.
+
+    Args:
+        job: The job.
+        stage: ZeRO stage.
+        tp: AutoTP degree; a rank's tensors are that much smaller.
+        optimizer: Where the optimizer is: none, cpu or nvme. Gradients that leave for it may do so beside backward.
+        parameters_at: Where parameters wait: none, cpu or nvme.
+    """
+    zero = job.deepspeed.get("zero_optimization")
+    pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
+    bucket, prefetch, persistence, live = _sizes(job.model, job.hardware.usable_memory_bytes, _for_latency(job), tp)
+
+    def size(name: str, own: int) -> int:
+        value = pinned.get(f"stage3_{name}", pinned.get(name)) if pinned else None
+        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else own
+
+    overlap = pinned.get("overlap_comm")
+    swapped = pinned.get("offload_optimizer")
+    asked = swapped.get("buffer_count") if isinstance(swapped, dict) else None
+    states = 2 + MOMENTS[job.training.optimizer]  # weight, gradient and moments of one group
+    return Buffers(
+        reduce_bucket=size("reduce_bucket_size", bucket),
+        allgather_bucket=size("allgather_bucket_size", bucket),
+        prefetch=size("prefetch_bucket_size", prefetch),
+        persistence=size("param_persistence_threshold", persistence),
+        max_live=size("max_live_parameters", live),
+        # A parameter kept for reuse holds an NVMe swap buffer, and five of them are soon gone (DeepSpeed issue 3062).
+        max_reuse=size("max_reuse_distance", live) if parameters_at != "nvme" or _reuse(pinned) else 0,
+        sub_group=size("sub_group_size", nice(SUB_GROUP_NVME if optimizer == "nvme" else SUB_GROUP)),
+        swap_buffers=asked if isinstance(asked, int) else states * PIPELINED,
+        overlap_comm=overlap
+        if isinstance(overlap, bool)
+        else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
+        secondary=size("zero_hpz_partition_size", 0),
+        contiguous=pinned.get("contiguous_gradients") is not False,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, int, int, int]:
+    """Elements of a bucket, fetched ahead, never partitioned, and kept live, as a person can read them.
+
+    Args:
+        model: The model.
+        memory: Bytes of one GPU.
+        for_latency: Elements whose transfer takes long beside the link's latency.
+        tp: AutoTP degree.
+    """
+    cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
+    bucket = min(cap, max(_largest_matrix(model), for_latency))
+    block = block_elements(model) // tp
+    prefetch = min(cap, block)
+    persistence = max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * model.hidden_size)
+    live = max(min(DEFAULT_LIVE, int(memory * LIVE_MEMORY_SHARE) // SIXTEEN_BIT), block + prefetch)
+    return nice(bucket), nice(prefetch), nice(persistence), nice(live)
+
+
+def _reuse(pinned: dict[str, Any]) -> bool:
+    return "stage3_max_reuse_distance" in pinned or "max_reuse_distance" in pinned
+
+
+def _for_latency(job: Job) -> int:
+    """Elements whose transfer takes so long that the link's latency is LATENCY_SHARE of it."""
+    between = job.nodes > 1
+    latency = job.network.latency_seconds if between else job.hardware.intra_node_latency_seconds
+    bandwidth = (
+        job.network.bandwidth_bytes_per_second if between else job.hardware.intra_node_bandwidth_bytes_per_second
+    )
+    hops = job.nodes if between else job.gpus_per_node
+    return int(latency * hops / LATENCY_SHARE * bandwidth) // SIXTEEN_BIT
+
+
+def nice(elements: int) -> int:
+    """A size a person can read: two digits, rounded down, even (DeepSpeed refuses odd all-gather buckets)."""
+    if elements < 100:
+        return max(2, elements // 2 * 2)
+    scale = 10 ** (len(str(elements)) - 2)
+    return even(elements // scale * scale)
+
+
+def even(elements: int) -> int:
+    """The next even number below or at a size; at least 2."""
+    return max(2, elements // 2 * 2)
