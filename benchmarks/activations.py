@@ -1,8 +1,8 @@
 """What activations take, measured on the simulation and how far `dsgen.memory.activations` is off.
 
-`python benchmarks/activations.py measure` (with torch, DeepSpeed and transformers) fills tests/activations.json, a few
-minutes; with names of cases it measures those again. `python benchmarks/activations.py compare` needs neither of them:
-it prints the worst error of every model type and the worst ten cases.
+`python benchmarks/activations.py measure` (with torch, DeepSpeed and transformers) fills tests/memory/activations.json,
+a few minutes; with names of cases it measures those again. `python benchmarks/activations.py compare` needs neither of
+them: it prints the worst error of every model type and the worst ten cases.
 
 A case is run at stage 2 on 8 ranks with SGD, one step. Counted are activations, logits and temporaries, and the weight
 gradients that autograd has made and not handed over; not what DeepSpeed itself makes.
@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).parent.parent / "tests" / "activations.json"
+TABLE = Path(__file__).parent.parent / "tests" / "memory" / "activations.json"
 PACKAGES = ("deepspeed", "torch", "transformers", "peft")
 COUNTED = ("activations", "logits and loss", "temporaries", "gradients")
 # What DeepSpeed makes there is the model's: the layers of AutoTP, and the linear product of stage 3.

@@ -1,7 +1,7 @@
 """Functions of DeepSpeed whose time grows with the world's size, in a form that takes the same memory in less time.
 
 Each cuts a flat buffer into one view for every rank. Views hold no memory, and what a buffer holds has no values here,
-so one view stands for all. `tests/test_simulate_exact.py` compares the peaks with those of DeepSpeed's own forms.
+so one view stands for all. `tests/engine/test_simulate_exact.py` compares the peaks with those of DeepSpeed's own.
 """
 
 from __future__ import annotations

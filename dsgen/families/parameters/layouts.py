@@ -1,7 +1,7 @@
 """The tensors of every supported model_type, in the order in which Hugging Face's class names its parameters.
 
 Shapes are symbols ("hidden", "q", "ffn" ...) that `counts` resolves for one model. Source of a layout: the class its
-field `huggingface` names, transformers 5.23, compared tensor by tensor in tests/test_parameters.py (mark `proof`).
+field `huggingface` names, transformers 5.23, compared tensor by tensor in tests/families/test_parameters.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,243 @@
+"""The house: floors, walls, lengths and documentation of the modules, read from their source."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "dsgen"
+LONGEST_FILE = 400  # lines; from 300 on a file should make one think
+
+# A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
+FLOORS = {
+    "1 shapes": "shapes",
+    "2 what there is": "deepspeed documents families proving",
+    "3 named": "catalog targets",
+    "4 jobs": "jobs effective",
+    "5 strategies": "strategies",
+    "6 memory": "memory",
+    "7 cost": "cost",
+    "8 choice": "planning linting",
+    "9 rendering": "rendering",
+    "10 questions": "asking simulating",
+    "11 pages": "report api",
+    "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
+}
+APART = "engine"  # runs as a child process: it imports nothing of the house, and nothing imports it
+OUTSIDE = {"dsgen", "api", "__main__"}  # the only modules that lie in no room
+
+# Library -> the only modules that may import it, at the top or in a function.
+WALLS: dict[str, tuple[str, ...]] = {
+    "ruamel": ("documents.yaml.reader",),
+    "cattrs": ("catalog.structure",),
+    "torch": ("engine",),
+    "deepspeed": ("engine",),
+    "transformers": ("engine",),
+    "click": ("cli", "report.reference.commands"),
+}
+
+# Function with an `assert` -> what of our own it states; a user's mistake is never an assert.
+ASSERTS = {
+    "engine.surface.dump._nested": "a path has at least one part",
+    "families.hf_config._derived": "the rules are a table of ours",
+    "families.hf_config._write_variant": "facts come from a Model, whose fields are typed",
+    "families.hf_variants.rotated_share": "facts come from a Model, whose fields are typed",
+    "proving.session._line": "the child was started with pipes",
+    "proving.session.ask": "the child was started with pipes",
+}
+
+# A subclass's methods override theirs, and are documented there.
+STANDARD = {"dict[str, Any]", "click.Group", "CPU_Accelerator"}
+
+HEAVY = ("torch", "deepspeed", "transformers", "ruamel", "rich", "jsonschema", "yaml", "numpy")
+
+
+def modules() -> dict[str, Path]:
+    """Name below dsgen -> file; a package is named by its folder, the face is `dsgen`."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "dsgen"] = path
+    return found
+
+
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+
+
+def imports(name: str) -> Iterator[str]:
+    """Everything a module imports, inside functions too; of dsgen the module itself: dsgen.shapes.layers."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} has a relative import"
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            yield f"dsgen.{_module(target)}" if target.split(".")[0] == "dsgen" else target
+
+
+def _module(target: str) -> str:
+    """dsgen.shapes.layers.Rank -> layers."""
+    below = target.removeprefix("dsgen").removeprefix(".")
+    while below and below not in MODULES:
+        below = below.rpartition(".")[0]
+    return below or "dsgen"
+
+
+def own_imports(name: str) -> set[str]:
+    """The modules of dsgen that a module imports; a room may be named as a library is (deepspeed)."""
+    own = {target.removeprefix("dsgen.") for target in imports(name) if target.startswith("dsgen.")}
+    return own - {name}
+
+
+def entry(name: str) -> str:
+    """A module's entry in FLOORS: its room where it lies in one."""
+    return name.partition(".")[0]
+
+
+ORDER = {name: place for place, name in enumerate(name for floor in FLOORS.values() for name in floor.split())}
+
+
+def test_every_module_lies_in_a_room() -> None:
+    on_disk = {entry(name) for name in MODULES} - {APART}
+
+    assert on_disk == set(ORDER)
+    assert {name for name in on_disk if f"{name}.py" in {path.name for path in PACKAGE.glob("*.py")}} | {
+        "dsgen"
+    } == OUTSIDE
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if entry(name) != APART])
+def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
+    others = {target for target in own_imports(name) if entry(target) != entry(name)}
+
+    above = sorted(target for target in others if ORDER.get(entry(target), len(ORDER)) > ORDER[entry(name)])
+
+    assert above == []
+
+
+def test_no_circle_inside_a_package() -> None:
+    graph = {name: own_imports(name) for name in MODULES}
+
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+def test_the_engine_imports_nothing_of_the_house() -> None:
+    engine = [name for name in MODULES if entry(name) == APART]
+
+    assert len(engine) > 1
+    assert {target for name in engine for target in own_imports(name)} <= set(engine)
+
+
+@pytest.mark.parametrize("library", WALLS)
+def test_a_library_stays_behind_its_wall(library: str) -> None:
+    users = {name for name in MODULES if any(target.split(".")[0] == library for target in imports(name))}
+
+    assert users, f"nothing uses {library}"
+    assert [name for name in users if not name.startswith(WALLS[library])] == []
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if entry(name) not in ("cli", APART)])
+def test_only_the_command_line_prints_and_exits(name: str) -> None:
+    calls = [node.func for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)]
+    said = {ast.unparse(function) for function in calls}
+
+    assert said & {"print", "exit", "quit", "sys.exit", "SystemExit"} == set()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import dsgen",
+        "import dsgen; dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('7b'))",
+        "from dsgen.cli import cli; cli(['render', '--hw', 'a100-40g', '--model', '7b'], standalone_mode=False)",
+        "from dsgen.cli import cli; cli(['--help'], standalone_mode=False)",
+    ],
+)
+def test_the_short_way_loads_nothing_heavy(program: str) -> None:
+    ending = "; import sys; sys.stderr.write(' '.join(['loaded:', *sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, check=True)
+
+    loaded = {name.split(".")[0] for name in done.stderr.rpartition("loaded: ")[2].split()}
+
+    assert "dsgen" in loaded
+    assert loaded & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_file_is_short(name: str) -> None:
+    assert len(MODULES[name].read_text("utf-8").splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_opens_with_a_sentence_and_names_what_is_public(name: str) -> None:
+    tree = TREES[name]
+    docstring = (ast.get_docstring(tree) or "").partition("\n\n")[0]
+
+    assert docstring.endswith((".", ":")), "the first paragraph is a sentence"
+    assigned = {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+    first = next((node for node in tree.body if not isinstance(node, ast.Expr)), None)
+    if first is not None:  # a package that only holds modules has nothing but its sentence
+        assert ast.unparse(first) == "from __future__ import annotations"
+    if any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in tree.body):
+        assert "__all__" in assigned
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_public_is_documented(name: str) -> None:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    top = [node for node in TREES[name].body if isinstance(node, kinds) and not node.name.startswith("_")]
+    methods = [
+        item
+        for node in top
+        if isinstance(node, ast.ClassDef) and not {ast.unparse(base) for base in node.bases} & STANDARD
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
+    ]
+
+    assert [node.name for node in (*top, *methods) if not ast.get_docstring(node)] == []
+
+
+def test_an_assert_states_something_of_our_own() -> None:
+    found = {
+        f"{name}.{function.name}"
+        for name, tree in TREES.items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        if any(isinstance(node, ast.Assert) for node in ast.walk(function))
+    }
+
+    assert found == set(ASSERTS)
+
+
+def test_ci_runs_every_session() -> None:
+    noxfile = ast.parse((REPOSITORY / "noxfile.py").read_text("utf-8"))
+    values = {ast.unparse(node.targets[0]): node.value for node in noxfile.body if isinstance(node, ast.Assign)}
+    pythons = ast.literal_eval(values["PYTHONS"])
+    sessions = ast.literal_eval(values["nox.options.sessions"])
+    expected = [name for one in sessions for name in ([f"tests-{it}" for it in pythons] if one == "tests" else [one])]
+    workflow = (REPOSITORY / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+
+    matrix = next(line for line in workflow.splitlines() if line.strip().startswith("session: ["))
+
+    assert matrix.partition("[")[2].rstrip("]").split(", ") == expected
+
+
+def test_ruff_has_one_version() -> None:
+    pinned = re.findall(r"ruff==([\d.]+)", (REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    hooks = (REPOSITORY / ".pre-commit-config.yaml").read_text("utf-8")
+    hook = re.findall(r"ruff-pre-commit\n    rev: v([\d.]+)", hooks)
+
+    assert pinned == hook
+    assert len(pinned) == 1

@@ -1,0 +1,81 @@
+"""Every golden config that is distinct in structure, started, stepped, saved and loaded by the real DeepSpeed 0.19."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
+from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
+
+from golden import scenes, structures  # noqa: E402
+
+pytestmark = pytest.mark.proof
+
+LINE = "0.19"  # the release line that the extra dsgen[proof] installs
+# Structures that no CPU can prove: scenario -> the operator DeepSpeed has for GPUs only.
+NEEDS_GPU = {"optimizer-lion": "FusedLion"}
+
+
+@functools.cache
+def configs() -> dict[str, dict[str, Any]]:
+    """The committed configs made for the release line that is proven, by scenario."""
+    found = {}
+    for name in scenes.names():
+        wanted = scenarios.read(str(scenes.SCENARIOS / f"{name}.yaml")).deepspeed
+        if surface.load(wanted).version.startswith(f"{LINE}."):
+            found[name] = json.loads((scenes.CONFIGS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+@functools.cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """One scenario for each structure, and those it stands for; a scenario in NEEDS_GPU always stands for itself."""
+    own: dict[str, tuple[str, ...]] = dict.fromkeys(NEEDS_GPU, ())
+    return {**structures.distinct({name: config for name, config in configs().items() if name not in own}), **own}
+
+
+@functools.cache
+def proofs() -> dict[str, Proof]:
+    """All proofs, in one session: torch and DeepSpeed are imported once."""
+    names = list(groups())
+    return dict(zip(names, prove_many([configs()[name] for name in names]), strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name in groups() if name not in NEEDS_GPU])
+def test_a_structure_is_proved(name: str) -> None:
+    proof = proofs()[name]
+    failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
+    assert proof.outcome == PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''} {proof.todo or ''}"
+    assert proof.checks
+
+
+@pytest.mark.parametrize("name", NEEDS_GPU)
+def test_what_only_a_gpu_can_prove_is_proved_there_and_refused_here_by_name(name: str) -> None:
+    proof = proofs()[name]
+    if proof.device == "cuda":
+        assert proof.outcome == PROVED
+    else:
+        assert proof.outcome == NOT_RUN
+        assert "had not been implemented on CPU" in (proof.error or "")
+        assert NEEDS_GPU[name] in (proof.error or "")
+
+
+def test_every_golden_config_of_the_release_is_proved_or_stood_for() -> None:
+    covered = {*groups(), *(other for others in groups().values() for other in others)}
+    assert covered == set(configs())
+
+
+def test_the_packages_that_monitors_need_are_there() -> None:
+    missing = [package for package in ("tensorboard", "wandb") if find_spec(package) is None]
+    assert not missing, f"the proof of a monitor needs it: pip install {' '.join(missing)}"
