@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import LENDING, Held, Module, Modules, modules
+from dsgen.memory.modules import LENDING, GatheredTensor, Module, Modules, modules
 from dsgen.memory.orders import HEAD
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
@@ -51,7 +51,7 @@ class Event(NamedTuple):
     way: int
     stays: bool = False
     holds: bool = False
-    leaving: tuple[Held, ...] = ()
+    leaving: tuple[GatheredTensor, ...] = ()
     ends: bool = False
 
 

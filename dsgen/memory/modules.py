@@ -15,7 +15,7 @@ from dsgen.memory.orders import AHEAD, BEHIND, BEHIND_DECODER, BLOCKS, EMBEDDING
 from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES, sharded
 from dsgen.shapes.profiles import Model
 
-__all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "Held", "Module", "Modules", "modules"]
+__all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "GatheredTensor", "Module", "Modules", "modules"]
 
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _COPY = ".modules_to_save.default"  # what peft trains in the place of a module
@@ -44,7 +44,7 @@ LENDING = "DenseReluDense"  # a module that is gathered with a weight of one ins
 NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
 
 
-class Held(NamedTuple):
+class GatheredTensor(NamedTuple):
     """A tensor that stage 3 gathers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Module(NamedTuple):
     """
 
     name: str
-    tensors: tuple[Held, ...]
+    tensors: tuple[GatheredTensor, ...]
     inside: int
     whole: bool = False
     product: bool = False
@@ -107,7 +107,7 @@ class Modules(NamedTuple):
     asking: str | None
 
 
-_Own = dict[str, list[Held]]  # module -> its tensors
+_Own = dict[str, list[GatheredTensor]]  # module -> its tensors
 
 
 @functools.lru_cache(maxsize=1024)
@@ -170,11 +170,13 @@ def modules(
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
             numel, trained = partitioned(model, item, tp, packed), not frozen or copied
-            own.setdefault(module, []).append(Held(size, numel, keeper, not trained, split=split, free=free and split))
+            own.setdefault(module, []).append(
+                GatheredTensor(size, numel, keeper, not trained, split=split, free=free and split)
+            )
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
-                own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
+                own.setdefault(lower, []).append(GatheredTensor(size, numel, NOBODY, False))
                 if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
                     own.setdefault(name, []).append(own[lower][-1])
                 elif wrapped:
@@ -261,7 +263,7 @@ def _made(order: Sequence[str], own: _Own, products: Mapping[str, int], whole: s
 def _moved(modules: Sequence[Module], count: int) -> tuple[Module, ...]:
     """The modules of a block with its tensors' indices."""
     return tuple(
-        module._replace(tensors=tuple(Held(count + held.place, *held[1:]) for held in module.tensors))
+        module._replace(tensors=tuple(GatheredTensor(count + held.place, *held[1:]) for held in module.tensors))
         if module.tensors
         else module
         for module in modules
