@@ -129,7 +129,7 @@ def test_every_patch_has_a_fingerprint():
     # Descriptors have no source: `data` is torch's own on both sides but where devices differ.
     known |= {"data"}
     set_here = set()
-    for name in ("simulate_patches", "simulate_shortcuts"):
+    for name in ("patches", "shortcuts"):
         tree = ast.parse((ENGINE / f"{name}.py").read_text("utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
