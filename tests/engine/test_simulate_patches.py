@@ -51,7 +51,7 @@ READ = {
     "torch._meta_registrations:_meta_grouped_mm_common": "b5cd72f24ddf",
     # Its import is all that is asked of the compiler.
     "torch:compile": "454ee6568234",
-    # simulate_attention stands in its place.
+    # attention.py stands in its place.
     "transformers.integrations.flash_attention:flash_attention_forward": "ea5dbf6f37c7",
 }
 
