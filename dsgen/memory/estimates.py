@@ -35,8 +35,8 @@ __all__ = [
     "verdict",
 ]
 
-# How far the instant model's peak of a GPU's tensors may lie from the simulated one: all of the more than 1,000
-# scenarios of docs/memory-agreement.md do, and tests/memory holds them to it.
+# How far the instant model's peak of a GPU's tensors may lie from the simulated one: the more than 1,000 scenarios of
+# docs/memory-agreement.md in which nothing is doubted lie within it, and tests/memory holds them to less.
 ERROR = 0.02
 # The interval around the GPU's peak. Low: ERROR, and what torch's own libraries take is not all known; the allocator
 # never needs less than the tensors. High: ERROR, and the holes that the allocator cannot use.
