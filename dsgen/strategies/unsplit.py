@@ -1,8 +1,6 @@
-"""What AutoTP does not train, and why: model types that it does not split, and adapters."""
+"""The model types that AutoTP does not split, and why."""
 
 from __future__ import annotations
-
-from dsgen.jobs.job import Job
 
 __all__ = ["UNSPLIT", "unsplit"]
 
@@ -21,11 +19,7 @@ UNSPLIT = {
 }
 
 
-def unsplit(job: Job) -> str | None:
-    """Why AutoTP does not run for what a job trains, or gives it nothing; None where it does."""
-    model, training = job.model, job.training
-    if model.architecture in UNSPLIT:
-        return UNSPLIT[model.architecture].format(model.architecture)
-    if training.method != "full":
-        return "AutoTP splits the layers under peft's adapters, and their weights are lost to the optimizer (0.19.8)"
-    return None
+def unsplit(architecture: str) -> str | None:
+    """Why AutoTP does not run for a model type, or gives it nothing; None where it does."""
+    why = UNSPLIT.get(architecture)
+    return why and why.format(architecture)
