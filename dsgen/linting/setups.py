@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.profiles import Training
@@ -32,7 +30,7 @@ def sentence(subject: Subject, code: str, **known: Any) -> str:
         code: Of the constraint.
         known: Fields of the Setup that the rule knows better.
     """
-    return BY_CODE[code].says(attrs.evolve(of_subject(subject), **known))
+    return BY_CODE[code].says(of_subject(subject)._replace(**known))
 
 
 def _of_subject(subject: Subject) -> Setup:

@@ -56,8 +56,7 @@ def of_config(
         lora_train_embeddings=bool(run.lora_train_embeddings),
         chunked_loss=bool(run.chunked_loss),
     )
-    return attrs.evolve(
-        at,
+    return at._replace(
         precision=at.precision if at.precision == run.dtype else None,  # else the weights are loaded in another type
         training=training,
         model=_known(model),

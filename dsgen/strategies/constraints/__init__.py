@@ -7,6 +7,7 @@ of a config by `linting.setups.of_subject`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
@@ -46,13 +47,13 @@ BY_CODE = MappingProxyType({item.code: item for item in CONSTRAINTS})
 
 def refusals(at: Setup, among: tuple[Constraint, ...] = CONSTRAINTS) -> Iterator[Constraint]:
     """The constraints that a way to run breaks."""
-    return (item for item in among if item.refuses(at))
+    return (item for item in among if item.condition(at) and item.holds(at.release))
 
 
 def first(job: Job, layout: Any) -> str | None:
     """Why a plan does not try a layout: the first sentence; None where nothing speaks against it."""
     at = of_layout(job, layout)
-    found = next(refusals(at, OF_LAYOUTS), None)
+    found = next(refusals(at, _asked(at)), None)
     return found.says(at) if found is not None else None
 
 
@@ -62,5 +63,16 @@ def cannot(job: Job, layout: Any) -> str | None:
     Keys of the job beside the strategy are left out: its memory is told as if they were away.
     """
     at = of_layout(job, layout)
-    found = (item for item in refusals(at, OF_LAYOUTS) if item.fatal and not item.of_keys)
+    found = (item for item in refusals(at, _asked(at)) if item.fatal and not item.of_keys)
     return next((item.says(at) for item in found), None)
+
+
+def _asked(at: Setup) -> tuple[Constraint, ...]:
+    """Those of OF_LAYOUTS that may hold: a search asks them of every layout."""
+    return _groups(at.adapters and at.training.lora_train_embeddings, at.encoder, at.tp > 1)
+
+
+@functools.cache
+def _groups(copies: bool, encoder: bool, split: bool) -> tuple[Constraint, ...]:
+    groups = ((PRECISION, True), (ZERO, True), (COPIES, copies), (ENCODERS, encoder), (TENSOR_PARALLELISM, split))
+    return tuple(item for group, there in groups if there for item in group)

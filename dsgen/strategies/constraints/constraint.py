@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.strategies.constraints.setup import Keys, Setup, numbers
 
 __all__ = ["BY", "Constraint"]
 
 BY = ("deepspeed", "transformers", "peft", "hardware", "dsgen")  # dsgen: it runs, and what it takes is not counted
-_OF_KEYS = frozenset(field.name for field in attrs.fields(Keys))
+_OF_KEYS = frozenset(Keys._fields)
 
 
-@attrs.frozen(kw_only=True)
-class Constraint:
+class Constraint(NamedTuple):
     """Something that cannot be had of a strategy.
 
     Attributes:
@@ -35,7 +33,7 @@ class Constraint:
     about: str
     by: str
     stops: bool
-    condition: Callable[[Setup], bool] = attrs.field(repr=False)
+    condition: Callable[[Setup], bool]
     reason: str
     source: str
     since: str | None = None
@@ -44,7 +42,7 @@ class Constraint:
 
     def refuses(self, at: Setup) -> bool:
         """Whether a way to run is refused, by the release that runs it."""
-        return self.condition(at) and self._holds(at.release)
+        return self.condition(at) and self.holds(at.release)
 
     def says(self, at: Setup) -> str:
         """The sentence for a way to run."""
@@ -60,6 +58,7 @@ class Constraint:
         """Whether nothing can be said of such a strategy: it does not run, or is not counted."""
         return self.stops or self.by == "dsgen"
 
-    def _holds(self, release: tuple[int, ...]) -> bool:
+    def holds(self, release: tuple[int, ...]) -> bool:
+        """Whether a release is among those that refuse."""
         after = self.since is None or release >= numbers(self.since)
         return after and (self.until is None or release < numbers(self.until))

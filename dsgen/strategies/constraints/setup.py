@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Hardware, Model, Training
@@ -42,8 +40,7 @@ KEY_PATHS = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class Keys:
+class Keys(NamedTuple):
     """Keys of DeepSpeed's that no strategy has a field for, and that only some strategies can have.
 
     Attributes:
@@ -61,6 +58,9 @@ class Keys:
     reduce_scatter: bool = False
 
 
+_NO_KEYS = Keys()
+
+
 def keys(value: Callable[[str], Any]) -> Keys:
     """The keys in force; `value` is the value of a key by its path."""
     hpz, sums = value(_HPZ), value(_SUMS)
@@ -73,8 +73,7 @@ def keys(value: Callable[[str], Any]) -> Keys:
     )
 
 
-@attrs.frozen(kw_only=True)
-class Setup:
+class Setup(NamedTuple):
     """One way to run. Of what is None nothing is known, and no constraint speaks of it.
 
     Attributes:
@@ -103,7 +102,7 @@ class Setup:
     world: int | None = None
     gpus_per_node: int | None = None
     narrow: bool = False
-    keys: Keys = Keys()
+    keys: Keys = _NO_KEYS
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -137,7 +136,7 @@ class Setup:
         return f"{self.precision}.enabled" if about == "precision" else KEY_PATHS.get(about, about)
 
 
-def of_layout(job: Job, layout: Any, said: Keys = Keys()) -> Setup:
+def of_layout(job: Job, layout: Any, said: Keys = _NO_KEYS) -> Setup:
     """A job's layout.
 
     Args:
