@@ -6,13 +6,15 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dsgen.families import FAMILIES
+from dsgen.families.family import AutoTP
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Hardware, Model, Training
-from dsgen.strategies.unsplit import unsplit
 
 __all__ = ["DTYPES", "KEY_PATHS", "Keys", "Setup", "keys", "numbers", "of_layout"]
 
 _LATEST = (10**6,)
+_UNKNOWN = AutoTP()
 _NOTHING_SAID = Training(optimizer="")
 _MASTERS = {"bf16": "bf16.bf16_master_weights_and_grads", "fp16": "fp16.fp16_master_weights_and_grads"}
 _STATES = "bf16.bf16_optimizer_states"
@@ -125,9 +127,16 @@ class Setup(NamedTuple):
         return self.model is not None and self.model.encoder_layers > 0
 
     @property
+    def autotp(self) -> AutoTP:
+        """What AutoTP makes of the model; of one that is not known nothing is."""
+        family = FAMILIES.get(self.architecture)
+        return family.autotp if family is not None else _UNKNOWN
+
+    @property
     def unsplit(self) -> str | None:
         """Why AutoTP does not train the model; None where it does, or without AutoTP."""
-        return unsplit(self.architecture) if self.tp > 1 else None
+        refused = self.autotp.refused if self.tp > 1 else ""
+        return refused.format(self.architecture) or None
 
     def path(self, about: str) -> str:
         """The key of a config that says what a constraint is about; a wish's own name where none does."""

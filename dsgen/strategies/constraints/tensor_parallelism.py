@@ -7,7 +7,6 @@ from dsgen.strategies.constraints.setup import Setup
 
 __all__ = ["CHUNKED", "DEGREE", "TENSOR_PARALLELISM"]
 
-_HEAD_ALONE = ("gpt_oss",)  # of these AutoTP runs, and splits hardly anything: what is left of them is not counted
 _UNEVEN = "{at.heads[0]} heads and {at.heads[1]} key heads do not divide by {at.tp}"
 
 
@@ -36,7 +35,7 @@ DEGREE = (
         about="tp",
         by="deepspeed",
         stops=True,
-        condition=lambda at: at.unsplit is not None and at.architecture not in _HEAD_ALONE,
+        condition=lambda at: at.unsplit is not None and not at.autotp.runs,
         reason="{at.unsplit}",
         source="DeepSpeed 0.19.8 with transformers 5.23: tests/engine/test_simulate_split.py",
     ),
@@ -45,7 +44,7 @@ DEGREE = (
         about="tp",
         by="dsgen",
         stops=False,
-        condition=lambda at: at.unsplit is not None and at.architecture in _HEAD_ALONE,
+        condition=lambda at: at.unsplit is not None and at.autotp.runs,
         reason="{at.unsplit}",
         source="DeepSpeed 0.19.8 with transformers 5.23: tests/engine/test_simulate_split.py",
     ),
