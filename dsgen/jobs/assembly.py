@@ -18,6 +18,7 @@ from dsgen.jobs.contradictions import contradictions
 from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
+from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.pins import collect
 from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 
@@ -251,8 +252,11 @@ def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
 def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tuple[int, int]:
     """Nodes and GPUs per node from what was said of them."""
     full = hardware.gpus_per_node
+    said = "cluster.nodes" if cluster.gpus is None else "cluster.gpus"
+    nodes = cluster.nodes or 1
+    check_gpus(nodes * full if cluster.gpus is None else cluster.gpus, provenance.where(said))
     if cluster.gpus is None:
-        return cluster.nodes or 1, full
+        return nodes, full
     # As few nodes as share the GPUs evenly.
     nodes = cluster.nodes or cluster.gpus // next(each for each in range(full, 0, -1) if cluster.gpus % each == 0)
     where = provenance.where("cluster.gpus")

@@ -31,6 +31,11 @@ _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says 
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+# Wish that no config leaves open -> what does
+_IDLE = {
+    "training.global_batch": "its batch keys, or --micro-batch and --accumulation, say it",
+    "training.objective": "the config is taken as it is",
+}
 # Field of a strategy -> the keys of a config that say it
 _KEYS = {
     "stage": (_STAGE,),
@@ -99,8 +104,15 @@ def ask_config(job: Job, source: Source) -> Question:
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
     if optimizer and training is not job.training:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
-    notes = (*job.warnings, *doubts(asked, chosen), *_notes(subject, asked, chosen))
+    notes = (*job.warnings, *_idle(job), *doubts(asked, chosen), *_notes(subject, asked, chosen))
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _idle(job: Job) -> Iterator[str]:
+    """What a person says that a config leaves nothing to do for."""
+    for path, instead in _IDLE.items():
+        if _above(job, path):
+            yield f"{path} ({job.provenance.where(path)}) does nothing beside a config: {instead}"
 
 
 def _subject(job: Job, source: Source) -> Subject:
