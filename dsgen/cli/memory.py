@@ -48,15 +48,16 @@ def command(
 def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:
     import attrs
 
-    from dsgen.asking.memory_questions import ask, ask_config, read
+    from dsgen.asking.memory_questions import ask, ask_config
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import Setting, layers
+    from dsgen.linting import configs
     from dsgen.shapes.layers import Origin
 
     said = scenario_from(scenario, options)
     if config is None:
         return ask(assemble(layers(said), said.deepspeed))
-    source = read(config)
+    source = configs.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
         ranks = Setting(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})

@@ -148,6 +148,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     import attrs
 
     from dsgen import simulating
+    from dsgen.linting import configs
     from dsgen.shapes.errors import mistake
 
     run = _options(options)
@@ -168,8 +169,8 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
                 idle(f"--{name.replace('_', '-')}", "without --method lora or qlora there are no adapters")
     if options["model"] is None:
         raise mistake("--config needs a model", todo="Name one: --model 7b, or the path of its config.json.")
-    document, found_target, ranks = _read(config, target)
-    world = world_size or wished["gpus"] or ranks
+    source = configs.read(config, target=target)
+    world = world_size or wished["gpus"] or source.world_size
     if world is None:
         raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.")
     if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
@@ -177,12 +178,12 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
     return simulating.from_config(
-        document,
+        dict(source.document.config),
         model=options["model"],
         world_size=world,
         gpus_per_node=per_node,
         hardware=hardware,
-        target=found_target,
+        target=source.target,
         micro_batch=wished["micro_batch"],
         accumulation=wished["accumulation"],
         precision=wished["precision"] if wished["precision"] != "auto" else None,
@@ -206,22 +207,6 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
     """The options as values, as a scenario reads them."""
     return {name: setting.value for name, setting in scenario_from(None, dict(options)).fields.items()}
-
-
-def _read(config: str, target: str | None) -> tuple[dict[str, Any], str, int | None]:
-    """The config in a file, the program that loads it, and the ranks that the file fixes."""
-    from collections.abc import Mapping
-
-    from dsgen.linting import sources
-    from dsgen.shapes.errors import mistake
-
-    for source in sources.documents([config], target=target):
-        found = source.document.config
-        if isinstance(found, Mapping) and source.document.kind != "launch":
-            return dict(found), source.target, source.world_size
-        if source.document.faults and found is None:
-            raise mistake(source.document.faults[0][1].message, must="it must hold a DeepSpeed config", where=config)
-    raise mistake("no DeepSpeed config in it", must="--config takes one", where=config)
 
 
 def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from dsgen import catalog
 from dsgen.catalog.structure import structure
 from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
-from dsgen.deepspeed.autos import dropped
+from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions
 from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -204,7 +204,8 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     named = tuple(layers)
     if not any(layer.rank == Rank.TRAINING for layer in named):
         named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
-    ranked = dropped(canonical(named, version), known)
+    said = canonical(named, version)
+    ranked = dropped(said, known)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
     for section, option in (("hardware", "--hw"), ("model", "--model")):
@@ -236,7 +237,12 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         deepspeed_layers=_deepspeed_only(ranked),
         provenance=provenance,
         version=known.version,
-        warnings=(*folded.warnings, *warnings, *contradictions(hardware, model, wishes, provenance)),
+        warnings=(
+            *left_open(said, known),
+            *folded.warnings,
+            *warnings,
+            *contradictions(hardware, model, wishes, provenance),
+        ),
     )
 
 

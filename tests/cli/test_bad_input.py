@@ -201,11 +201,11 @@ def test_a_model_that_fits_nowhere_gets_a_change_that_works(arguments: list[str]
         ),
         (
             ["diff", "no-a.json", "no-b.json"],
-            "error: no-a.json: no such file\n  Check the path; `dsgen profiles list` shows the built-in names.\n",
+            "error: no-a.json: there is no such file\n",
         ),
         (
             ["prove", "no.json"],
-            "error: no.json: no such file\n  Check the path; `dsgen profiles list` shows the built-in names.\n",
+            "error: no.json: there is no such file\n",
         ),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,7 +16,7 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
-from dsgen.linting import meanings, sources
+from dsgen.linting import meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
@@ -25,7 +24,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 
-__all__ = ["ask_config", "given", "read"]
+__all__ = ["ask_config", "given"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
@@ -46,37 +45,6 @@ _KEYS = {
     "micro_batch": ("train_micro_batch_size_per_gpu", "train_batch_size"),
     "accumulation": ("gradient_accumulation_steps", "train_batch_size"),
 }
-
-
-def read(path: str) -> Source:
-    """The config that a file is, or that it names: JSON, HJSON, or YAML of Accelerate and of training programs.
-
-    Raises:
-        DsgenError: Unreadable, broken, or no config.
-    """
-    if Path(path).is_dir():
-        raise mistake("it is a folder", must="--config names a file", where=path)
-    found = list(sources.documents([path]))
-    held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
-    fatal = [fault for item in found for _, fault in item.document.faults if item.document.config is None]
-    if held and _ours(held[0].document.config):
-        return held[0]
-    if fatal and not held:
-        raise mistake(fatal[0].message, where=path)
-    empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
-    model = bool(held and "model_type" in held[0].document.config)
-    raise mistake(
-        "it is empty" if empty else "it has no key that DeepSpeed reads",
-        must="it must be or name a map of DeepSpeed's keys",
-        where=path,
-        todo="It looks like a model's config.json: name that with --model." if model else None,
-    )
-
-
-def _ours(config: Mapping[str, Any]) -> bool:
-    """Whether at least one key is DeepSpeed's."""
-    known = surface.load()
-    return any(known.key(str(name)) is not None or name in known.sections for name in config)
 
 
 def given(config: Mapping[str, Any]) -> Source:
