@@ -14,6 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware
 from dsgen.simulating import models
 from dsgen.simulating.autos import Filled, fill
@@ -193,6 +194,7 @@ def from_config(
     """
     options = options or Options()
     _check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
+    check_gpus(world_size, "world_size")
     if precision not in (None, *DTYPES):
         raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
     name, facts, notes = models.read(model)

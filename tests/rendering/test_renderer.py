@@ -136,12 +136,12 @@ def test_the_dictionary_is_plain_json(make_job):
     assert config.to_dict() is not config.values
 
 
-def test_yaml_reads_back_as_the_same_config(make_job):
-    from dsgen.documents.yaml.reader import entries
+def test_hjson_reads_back_as_the_same_config(make_job):
+    from dsgen.documents.hjson.reader import read
 
     config = rendered(make_job("a100-40g", "70b"))
 
-    assert {entry.path: entry.value for entry in entries(config.to_yaml(), "yaml")} == dict(leaves(config.values))
+    assert read(config.to_hjson(), "ds.hjson").config == config.values
 
 
 def test_an_unknown_key_suggests(make_job):
