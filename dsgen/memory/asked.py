@@ -109,9 +109,7 @@ def tells(job: Job, tp: int) -> bool:
     That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
     """
     model = job.model
-    return eager(model.architecture, job.training.attention) or (
-        tp > 1 and model.tied_embeddings and head_sharded(model)
-    )
+    return eager(model, job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
 
 
 class Asked(NamedTuple):
