@@ -353,7 +353,7 @@ def test_the_childs_error_becomes_words_for_a_person(tmp_path: Path, answer: Any
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ({"model_type": "lama"}, "has no model_type lama\n  Did you mean llama"),
+        ({"model_type": "lama"}, "has no model_type lama\n  did you mean llama"),
         ({"model_type": "mine", "auto_map": {"AutoConfig": "a.b"}}, "a simulation runs no code from a hub"),
     ],
 )
