@@ -42,7 +42,7 @@ _TICK_SECONDS = 1.0
 @click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--dtype", metavar="bf16|fp16|fp32", help="Of the weights before initialize (default: the config's).")
 @click.option(
-    "--force", is_flag=True, help="Run with versions of DeepSpeed, torch or transformers that were not tested."
+    "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
 @click.option("--timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS")

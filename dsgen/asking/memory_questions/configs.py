@@ -22,6 +22,7 @@ from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
+from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 
 __all__ = ["ask_config", "given"]
@@ -72,7 +73,7 @@ def ask_config(job: Job, source: Source) -> Question:
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
     if optimizer and training is not job.training:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
-    notes = (*job.warnings, *_idle(job), *doubts(asked, chosen), *_notes(subject, asked, chosen))
+    notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
 
 
@@ -153,12 +154,10 @@ def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     """The strategy that is said; of several the fastest that fits, else the one nearest to fitting."""
-    if job.world % fixed["tp"]:
-        raise mistake(
-            f"tensor parallelism over {fixed['tp']} GPUs",
-            must=f"{job.world} GPUs do not divide into groups of {fixed['tp']}",
-            where=_where(subject, _KEYS["tp"][0]),
-        )
+    at, uneven = Setup(tp=fixed["tp"], world=job.world), BY_CODE["autotp-and-gpus"]
+    if uneven.refuses(at):  # no strategy can be made of it that could be asked for the others
+        where = _where(subject, _KEYS["tp"][0])
+        raise mistake(f"tensor parallelism over {at.tp} GPUs", must=uneven.says(at), where=where)
     found = list(_open(job, subject, fixed))
     fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
     if not fitting:
