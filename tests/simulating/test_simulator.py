@@ -440,8 +440,16 @@ def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     assert _ended(int(note.read_text()))
 
 
+ASKERS = {
+    "simulate": "from dsgen import simulating; simulating.simulate(request(), python={python!r})",
+    "prove": "from dsgen.proving.prover import prove; prove({{}}, python={python!r})",
+    "effective": "from dsgen import effective; effective.load({{}}, python={python!r})",
+}
+
+
+@pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str) -> None:
+def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str, asker: str) -> None:
     note = tmp_path / "child"
     python = interpreter(
         tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
@@ -450,8 +458,7 @@ def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str) -> No
         # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path += ['tests/simulating', 'tests/helpers']; "
-        "from test_simulator import request; from dsgen import simulating; "
-        f"simulating.simulate(request(), python={python!r})"
+        f"from test_simulator import request; {ASKERS[asker].format(python=python)}"
     )
     house = Path(__file__).parents[2]
     folders = tmp_path / "folders"
