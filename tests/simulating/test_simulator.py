@@ -179,10 +179,6 @@ def test_of_a_multimodal_model_the_language_model_is_taken() -> None:
         ({"precision": "int8"}, "precision is 'int8'"),
         ({"world_size": 12}, "12 GPUs do not fill nodes of 8"),
         ({"config": {**CONFIG, "tensor_parallel": {"autotp_size": 5}}}, "autotp_size is 5; 16 GPUs do not divide into"),
-        (
-            {"config": {**CONFIG, "tensor_parallel": {"autotp_size": 8}}},
-            "8; 4 heads and . key heads do not",
-        ),
         ({"model": {"hidden_size": 64}}, "no model_type"),
         ({"model": "7bb"}, "did you mean 7b"),
     ],
@@ -190,6 +186,11 @@ def test_of_a_multimodal_model_the_language_model_is_taken() -> None:
 def test_what_cannot_be_is_refused_before_a_process_starts(more: dict[str, Any], words: str) -> None:
     with pytest.raises(DsgenError, match=words):
         request(**more)
+
+
+def test_heads_that_autotp_shares_unevenly_are_simulated() -> None:
+    """DeepSpeed 0.19.8 trains so: some ranks get more heads, or none."""
+    assert request({**CONFIG, "tensor_parallel": {"autotp_size": 8}}).notes == ()
 
 
 def test_the_host_is_what_a_rank_holds_times_the_ranks_of_a_node(tmp_path: Path) -> None:
