@@ -14,11 +14,20 @@ from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "named"]
+__all__ = ["ACCELERATORS", "CALLS", "CLIENT_OPTIMIZERS", "PACKAGES", "Settings", "named"]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
 CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # of Facts.client_optimizer
+# What the rules ask of Facts.calls and Facts.missing; another name has nobody who listens.
+CALLS = (
+    "checkpointing.configure",
+    "checkpointing.checkpoint",
+    "engine.compile",
+    "engine.generate",
+    "deepspeed --autotuning",
+)
+PACKAGES = ("tensorboard", "wandb", "comet_ml", "datastates", "mup", "libaio")
 BROKE = ("DSG000", "rule-broke")  # the linter's own, when a rule breaks; no Rule stands behind it
 _PREFIX = re.compile(r"DSG[0-9]*")
 
