@@ -156,7 +156,7 @@ def proof(session: nox.Session) -> None:
     """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
     install_proof(session)
     schema_of_installed(session)
-    session.env |= {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(Path(session.virtualenv.location) / "headers")}
+    session.env.update(CXX=str(COMPILER), DSGEN_TORCH_HEADERS=str(Path(session.virtualenv.location) / "headers"))
     session.run("python", "tests/helpers/operators.py")
     session.run("pytest", "-m", "proof", *session.posargs)
 
