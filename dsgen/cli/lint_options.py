@@ -12,6 +12,7 @@ import click
 
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.limits import check_gpus
+from dsgen.shapes.near_misses import offer
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
@@ -114,7 +115,7 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
             f"no accelerator {said['accelerator']!r}",
             must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
             where="--accelerator",
-            todo=f"did you mean {close[0]}?" if close else None,
+            todo=offer(close[:1]),
         )
     return Settings(severity=Severity[severity.upper()] if severity else None, **said)
 
@@ -163,7 +164,7 @@ def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
         for word in words:
             if word not in known:
                 close = nearest(word, known)
-                hint = f"did you mean {close[0]}?" if close else f"they ask for {', '.join(known)}"
+                hint = offer(close[:1], f"they ask for {', '.join(known)}")
                 click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
     described = any(file.settings.hardware and file.settings.model for file in linted)
     if said.seq_len is not None and linted and not described:

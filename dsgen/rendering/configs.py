@@ -17,6 +17,7 @@ from dsgen.rendering.keys import Key
 from dsgen.rendering.refusals import cautions, refuse
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.near_misses import offer
 
 if TYPE_CHECKING:
     from dsgen.shapes.findings import Finding
@@ -122,7 +123,7 @@ class Config:
             close = known.nearest(path)
             raise mistake(
                 f"DeepSpeed {known.version} has no key {path}",
-                todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+                todo=offer(close, "dsgen render shows the keys in use."),
             )
         node: Any = self.values
         for part in path.split("."):
