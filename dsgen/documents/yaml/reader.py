@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dsgen.documents.yaml.scalars import CORE, MUST, SCALARS, as_text
+from dsgen.documents.yaml.scalars import CORE, MUST, as_text
+from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, Walk
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Span
 from dsgen.shapes.layers import DEEPEST
 
 __all__ = ["Entry", "NotYamlError", "compose", "entries", "read_text"]
 
 MAX_BYTES = 1_000_000  # 1 MB: twenty times the largest hand-written profile; a data file named by mistake stops here
-MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
 
 _OLDER = re.compile(r"%YAML\s+(?!1\.2\b)(\S+)")
 _COMMENT = re.compile(r"(?:^|\s)#\s?(.*)$")
@@ -94,8 +94,13 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
         raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
     if root.id != "mapping":
         raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)
+    walk = _Leaves(text, source)
+    try:
+        walk.node(root, "", 1, 0)
+    except FaultError as error:
+        raise _refusal(error, text, source) from None
     found: dict[str, Entry] = {}
-    for entry in _Walk(text.splitlines(), source).leaves(root, "", 1):
+    for entry in walk.found:
         if entry.path in found:  # once as a: {b: 1} and once as a.b: 1
             raise _twice(entry.path, found[entry.path].line, f"{source}:{entry.line}")
         found[entry.path] = entry
@@ -179,75 +184,52 @@ def _too_deep(source: str) -> DsgenError:
     return mistake(f"it nests deeper than {DEEPEST} levels", must="a config is a few levels deep", where=source)
 
 
-class _Walk:
-    """One pass over a composed document; counts what it expands, so that aliases cannot multiply without end."""
+class _Leaves(Walk):
+    """The walk that refuses what is wrong, and keeps every leaf with the comment beside it."""
 
-    def __init__(self, lines: list[str], source: str) -> None:
-        self.lines = lines
+    def __init__(self, text: str, source: str) -> None:
+        super().__init__(text, DEEPEST + 1)  # the document itself is a level of the walk
+        self.lines = text.splitlines()
         self.source = source
-        self.expanded = 0
+        self.found: list[Entry] = []
+        self._first: dict[str, int] = {}
+        self._lists = 0
 
-    def leaves(self, node: Any, prefix: str, depth: int) -> Iterator[Entry]:
-        seen: dict[str, int] = {}
-        self._refuse_tag(node, "map", f"{self.source}:{node.start_mark.line + 1}", prefix.rstrip(".") or "the document")
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            where = f"{self.source}:{line}"
-            self._count(depth)
-            key = _key(key_node, where)
-            if key in seen:
-                raise _twice(f"{prefix}{key}", seen[key], where)
-            seen[key] = line
-            path = f"{prefix}{key}"
-            if value_node.id == "mapping" and value_node.value:
-                yield from self.leaves(value_node, f"{path}.", depth + 1)
-            else:
-                comment = _comment(self.lines, key_node, value_node)
-                value = self._plain(value_node, where, path, depth)
-                yield Entry(path, value, line, key_node.start_mark.column + 1, comment)
+    def key(self, node: Any) -> tuple[str, Span]:
+        """A key that is a name."""
+        return _key(node, f"{self.source}:{node.start_mark.line + 1}"), Span(node.start_mark.index, node.end_mark.index)
 
-    def _count(self, depth: int) -> None:
-        self.expanded += 1
-        if depth > DEEPEST:
-            raise _too_deep(self.source)
-        if self.expanded > MAX_ENTRIES:
-            raise mistake(
-                f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred", where=self.source
-            )
+    def text_of(self, node: Any, path: str) -> str:
+        """A text that every C library below us takes."""
+        return as_text(str(node.value))
 
-    def _refuse_tag(self, node: Any, kind: str, where: str, path: str) -> None:
-        if node.tag != f"{CORE}{kind}":
-            raise mistake(
-                f"{path} carries the tag {node.tag.replace(CORE, '!!')}",
-                must="only plain values are read",
-                where=where,
-                todo="Remove the tag; a config never builds objects.",
-            )
+    def pair(self, path: str, again: bool, nodes: tuple[Any, Any], value: Any) -> None:
+        """Refuse a key that stands twice; keep a leaf."""
+        key, written = nodes
+        line = key.start_mark.line + 1
+        if again:
+            raise _twice(path, self._first[path], f"{self.source}:{line}")
+        self._first[path] = line
+        if not self._lists and not (isinstance(value, dict) and value):
+            comment = _comment(self.lines, key, written)
+            self.found.append(Entry(path, value, line, key.start_mark.column + 1, comment))
 
-    def _plain(self, node: Any, where: str, path: str, depth: int) -> Any:
-        """A node as a plain value: str, int, float, bool, None, list, or a map inside a list."""
-        self._count(depth)
-        if node.id == "mapping":
-            self._refuse_tag(node, "map", where, path)
-            plain: dict[str, Any] = {}
-            for key_node, value in node.value:
-                key = _key(key_node, where)
-                if key in plain:
-                    raise _twice(f"{path}.{key}", node.start_mark.line + 1, where)
-                plain[key] = self._plain(value, where, path, depth + 1)
-            return plain
-        if node.id == "sequence":
-            self._refuse_tag(node, "seq", where, path)
-            return [self._plain(item, where, path, depth + 1) for item in node.value]
-        kind = node.tag.removeprefix(CORE)
-        read = SCALARS.get(kind)
-        if read is None:
-            self._refuse_tag(node, "str", where, path)
+    def _list(self, node: Any, path: str, depth: int, floor: int | None, span: Span) -> tuple[list[Any], Span]:
+        self._lists += 1
         try:
-            return read(str(node.value)) if read else None
-        except (ValueError, KeyError):
-            shown = repr(str(node.value)[:60])
-            raise mistake(f"{path} is {shown}", must=f"it must be {MUST[kind]}", where=where) from None
+            return super()._list(node, path, depth, floor, span)
+        finally:
+            self._lists -= 1
+
+
+def _refusal(error: FaultError, text: str, source: str) -> DsgenError:
+    """What ended the walk as the error of a person's file."""
+    if error.rule == "too-deep":
+        return _too_deep(source)
+    if error.rule == "too-large":
+        return mistake(f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred", where=source)
+    todo = "Remove the tag; a config never builds objects." if error.tag else None
+    return mistake(error.message, where=f"{source}:{text.count(chr(10), 0, error.start) + 1}", todo=todo)
 
 
 def _key(node: Any, where: str) -> str:
