@@ -129,13 +129,13 @@ def estimate_memory(
         ask,
         ask_config,
         given,
-        read,
     )
+    from dsgen.linting import configs
 
     asked = wanted if isinstance(wanted, Job) else job(wanted, deepspeed)
     if config is None:
         return answer(ask(asked))
-    return answer(ask_config(asked, read(config) if isinstance(config, str) else given(config)))
+    return answer(ask_config(asked, configs.read(config) if isinstance(config, str) else given(config)))
 
 
 def simulate(

@@ -12,6 +12,7 @@ from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yam
 from dsgen.catalog.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
@@ -175,7 +176,9 @@ def _unknown(kind: str, name: str) -> DsgenError:
     alike = (*nearest(name, known.values()), *nearest(name, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
-    todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    todo = f"{offer(close)}  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    if kind in ("", "model") and "/" in name:
+        todo = f"{todo}\n  Another repository of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)
     return mistake(
         f"no {kind + ' ' if kind else ''}profile named {name!r}",
@@ -196,8 +199,9 @@ def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
     found = built_in(kind, name)
     if found is not None or not os.environ.get(PATH_VARIABLE):
         return found
-    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides)
-    return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+    others = [sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides]
+    called = next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+    return called or next(filter(None, (sheet.variant(name) for sheet in others)), None)
 
 
 def _user_files(kind: str) -> Iterator[tuple[Path, str | None]]:

@@ -16,6 +16,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import LARGEST_COUNT
 from dsgen.shapes.profiles import yaml_name
 from dsgen.shapes.units import UNITS, parse
@@ -150,7 +151,7 @@ def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]
         if choices:
             if value not in choices or not isinstance(value, str):
                 close = nearest(str(value), choices)
-                hint_ = f"; did you mean {close[0]}?" if close else ""
+                hint_ = f"; {offer(close[:1])}" if close else ""
                 raise _WrongError(key, value, f"it must be one of {', '.join(choices)}{hint_}")
             return value
         return _READERS[hint_kind](key, value, bounded, minimum)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.limits import check_gpus
+from dsgen.shapes.near_misses import offer
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
     from dsgen.linting.settings import Settings
     from dsgen.report.findings import Paint
+    from dsgen.shapes.findings import Fault
 
 __all__ = [
     "LEVELS",
@@ -25,6 +28,7 @@ __all__ = [
     "for_terminal",
     "lint_all",
     "lint_options",
+    "nothing_there",
     "settings_from",
     "spare",
 ]
@@ -34,6 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # as lint_settings.CLIENT_OPTIMIZERS
 LEVELS = ("info", "warning", "error")
 TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning")  # as targets.TARGETS; the tests compare them
+_UNREADABLE = "unreadable-file"  # the rule of what is no file, or cannot be opened
 _ACCELERATORS = "cuda|cpu|..."
 _RELEASE = click.option(
     "--deepspeed", metavar="VERSION", help="DeepSpeed release that reads it (default: the newest known)."
@@ -94,7 +99,6 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     """
     from dsgen.deepspeed import surface
     from dsgen.linting.settings import ACCELERATORS, Settings, named
-    from dsgen.shapes.errors import nearest
     from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
@@ -104,13 +108,14 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
             named(word, f"--{name}")
     if said["deepspeed"] is not None:
         surface.load(said["deepspeed"])
+    check_gpus(said["world_size"] or 1, "--world-size")
     if said["accelerator"] is not None and said["accelerator"] not in ACCELERATORS:
         close = nearest(said["accelerator"], ACCELERATORS)
         raise mistake(
             f"no accelerator {said['accelerator']!r}",
             must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
             where="--accelerator",
-            todo=f"did you mean {close[0]}?" if close else None,
+            todo=offer(close[:1]),
         )
     return Settings(severity=Severity[severity.upper()] if severity else None, **said)
 
@@ -126,9 +131,11 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
     found: list[Linted] = []
     excluded: list[Excluded] = []
     wrong: set[str] = set()  # one broken settings file is said once, however many files it speaks of
+    nothing = False
     for item in lint_files(paths, said, stdin_name):
         if isinstance(item, Linted):
             found.append(item)
+            nothing = nothing or nothing_there(item, paths) is not None
         elif isinstance(item, Excluded):
             excluded.append(item)
         elif str(item) not in wrong:
@@ -139,7 +146,29 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
         click.echo(f"note: {files} excluded by {excluded[0].by}", err=True)
     if not (found or excluded or wrong):
         click.echo(f"note: no config file in {', '.join(paths)}", err=True)
-    return found, bool(wrong)
+    _say_idle(said, found)
+    return found, bool(wrong) or nothing
+
+
+def nothing_there(file: Linted, named: Sequence[str]) -> Fault | None:
+    """Why a name that a person gave leads to nothing that can be read: their mistake, not a finding alone."""
+    faults = [fault for rule, fault in file.document.faults if rule == _UNREADABLE]
+    return faults[0] if faults and (file.piped or file.document.name in named) else None
+
+
+def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
+    """Say of the options that no file had a use for."""
+    from dsgen.linting.settings import CALLS, PACKAGES
+
+    for option, words, known in (("--missing", said.missing, PACKAGES), ("--calls", said.calls, CALLS)):
+        for word in words:
+            if word not in known:
+                close = nearest(word, known)
+                hint = offer(close[:1], f"they ask for {', '.join(known)}")
+                click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
+    described = any(file.settings.hardware and file.settings.model for file in linted)
+    if said.seq_len is not None and linted and not described:
+        click.echo("warning: --seq-len does nothing: a run is counted where --hw and --model describe it", err=True)
 
 
 def spare(linted: Sequence[Linted], output: str) -> None:

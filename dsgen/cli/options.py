@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +19,12 @@ from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
-__all__ = ["ensure_writable", "job_from", "scenario_from", "scenario_options", "write_atomically"]
+__all__ = ["ensure_writable", "gpus_from", "idle", "job_from", "scenario_from", "scenario_options", "write_atomically"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
+_PAUSE_SECONDS = 0.05
 _CHOICES = {
     "precision": ("auto", "bf16", "fp16", "fp32"),
     "offload": ("auto", "none", "cpu", "optimizer", "all", "nvme"),
@@ -114,6 +117,24 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     return merge(read(file), said) if file else said
 
 
+def gpus_from(options: dict[str, Any], world_size: int | str | None) -> dict[str, Any]:
+    """The options with the GPUs that --gpus or --world-size says, which mean the same.
+
+    Raises:
+        DsgenError: They say different numbers.
+    """
+    if world_size is None:
+        return options
+    if options["gpus"] not in (None, str(world_size)):
+        raise mistake(f"--gpus {options['gpus']} and --world-size {world_size} mean the same", todo="Drop one of them.")
+    return {**options, "gpus": str(world_size)}
+
+
+def idle(option: str, why: str) -> None:
+    """Say on stderr that an option does nothing where it stands."""
+    click.echo(f"warning: {option} does nothing: {why}", err=True)
+
+
 def job_from(file: str | None, options: dict[str, Any]) -> Job:
     """The Job that a scenario file and the options make."""
     scenario = scenario_from(file, options)
@@ -150,7 +171,8 @@ def write_atomically(path: str, text: str) -> None:
     with _told(path):
         target = _target(path)
         if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
-            target.write_text(text, encoding="utf-8")
+            with open(target, "w", encoding="utf-8", opener=_open_pipe) as pipe:
+                pipe.write(text)
             return
         mask = os.umask(0)
         os.umask(mask)
@@ -169,13 +191,40 @@ def write_atomically(path: str, text: str) -> None:
             raise
 
 
+def _open_pipe(path: str, flags: int) -> int:
+    """Open what is no file; a named pipe waits a while for its reader, which may be started beside us.
+
+    Raises:
+        OSError: Nobody reads the pipe.
+    """
+    over = time.monotonic() + _READER_SECONDS
+    while (descriptor := _opened(path, flags)) is None:
+        if time.monotonic() > over:
+            raise OSError(errno.ENXIO, "it is a pipe that nobody reads")
+        time.sleep(_PAUSE_SECONDS)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _opened(path: str, flags: int) -> int | None:
+    """The descriptor of a pipe; None while nobody reads it."""
+    try:
+        return os.open(path, (flags & ~os.O_CREAT) | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+
+
 def _target(path: str) -> Path:
     """The file that is written: behind a link, what it links to."""
     if not path:
         raise mistake("-o names no file", must="it must name one", todo="Without -o it goes to stdout.")
     target = Path(path).expanduser()
-    target = target.resolve() if target.is_symlink() else target
-    if target.is_symlink():  # older Pythons say so themselves
+    if target.is_symlink():
+        behind = target.resolve()  # of /dev/stdout or /dev/fd/63 it may be a name that no file has: pipe:[4026]
+        target = behind if behind.exists() or not target.exists() else target
+    if target.is_symlink() and not target.exists():  # links in a circle; older Pythons say so themselves
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.is_dir():
         raise mistake("it is a folder", must="-o names a file", where=path)

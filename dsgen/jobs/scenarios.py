@@ -14,6 +14,7 @@ from dsgen import catalog
 from dsgen.shapes import units
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, same, show
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
 
@@ -265,7 +266,7 @@ def read(path: str) -> Scenario:
                 f"unknown field {entry.path}",
                 must=f"a scenario has {', '.join(known)}",
                 where=origin,
-                todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.",
+                todo=offer(close, "Other paths go under set:."),
             )
     return Scenario(
         profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE

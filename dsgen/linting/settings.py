@@ -13,12 +13,22 @@ import attrs
 from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
+from dsgen.shapes.near_misses import offer
 
-__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "named"]
+__all__ = ["ACCELERATORS", "CALLS", "CLIENT_OPTIMIZERS", "PACKAGES", "Settings", "alike", "knows", "named"]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
 CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # of Facts.client_optimizer
+# What the rules ask of Facts.calls and Facts.missing; another name has nobody who listens.
+CALLS = (
+    "checkpointing.configure",
+    "checkpointing.checkpoint",
+    "engine.compile",
+    "engine.generate",
+    "deepspeed --autotuning",
+)
+PACKAGES = ("tensorboard", "wandb", "comet_ml", "datastates", "mup", "libaio")
 BROKE = ("DSG000", "rule-broke")  # the linter's own, when a rule breaks; no Rule stands behind it
 _PREFIX = re.compile(r"DSG[0-9]*")
 
@@ -118,19 +128,33 @@ def named(word: str, where: object = None) -> frozenset[str]:
     Raises:
         DsgenError: No rule has that name, or a code that starts so.
     """
-    codes = _codes()
-    if word in codes:
-        return frozenset({word})
-    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
-    if found and _PREFIX.fullmatch(word.upper()):
+    if found := _rules(word):
         return found
-    close = nearest(word, [*codes, *codes.values()])
     raise mistake(
         f"no rule {word!r}",
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
         where=where,
-        todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them.",
+        todo=offer(alike(word), "`dsgen rule` lists them."),
     )
+
+
+def knows(word: str) -> bool:
+    """Whether a word names a rule, or several."""
+    return bool(_rules(word))
+
+
+def alike(word: str) -> tuple[str, ...]:
+    """The names and codes of rules that are most like a word, best first."""
+    codes = _codes()
+    return nearest(word, [*codes, *codes.values()])
+
+
+def _rules(word: str) -> frozenset[str]:
+    codes = _codes()
+    if word in codes:
+        return frozenset({word})
+    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
+    return found if _PREFIX.fullmatch(word.upper()) else frozenset()
 
 
 def _codes() -> dict[str, str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from dsgen.documents.document import Document
-from dsgen.linting.settings import named
-from dsgen.shapes.errors import DsgenError
+from dsgen.linting.settings import alike, knows, named
 from dsgen.shapes.findings import Finding, Span
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["Quieted", "Suppression", "in_comments", "quiet"]
 
@@ -94,12 +94,10 @@ def in_comments(document: Document) -> Iterator[Suppression]:
 
 
 def _unknown(word: str) -> str:
-    try:
-        named(word)
-    except DsgenError as error:
-        _, said, hint = str(error).partition("did you mean")
-        return f"no such rule{f'; did you mean{hint}' if said else ''}"
-    return ""
+    if knows(word):
+        return ""
+    close = alike(word)
+    return f"no such rule{f'; {offer(close)}' if close else ''}"
 
 
 def _at_or_below(path: str, section: str) -> bool:

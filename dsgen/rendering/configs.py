@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -12,14 +12,18 @@ from dsgen.catalog.wishes import decider
 from dsgen.deepspeed import surface
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
+from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.keys import Key
 from dsgen.rendering.refusals import cautions, refuse
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.near_misses import offer
+
+if TYPE_CHECKING:
+    from dsgen.shapes.findings import Finding
 
 __all__ = ["Config", "Explanation", "render"]
 
-PLANNER = Origin("planner")
 _PREFIX = "deepspeed."
 
 # The order in which a person reads a config; sections not named here follow in DeepSpeed's own order.
@@ -73,7 +77,8 @@ class Config:
         plan: The plan it was rendered from.
         provenance: Who wrote each `deepspeed.` path.
         dropped: Keys left out because they would do nothing, and why.
-        warnings: What a person should know of.
+        warnings: What a person should know of, the findings among it.
+        findings: What the linter warns of, with the job at hand.
     """
 
     values: dict[str, Any] = attrs.field(eq=False)
@@ -81,6 +86,7 @@ class Config:
     provenance: Provenance = attrs.field(eq=False)
     dropped: dict[str, str] = attrs.field(eq=False)
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = attrs.field(default=(), eq=False)
 
     def to_dict(self) -> dict[str, Any]:
         """A copy of the dictionary, ready for `deepspeed.initialize(config=...)`."""
@@ -91,9 +97,9 @@ class Config:
         """The config as DeepSpeed reads it, indented, with a final newline."""
         return json.dumps(self.values, indent=2, ensure_ascii=False) + "\n"
 
-    def to_yaml(self) -> str:
-        """The config as YAML, each key with its reason beside it as a comment."""
-        from dsgen.documents.yaml.writer import commented
+    def to_hjson(self) -> str:
+        """The config as HJSON, which DeepSpeed reads too, each key with its reason beside it as a comment."""
+        from dsgen.documents.hjson.writer import commented
 
         return commented(self.values, {path: self.why(path).reason for path in self.paths()})
 
@@ -117,7 +123,7 @@ class Config:
             close = known.nearest(path)
             raise mistake(
                 f"DeepSpeed {known.version} has no key {path}",
-                todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+                todo=offer(close, "dsgen render shows the keys in use."),
             )
         node: Any = self.values
         for part in path.split("."):
@@ -140,6 +146,9 @@ def render(plan: Plan) -> Config:
 
     Every key is written by the plan, or by a layer above it; a key that the release does not read, or that would do
     nothing beside the others, is left out and said so.
+
+    Raises:
+        DsgenError: A key that cannot be beside the others, or an error that the linter finds.
     """
     job = plan.job
     known = surface.load(job.version)
@@ -155,12 +164,15 @@ def render(plan: Plan) -> Config:
     for path in dropped:
         _remove(tree, path)
     refuse(plan, tree, known, folded.provenance)
+    values = _ordered(tree)
+    findings = judge(plan, values, folded.provenance)
     return Config(
-        values=_ordered(tree),
+        values=values,
         plan=plan,
         provenance=folded.provenance,
         dropped=dropped,
-        warnings=(*plan.warnings, *warnings, *cautions(plan, tree)),
+        warnings=(*plan.warnings, *warnings, *cautions(plan, tree), *worded(findings, folded.provenance)),
+        findings=findings,
     )
 
 

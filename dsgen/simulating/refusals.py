@@ -8,11 +8,12 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.effective.refusals import sentence
-from dsgen.families.hf_keys import FAMILIES
+from dsgen.families import FAMILIES
 from dsgen.linting import linter
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.findings import Severity
+from dsgen.shapes.near_misses import offer
 from dsgen.simulating.reasons import known
 from dsgen.simulating.requests import Request
 
@@ -87,7 +88,7 @@ def _unknown_model(request: Request, versions: Mapping[str, str]) -> DsgenError:
     close = nearest(name, FAMILIES)
     return mistake(
         f"transformers {versions.get('transformers', '')} has no model_type {name}",
-        todo=f"Did you mean {' or '.join(close)}?" if close else "A newer transformers may have it.",
+        todo=offer(close, "A newer transformers may have it."),
     )
 
 

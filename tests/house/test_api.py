@@ -193,7 +193,7 @@ def test_the_output_does_not_depend_on_the_hash_seed() -> None:
         "import dsgen; c = dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('mixtral-8x7b') "
         "| dsgen.profile('lora') "
         "| {'training.monitor': 'csv', 'cluster': {'gpus': 32}, 'comms_logger': {'enabled': True, 'verbose': True}});"
-        " print(c.to_json(), c.to_yaml(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
+        " print(c.to_json(), c.to_hjson(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
     )
     outputs = {
         subprocess.run(

@@ -25,7 +25,7 @@ reasons: list[str] = [rejection.why for rejection in planned.rejections]
 config: dsgen.Config = dsgen.render(planned)
 values: dict[str, Any] = config.to_dict()
 text: str = config.to_json()
-commented: str = config.to_yaml()
+commented: str = config.to_hjson()
 keys: tuple[str, ...] = config.paths()
 
 explanation: dsgen.Explanation = config.why("zero_optimization.stage")

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dsgen.families import family_of
+from dsgen.families.experts import PAIR
 from dsgen.families.parameters.counts import parameters
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
 from dsgen.shapes.errors import DsgenError, mistake
@@ -14,6 +16,9 @@ from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "ALL_LINEAR",
+    "HEAD_TWICE",
+    "NO_DROPOUT",
+    "TWO_COPIES",
     "Adapter",
     "adaptable",
     "adapters",
@@ -29,24 +34,10 @@ __all__ = [
 ]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
-# Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
-# tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets
-# that are one tensor today must be named together, and that tensor's adapter has their ranks' sum.
-# (peft/utils/transformers_weight_conversion.py: _MODEL_TO_CONVERSION_PATTERN, _MOE_TARGET_MODULE_MAPPING and
-# _MOE_FUSED_TARGETS; a model type that the first does not list, as gpt_oss and qwen2_moe, adapts its linear layers
-# alone.)
-_ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
-_QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
-_FUSED: dict[str, dict[str, str]] = {
-    "deepseek_v2": _QWEN,
-    "deepseek_v3": _QWEN,
-    "glm4_moe": _QWEN,
-    "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
-    "olmoe": _QWEN,
-    "qwen3_moe": _QWEN,
-}
-_NONE: dict[str, str] = {}
-_TRANSPOSED = frozenset({"gpt2"})  # its Conv1D's weight is (inputs, outputs)
+# What peft refuses of adapters, as the table of constraints says it too (dsgen.strategies.constraints).
+NO_DROPOUT = "peft has no dropout for adapters of experts and their router"
+TWO_COPIES = "peft trains a copy of embedding and head each, which are then no longer one tensor"
+HEAD_TWICE = "the head must get one of the two: a trained copy or an adapter"
 
 
 class Adapter(NamedTuple):
@@ -58,7 +49,7 @@ class Adapter(NamedTuple):
 
 def fused_targets(model: Model) -> Mapping[str, str]:
     """Names that peft takes for a part of the experts or for the router -> the tensor, without the block's name."""
-    return _FUSED.get(model.architecture, _NONE)
+    return family_of(model).parts
 
 
 def expert_target(model: Model, targets: Iterable[str]) -> str | None:
@@ -100,7 +91,7 @@ def check_dropout(model: Model, targets: Iterable[str]) -> None:
         plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
         raise mistake(
             f"lora_dropout is above 0 and lora_targets names {target!r}",
-            must="it must be 0 there: peft has no dropout for adapters of experts and their router",
+            must=f"it must be 0 there: {NO_DROPOUT}",
             todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
         )
 
@@ -114,14 +105,14 @@ def check_embeddings(model: Model, targets: Iterable[str]) -> None:
     if model.tied_embeddings:
         raise mistake(
             "lora_train_embeddings is true, and the model's head is tied to its embedding",
-            must="it must be false there: peft trains a copy of each, which are no longer one tensor",
+            must=f"it must be false there: {TWO_COPIES}",
             todo="Train the adapters alone, or the whole model.",
         )
     heads = [item.name for item in parameters(model) if item.kind == "head"]
     if named := next((one for one in targets if set(_matches(model, one, fused_targets(model))) & {*heads}), None):
         raise mistake(
             f"lora_train_embeddings is true and lora_targets names {named!r}",
-            must="the head must get one of the two: a trained copy or an adapter",
+            must=HEAD_TWICE,
             todo="Leave it out of lora_targets.",
         )
 
@@ -206,13 +197,13 @@ def adapters(model: Model, rank: int, targets: tuple[str, ...]) -> Mapping[str, 
                 todo=_valid(model),
             )
         ranks.update(dict.fromkeys(matches, rank))
-    pair = [old for old, tensor in fused.items() if tensor == _PAIR]
-    if any(name.endswith(_PAIR) for name in ranks):
+    pair = [old for old, tensor in fused.items() if tensor == PAIR]
+    if any(name.endswith(PAIR) for name in ranks):
         missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
         if missing:
             raise _incomplete(pair, missing[0])
-        ranks = {name: len(pair) * rank if name.endswith(_PAIR) else rank for name in ranks}
-    transposed = model.architecture in _TRANSPOSED
+        ranks = {name: len(pair) * rank if name.endswith(PAIR) else rank for name in ranks}
+    transposed = family_of(model).transposed
     sizes = {item.name: _sides(item, transposed) for item in parameters(model) if item.name in ranks}
     return MappingProxyType(
         {name: Adapter(ranks[name] * inputs, ranks[name] * outputs) for name, (inputs, outputs) in sizes.items()}

@@ -5,13 +5,13 @@ Source: transformers 5.23, models/{phi,stablelm}/modeling_*.py. Names are those 
 
 from __future__ import annotations
 
+from dsgen.families.phi import ROTARY
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.gelus import gelu_steps
 from dsgen.memory.activations.llama import mlp, rotate
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
-from dsgen.memory.trained import PHI_ROTARY
 
 __all__ = ["phi_block", "stablelm_block"]
 
@@ -20,7 +20,7 @@ __all__ = ["phi_block", "stablelm_block"]
 def phi_block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """PhiDecoderLayer."""
     my.states = on.layer_norm(tape, hidden)
-    found, my.weights = _attention(tape, on, my.states, PHI_ROTARY, "dense", bias=True, out_bias=True)
+    found, my.weights = _attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)
     my.found = op.dropout(tape, found, on.model.dropout)
     out = on.linear(tape, my.states, on.ffn, "fc1", bias=True)
     out = gelu_steps(tape, out)
