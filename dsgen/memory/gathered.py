@@ -13,7 +13,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
+from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
 from dsgen.memory.coordinator import Walk
 from dsgen.memory.events import Event, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
@@ -21,50 +21,52 @@ from dsgen.memory.trained import AFTER, BEFORE
 
 __all__ = ["Gathered", "gathered"]
 
-
-Place = tuple[int, int, int]
+# A block (BEFORE, AFTER, or counted from 0), the way through it, and the place in it: matrices before, and the stage.
+Where = tuple[int, int, int, int]
+EMBEDDING = Position(0, AT)  # what lies before the blocks has this one place
 
 
 class Gathered(NamedTuple):
     """What is gathered at once, in elements of a weight; persistent tensors are not among it.
 
     Attributes:
-        places: (block: BEFORE, AFTER, or counted from 0; FORWARD, AGAIN or BACKWARD; where in the block, as a moment of
-            activations tells it) -> the most there.
+        places: Block, way and place as a moment of activations tells it -> the most there.
         uses: Index of a tensor among all of the model's -> elements when its gradient has been made; of adapters none.
         packed: When backward has ended: bitsandbytes holds on to the 4-bit weights that its layers got in forward.
         first_step: What is there in the first step when a module of several tensors is gathered: the order of use is
             not known yet, so all its tensors come together, and are copied out of one flat buffer.
         highest: What `higher` has found by now.
         most: Block -> the most there after its forward pass, once `when` has been asked for it.
-        copies: Place, or index of a tensor -> elements of hpZ's second shares that are among those there.
+        copies: Position, or index of a tensor -> elements of hpZ's second shares that are among those there.
     """
 
-    places: dict[Place, int]
+    places: dict[Where, int]
     uses: dict[int, int]
     packed: int
-    first_step: dict[Place, int]
-    highest: dict[tuple[Place, int], tuple[tuple[int, int], ...]]
+    first_step: dict[Where, int]
+    highest: dict[tuple[Where, int], tuple[tuple[int, int], ...]]
     most: dict[int, int]
-    copies: dict[Place | int, int]
+    copies: dict[Where | int, int]
 
-    def at(self, block: int, way: int, place: int = 0) -> int:
+    def at(self, block: int, way: int, place: Position = START) -> int:
         """Elements at a place; before the blocks, at the embedding."""
-        return self.places.get((block, way, 2 if block == BEFORE else place), 0)
+        return self.places.get((block, way, *(EMBEDDING if block == BEFORE else place)), 0)
 
-    def higher(self, block: int, way: int, place: int, count: int, every: bool = False) -> tuple[tuple[int, int], ...]:
+    def higher(
+        self, block: int, way: int, place: Position, count: int, every: bool = False
+    ) -> tuple[tuple[int, int], ...]:
         """Of the `count` blocks before one, those where more is gathered at a place than in all behind them, or every.
 
         Returns:
             (how many blocks before, elements).
         """
         if every:
-            return tuple((behind, self.places.get((block - behind, way, place), 0)) for behind in range(1, count + 1))
-        key = (block, way, place), count
+            return tuple((behind, self.places.get((block - behind, way, *place), 0)) for behind in range(1, count + 1))
+        key = (block, way, *place), count
         if key not in self.highest:
             places, most, found = self.places, self.at(block, way, place), []
             for behind in range(1, count + 1):
-                more = places.get((block - behind, way, place), 0)
+                more = places.get((block - behind, way, *place), 0)
                 if more > most:
                     most = more
                     found.append((behind, more))
@@ -78,18 +80,18 @@ class Gathered(NamedTuple):
         if block == BEFORE:
             return self.at(block, BACKWARD)
         if not self.most:
-            self.most.update((other, 0) for other, _, _ in self.places)
-            for (other, way, _), elements in self.places.items():
+            self.most.update((other, 0) for other, *_ in self.places)
+            for (other, way, *_), elements in self.places.items():
                 if way != FORWARD and elements > self.most[other]:
                     self.most[other] = elements
         return self.most.get(block, 0)
 
-    def copied(self, block: int, way: int, place: int, tensor: int | None) -> int:
+    def copied(self, block: int, way: int, place: Position, tensor: int | None) -> int:
         """Elements of second shares at a place, or in backward of a block when a gradient has been made; see `when`."""
         if tensor is None:
-            return self.copies.get((block, way, 2 if block == BEFORE else place), 0)
+            return self.copies.get((block, way, *(EMBEDDING if block == BEFORE else place)), 0)
         if tensor in self.copies or block == BEFORE:
-            return self.copies.get(tensor if tensor in self.copies else (block, BACKWARD, 2), 0)
+            return self.copies.get(tensor if tensor in self.copies else (block, BACKWARD, *EMBEDDING), 0)
         later = [one for one in self.places if one[0] == block and one[1] != FORWARD]
         return self.copies[max(later, key=self.places.__getitem__)] if later else 0
 
@@ -113,12 +115,12 @@ def gathered(
     steps, full = events(step), step.method == "full"
     starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, group > 0)
     kept, partly, left, packed = _kept(steps, gone, step)
-    copies: dict[Place | int, int] = {}
+    copies: dict[Where | int, int] = {}
     grown = _grown(steps, gone, step, group) if group else ()
     if grown:
         starts, peaks = ([one + more for one, more in zip(rows, grown, strict=False)] for rows in (starts, peaks))
         rests = [one + more for one, more in zip(rests, grown[1:], strict=True)]
-    places: dict[Place, int] = {}
+    places: dict[Where, int] = {}
     uses: dict[int, int] = {}
     now = 0
     rows = enumerate(zip(_around(step), steps, starts, peaks, rests, kept, partly, left, strict=True))
@@ -162,7 +164,7 @@ def _grown(steps: Sequence[Event], gone: Sequence[frozenset[int]], step: Step, g
 
 
 @functools.lru_cache(maxsize=256)
-def _first_step(step: Step, persistence: int) -> dict[Place, int]:
+def _first_step(step: Step, persistence: int) -> dict[Where, int]:
     """What is there when each module of several tensors is gathered in the first step, which releases all after use."""
     steps = events(step)
     parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
@@ -172,7 +174,7 @@ def _first_step(step: Step, persistence: int) -> dict[Place, int]:
         frozenset(() if event.stays else [held.place for held in part])
         for event, part in zip(steps, parts, strict=True)
     ]
-    found: dict[Place, int] = {}
+    found: dict[Where, int] = {}
     # The module that asks for a block's second forward is there already when its own backward runs.
     asking = {(event.block, event.module.name) for event in steps if event.stays}
     for (_, fetched, *_), event, part, before in zip(
@@ -191,7 +193,7 @@ def _walk(step: Step, persistence: int, anew: bool) -> Walk:
 
 
 @functools.lru_cache(maxsize=256)
-def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place], ...]:
+def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where], ...]:
     """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then.
 
     Before the last, those of a second product behind the first.
@@ -202,36 +204,37 @@ def _around(step: Step) -> tuple[tuple[Place | None, Place | None, Place | None,
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
         for block, part in parts.items()
     }
-    found: list[tuple[Place | None, Place | None, Place | None, tuple[Place, ...], Place]] = []
-    place = asking = 0
+    found: list[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where]] = []
+    before = asking = 0  # matrices before the place
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):
         entered = fetched = used = None
         if (block, way) != here:
             if here == (block, AGAIN):  # forward again ends at the matrix whose module backward has just asked for
-                entered = (block, AGAIN, place + 2)
-                place = asking
+                entered = (block, AGAIN, before, AT)
+                before = asking
             else:
-                asking = place
+                asking = before
                 ends = sum(one.product + (one.second > 0) for one in parts[block]) + len(layers[block])
-                place = 3 * ends if way == BACKWARD else 0
+                before = ends if way == BACKWARD else 0
             if block != here[0]:
-                entered = (block, way, place)
+                entered = (block, way, before, APART)
             here = block, way
-        later: tuple[Place, ...] = ()
+        later: tuple[Where, ...] = ()
+        along = -1 if way == BACKWARD else 1
+        behind = way == BACKWARD  # the matrix that comes next lies behind the place
         if module.product and not stays:
-            along = 3 if way != BACKWARD else -3
-            first = place + 1 if way != BACKWARD else place - 2
-            fetched, used = (block, way, first), (block, way, first + 1)
-            place += along
+            fetched, used = (block, way, before - behind, FETCHED), (block, way, before - behind, AT)
+            before += along
             if module.second:
-                later = tuple((block, way, other) for other in (place, first + along, first + along + 1))
-                place += along
-        elif way == BACKWARD and module.name in layers[block]:
-            place -= 3
-        found.append((entered, fetched, used, later, (block, way, place)))
-        if way != BACKWARD and module.product and module.name.endswith(last):
-            place += 3
+                matrix = before - behind
+                later = (block, way, before, APART), (block, way, matrix, FETCHED), (block, way, matrix, AT)
+                before += along
+        elif behind and module.name in layers[block]:
+            before -= 1
+        found.append((entered, fetched, used, later, (block, way, before, APART)))
+        if not behind and module.product and module.name.endswith(last):
+            before += 1
     return tuple(found)
 
 

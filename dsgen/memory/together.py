@@ -79,7 +79,7 @@ class Together(NamedTuple):
         """A moment in a block with what hpZ has copied in this pass by then, or when a tensor's gradient was made."""
         if self.gathered is None or not self.gathered.copies:
             return alive
-        return alive._replace(copies=self.size * self.gathered.copied(block, alive.way, alive.place, tensor))
+        return alive._replace(copies=self.size * self.gathered.copied(block, alive.way, alive.position, tensor))
 
     @property
     def copies(self) -> bool:
@@ -216,7 +216,7 @@ def _of_first_step(both: Together, moments: Sequence[Activity], layers: int, bac
     found = []
     for alive in moments:
         block = layers - 1 - alive.blocks if back else alive.blocks
-        elements = gathered.first_step.get((block, alive.way, alive.place)) if alive.where == "block" else None
+        elements = gathered.first_step.get((block, alive.way, *alive.position)) if alive.where == "block" else None
         if elements:
             found.append((alive, both.bytes(elements), 0))
     return found
@@ -241,13 +241,13 @@ def _among(
         block = layers - 1 - alive.blocks if back else alive.blocks
         if alive.where != "block":
             around = BEFORE if alive.where == "embedding" else AFTER
-            yield both.copying(alive, around), both.bytes(gathered.at(around, alive.way, alive.place))
+            yield both.copying(alive, around), both.bytes(gathered.at(around, alive.way, alive.position))
             continue
-        yield both.copying(alive, block), both.bytes(gathered.at(block, alive.way, alive.place))
+        yield both.copying(alive, block), both.bytes(gathered.at(block, alive.way, alive.position))
         run = ends.get(block + 1)
         if run is None:
             continue
-        for behind, more in gathered.higher(block, alive.way, alive.place, run.repeats - 2, every):
+        for behind, more in gathered.higher(block, alive.way, alive.position, run.repeats - 2, every):
             yield both.copying(alive.without(behind, run.kept, run.gradients), block - behind), both.bytes(more)
 
 

@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import attrs
@@ -57,7 +58,7 @@ def test_every_model_type_was_measured():
 
 
 def test_a_call_leaves_nothing_behind():
-    """Lifetimes are those of Python's references: every storage of a run is gone when it is over."""
+    """A record closes no circle: its objects go with it, and the garbage collector is left out of it."""
     gc.collect()
     gc.disable()
     try:
@@ -83,6 +84,44 @@ def test_a_call_leaves_nothing_behind():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def lived(shape, checkpointing, method):
+    """What a model's run holds, not from the cache; at stage 3, where moments tell their places."""
+    settings = ("bf16", "eager", 64, 1, method, checkpointing, False, 8, ("all-linear",), method != "full", True)
+    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpointing", "method"),
+    [
+        ("deepseek_v2", True, "lora"),
+        ("gpt2", False, "lora"),
+        ("llama", False, "full"),
+        ("mixtral", True, "full"),
+        ("t5-gated", True, "full"),
+    ],
+)
+def test_it_does_not_depend_on_when_python_frees_an_object(name, checkpointing, method):
+    """Every frame is kept, and whatever its locals were at each of its lines."""
+    kept = []
+
+    def keep(frame, *_):
+        kept.append((frame, list(frame.f_locals.values())))
+        return keep
+
+    whole._head.cache_clear()
+    plain = lived(model(name), checkpointing, method)
+    whole._head.cache_clear()
+    before = sys.gettrace()
+    sys.settrace(keep)
+    try:
+        traced = lived(model(name), checkpointing, method)
+    finally:
+        sys.settrace(before)
+
+    assert len(kept) > 10_000
+    assert traced == plain
 
 
 def test_kept_grows_with_blocks_and_not_with_checkpoints_beyond_their_inputs():

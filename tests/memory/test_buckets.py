@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from dsgen.families.parameters import lora_parameters, parameter_count
-from dsgen.memory.activations import BACKWARD, FORWARD
+from dsgen.memory.activations import AT, BACKWARD, FETCHED, FORWARD, Position
 from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of
 from dsgen.memory.cuts import widest_of
 from dsgen.memory.events import Step
@@ -120,13 +120,13 @@ def live(job, *, checkpointing=False, alone=False, chunked=False, **changes):
     return model, gathered(Step(model, "full", 16, ("all-linear",), 1, False, checkpointing, chunked), limits, alone)
 
 
-AT_HEAD = (AFTER, FORWARD, 2)
+AT_HEAD = (AFTER, FORWARD, Position(0, AT))
 
 
 def at_matrices(found, way, block=1):
     """Elements at each matrix of a block."""
-    places = sorted(place for at, going, place in found.places if (at, going, place % 3) == (block, way, 2))
-    return [found.at(block, way, place) for place in places]
+    matrices = sorted(before for *where, before, stage in found.places if (*where, stage) == (block, way, AT))
+    return [found.at(block, way, Position(before, AT)) for before in matrices]
 
 
 def test_without_fetching_ahead_or_reuse_one_tensor_is_gathered_at_a_time(make_job):
@@ -173,20 +173,20 @@ def test_a_gradient_is_handed_over_when_the_second_view_of_its_weight_is_gone(ma
     model, found = live(make_job(model="7b"), checkpointing=True, persistence=4096)
     square, query = model.hidden_size**2, 1  # the tensor behind the embedding
 
-    assert (found.at(0, BACKWARD, 2), found.uses[query]) == (2 * square, square)
+    assert (found.at(0, BACKWARD, Position(0, AT)), found.uses[query]) == (2 * square, square)
 
 
 def test_a_module_without_tensors_fetches_ahead_too(make_job):
     """Between the two halves of a gated feed-forward part is a function, which is a module."""
     _, found = live(make_job(model="7b"), prefetch=1)
 
-    assert found.at(1, FORWARD, 3 * 5) > found.at(1, FORWARD, 3 * 5 - 1) / 2
+    assert found.at(1, FORWARD, Position(5)) > found.at(1, FORWARD, Position(4, AT)) / 2
 
 
 def test_experts_are_gathered_together_and_copied_out_of_one_buffer(make_job):
     model, found = live(make_job(model="mixtral-8x7b"), persistence=8 * 4096)  # the router stays
     experts = 3 * model.experts * model.expert_ffn_size * model.hidden_size
-    coming, there = (found.at(0, FORWARD, place) for place in (3 * 5 - 2, 3 * 5 - 1))
+    coming, there = (found.at(0, FORWARD, Position(4, stage)) for stage in (FETCHED, AT))
 
     assert (coming, there) == (2 * experts, experts)
 

@@ -3,7 +3,33 @@
 from __future__ import annotations
 
 from dsgen.memory.activations.models import eager
-from dsgen.memory.activations.moments import AGAIN, BACKWARD, FORWARD, Moment, Size
+from dsgen.memory.activations.moments import (
+    AGAIN,
+    APART,
+    AT,
+    BACKWARD,
+    FETCHED,
+    FORWARD,
+    START,
+    Moment,
+    Position,
+    Size,
+)
 from dsgen.memory.activations.whole import Activations, BlockRun, activations
 
-__all__ = ["AGAIN", "BACKWARD", "FORWARD", "Activations", "BlockRun", "Moment", "Size", "activations", "eager"]
+__all__ = [
+    "AGAIN",
+    "APART",
+    "AT",
+    "BACKWARD",
+    "FETCHED",
+    "FORWARD",
+    "START",
+    "Activations",
+    "BlockRun",
+    "Moment",
+    "Position",
+    "Size",
+    "activations",
+    "eager",
+]

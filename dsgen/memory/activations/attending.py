@@ -7,7 +7,7 @@ from typing import Any
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.products import bmm, flash
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import GRADIENTS, Tape, Tensor
+from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]
 
@@ -15,7 +15,9 @@ __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]
 LLAMA, GPT2, FALCON = "llama", "gpt2", "falcon"
 
 
+@forward
 def attend(
+    my: Names,
     tape: Tape,
     on: Setting,
     query: Tensor,
@@ -32,6 +34,7 @@ def attend(
     """The output with a row for every token, and the weights that the eager function hands back.
 
     Args:
+        my: Its names.
         tape: The tape.
         on: The setting.
         query: Queries of all heads.
@@ -51,34 +54,34 @@ def attend(
         return (op.clone(tape, out) if heads_first else out), None
     shared = kv_heads == 1 and on.heads > 1 and not heads_first
     late = shared and style == FALCON  # the product itself repeats them
-    keys = _repeat(tape, on, key, kv_heads, shared)
-    values = value if late else _repeat(tape, on, value, kv_heads, shared)
+    my.keys = _repeat(tape, on, key, kv_heads, shared)
+    my.values = value if late else _repeat(tape, on, value, kv_heads, shared)
     copied = kv_heads == on.heads or shared
     first = query if heads_first else joined(tape, on, query)
-    second = joined(tape, on, keys) if copied and not heads_first else keys
-    weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
-    del first, second
-    weights = op.in_place(tape, weights) if style == FALCON else op.scaled(tape, weights)
+    second = joined(tape, on, my.keys) if copied and not heads_first else my.keys
+    my.weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
+    my.weights = op.in_place(tape, my.weights) if style == FALCON else op.scaled(tape, my.weights)
     if cap:
-        weights = op.scaled(tape, weights)
-        weights = op.tanh(tape, weights)
-        weights = op.scaled(tape, weights)
+        my.weights = op.scaled(tape, my.weights)
+        my.weights = op.tanh(tape, my.weights)
+        my.weights = op.scaled(tape, my.weights)
     mask = Tensor(on.rows, on.seq_len, on.item, None)
     if style == FALCON:
-        weights = _masked_softmax(tape, weights, mask)
+        my.weights = op.softmax(tape, op.add(tape, my.weights, mask))
     else:
-        weights = op.add(tape, weights, mask)
+        my.weights = op.add(tape, my.weights, mask)
         if sinks:
-            weights = _with_sinks(tape, on, weights)
+            my.weights = _with_sinks(tape, on, my.weights)
         elif style == GPT2:
-            weights = op.softmax(tape, weights)
-            weights = op.cast(tape, weights, value.item)
-        else:
-            weights = _wide_softmax(tape, weights, value.item)
+            my.weights = op.softmax(tape, my.weights)
+            my.weights = op.cast(tape, my.weights, value.item)
+        else:  # softmax(weights, dtype=torch.float32).to(query.dtype)
+            my.weights = op.cast(tape, op.softmax(tape, op.cast(tape, my.weights, op.FP32)), value.item)
     if drop:
-        weights = op.dropout(tape, weights, drop)
-    values = _repeat(tape, on, values, kv_heads, shared) if late else values
-    return _gathered(tape, on, weights, values, copied), weights
+        my.weights = op.dropout(tape, my.weights, drop)
+    if late:
+        my.values = _repeat(tape, on, my.values, kv_heads, shared)
+    return _gathered(tape, on, my.weights, my.values, copied), my.weights
 
 
 def joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
@@ -86,77 +89,52 @@ def joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
     return tensor if on.single else op.clone(tape, tensor)
 
 
-def _masked_softmax(tape: Tape, weights: Tensor, mask: Tensor) -> Tensor:
-    masked = op.add(tape, weights, mask)
-    return op.softmax(tape, masked)
-
-
-def _wide_softmax(tape: Tape, weights: Tensor, item: int) -> Tensor:
-    """`softmax(weights, dtype=torch.float32).to(query.dtype)`."""
-    wide = op.cast(tape, weights, op.FP32)
-    probabilities = op.softmax(tape, wide)
-    del wide
-    return op.cast(tape, probabilities, item)
-
-
 def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
     """Weights times values, and the heads of a token brought together in a copy."""
     given = joined(tape, on, values) if copied else values
-    out = op.transposed(tape, bmm(tape, weights, given, on.rows, given.width))
-    del given
-    return op.clone(tape, out)
+    return op.clone(tape, op.transposed(tape, bmm(tape, weights, given, on.rows, given.width)))
 
 
 def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
     """GptOss' softmax: the sinks' column is joined, the largest score taken off, and the column dropped again."""
     rows, width, sinks = weights.rows, weights.width, on.weight(on.heads)
-    size = sinks.width, sinks.item, GRADIENTS
     column = Tensor(rows, 1, sinks.item, None)  # a view of them for every row
-    column = tape.node(column, (sinks.edge,), None, lambda *_: [tape.born((1, 0), *size)])
-    joined = op.cat(tape, weights, column)
-    del column
-    largest, ids = op.picked(tape, joined, rows, 1, weights.item)
-    del ids
-    joined = op.sub(tape, joined, largest)
-    del largest
-    probabilities = op.softmax(tape, joined)
-    return op.part(tape, probabilities, width)
+    tape.node(column, (sinks,), None, lambda _: [op.gradient_of(tape, sinks)])
+    scores = op.cat(tape, weights, column)
+    largest, _ = op.picked(tape, scores, rows, 1, weights.item)
+    return op.part(tape, op.softmax(tape, op.sub(tape, scores, largest)), width)
 
 
-def attend_alibi(tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+@forward
+def attend_alibi(
+    my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
     """BloomAttention: positions are a bias of the scores (`alibi.baddbmm(query, key)`); never fused."""
-    query, key, value = joined(tape, on, query), joined(tape, on, key), joined(tape, on, value)
-    rows = (0, on.seq_len * on.heads)
-    saved = tape.keep(query, key)
-    scores = tape.born(rows, on.seq_len, query.item)
-    inner, width, item = query.rows, query.width, query.item
+    my.query, my.key, my.value = (joined(tape, on, one) for one in (query, key, value))
+    saved = tape.keep(my.query, my.key)
+    my.scores = tape.make((0, on.seq_len * on.heads), on.seq_len, query.item)
+    inner = my.query
 
-    def run(*_: Any) -> list[Any]:
+    def back(_: Tensor) -> list[Any]:
         found = []
         for _side in range(2):
-            product = tape.born(inner, width, item)
-            found.append(tape.born(inner, width, item))
-            del product
+            product = tape.like(inner)
+            found.append(tape.like(inner))
+            tape.hold(product)
         return found
 
-    scores = tape.node(scores, (query.edge, key.edge), saved, run)
-    masked = op.add(tape, scores, Tensor(on.rows, on.seq_len, on.item, None))
-    wide = op.cast(tape, masked, op.FP32)
-    probabilities = op.softmax(tape, wide)
-    del wide
-    weights = op.cast(tape, probabilities, item)
-    del probabilities
-    out = op.transposed(tape, bmm(tape, weights, value, on.rows, value.width))
-    merged = op.clone(tape, out)
-    del out, scores, masked, query, key
-    return merged, weights
+    tape.node(my.scores, (my.query, my.key), saved, back)
+    my.masked = op.add(tape, my.scores, Tensor(on.rows, on.seq_len, on.item, None))
+    weights = op.cast(tape, op.softmax(tape, op.cast(tape, my.masked, op.FP32)), query.item)
+    out = op.transposed(tape, bmm(tape, weights, my.value, on.rows, my.value.width))
+    return op.clone(tape, out), weights
 
 
 def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int, view: bool = False) -> Tensor:
     """`repeat_kv`: keys and values for every query head, a copy where there are fewer, or a `view` of a single one."""
     if kv_heads == on.heads:
         return tensor
-    rows, width, item = tensor.rows, tensor.width, tensor.item
-    whole = width // kv_heads * on.heads
-    made = Tensor(rows, whole, item, tensor.storage) if view else tape.born(rows, whole, item)
-    return tape.node(made, (tensor.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
+    whole = tensor.width // kv_heads * on.heads
+    rows, item = tensor.rows, tensor.item
+    made = Tensor(rows, whole, item, tensor.storage) if view else tape.make(rows, whole, item)
+    return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]

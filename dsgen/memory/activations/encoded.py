@@ -9,6 +9,8 @@ from typing import Any
 
 from dsgen.memory.activations import course, t5
 from dsgen.memory.activations.course import NOTHING, plus
+from dsgen.memory.activations.lifetimes import opening
+from dsgen.memory.activations.lifetimes import size as bytes_of
 from dsgen.memory.activations.moments import Moment, Size
 from dsgen.memory.activations.operators import INDEX
 from dsgen.memory.activations.setting import Setting
@@ -30,12 +32,11 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
     asked_for = hidden.edge is not None
     shapes = shape, Tensor(late_on.rows, hidden.width, hidden.item, None, (True, 0))
     size, target = ((0, length * on.hidden * on.item) for length in (on.seq_len, target_len))
-    before = first.recorded()
+    before, graph = opening(first, hidden, embedded)
     # Forward refers to what its dropout got.
     referred, target_referred = (size, target) if model.dropout else (NOTHING, NOTHING)
-    rest = plus(plus(first.alive(), size, -1), referred, -1)  # what dropout keeps
+    rest = bytes_of(graph)  # what dropout keeps
     rest = plus(rest, referred) if on.asks else rest  # a leaf of autograd lives as long as the loss
-    del hidden, embedded
     # What is added to scores: of the encoder, of the decoder, and of the decoder to what it reads of the encoder.
     bias = _bytes(t5.biases(on), on.seq_len * on.item)
     own, zeros = (_bytes(t5.biases(late_on), length * on.item) for length in (target_len, on.seq_len))
@@ -75,7 +76,7 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
     forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
-        lambda tape, held: t5.head(tape, late_on, held),
+        lambda tape, hidden: t5.head(tape, late_on, hidden),
         shapes[True],
         again=False,
         vocabulary=vocabulary,

@@ -1,6 +1,6 @@
 """Forward of GLM-4's block, and attention of its mixture of experts: sizes on a tape.
 
-Source: transformers 5.23, models/{glm4,glm4_moe}/modeling_*.py. Local variables are those of the classes.
+Source: transformers 5.23, models/{glm4,glm4_moe}/modeling_*.py. Names are those of the classes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.norms import head_norm
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
 
 __all__ = ["glm4_block", "glm4_moe_attention"]
 
@@ -20,59 +20,53 @@ def glm4_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return llama.block(tape, on, hidden, attending=_attention)
 
 
-def _attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+@forward
+def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4Attention: half of every head is rotated, its neighbours as pairs."""
     size, bias = on.model.head_size, on.model.attention_bias
-    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
-    value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
+    my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    my.key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
-        value = op.transposed(tape, value)
-    turned, turned_key = _rotated(tape, on, query, key, size // 2)
-    query, key = turned, turned_key
-    del turned, turned_key
-    out, weights = attend(tape, on, query, key, value, heads_first=True)
+        my.value = op.transposed(tape, my.value)
+    my.query, my.key = _rotated(tape, on, my.query, my.key, size // 2)
+    out, weights = attend(tape, on, my.query, my.key, my.value, heads_first=True)
     return on.linear(tape, out, on.hidden, "o_proj"), weights
 
 
-def _rotated(tape: Tape, on: Setting, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
+@forward
+def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb, which repeats the elements of its tables for every block."""
-    cosine, sine = (tape.born((on.seq_len, 0), rotary, on.item) for _ in range(2))
+    my.cosine, my.sine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
     first, rest = op.part(tape, query, on.heads * rotary), op.part(tape, query, query.width - on.heads * rotary)
     first_key = op.part(tape, key, on.kv_heads * rotary)
     rest_key = op.part(tape, key, key.width - on.kv_heads * rotary)
-    turned = llama.rotate(tape, first, cosine, sine)
-    turned_key = llama.rotate(tape, first_key, cosine, sine)
-    turned = op.cat(tape, turned, rest)
-    turned_key = op.cat(tape, turned_key, rest_key)
-    return turned, turned_key
+    turned = llama.rotate(tape, first, my.cosine, my.sine)
+    turned_key = llama.rotate(tape, first_key, my.cosine, my.sine)
+    return op.cat(tape, turned, rest), op.cat(tape, turned_key, rest_key)
 
 
-def glm4_moe_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+@forward
+def glm4_moe_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4MoeAttention: half of every head is rotated; a norm over every head where the config says so."""
     model = on.model
     size, bias = model.head_size, model.attention_bias
     rotary = size // llama.PARTS["glm4_moe"]
-    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
-    value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
+    my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    my.key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
-        value = op.transposed(tape, value)
+        my.value = op.transposed(tape, my.value)
     if model.qk_norm:
-        query = head_norm(tape, on, query, on.heads)
-        key = head_norm(tape, on, key, on.kv_heads)
-    query_turned, query_rest = _cut(tape, query, on.heads * rotary)
-    key_turned, key_rest = _cut(tape, key, on.kv_heads * rotary)
+        my.query = head_norm(tape, on, my.query, on.heads)
+        my.key = head_norm(tape, on, my.key, on.kv_heads)
+    query_turned, query_rest = _cut(tape, my.query, on.heads * rotary)
+    key_turned, key_rest = _cut(tape, my.key, on.kv_heads * rotary)
     table = on.table(rotary)
     turned = llama.rotate(tape, query_turned, table, table)
     turned_key = llama.rotate(tape, key_turned, table, table)
-    joined = op.cat(tape, turned, query_rest)
-    del turned
-    joined_key = op.cat(tape, turned_key, key_rest)
-    del turned_key, query_turned, query_rest, key_turned, key_rest
-    query, key = joined, joined_key
-    del joined, joined_key
-    out, weights = attend(tape, on, query, key, value, heads_first=True)
+    my.query, my.key = op.cat(tape, turned, query_rest), op.cat(tape, turned_key, key_rest)
+    out, weights = attend(tape, on, my.query, my.key, my.value, heads_first=True)
     return on.linear(tape, out, on.hidden, "o_proj"), weights
 
 

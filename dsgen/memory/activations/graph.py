@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from dsgen.memory.activations.moments import Size
+from dsgen.memory.activations.moments import START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",
     "GRADIENTS",
     "LOGITS",
     "TEMPORARIES",
+    "Delivery",
     "Fitted",
     "Leaf",
-    "Ledger",
     "Node",
-    "Promise",
     "Storage",
     "Tensor",
 ]
@@ -24,87 +23,38 @@ __all__ = [
 ACTIVATIONS, LOGITS, TEMPORARIES, GRADIENTS = range(4)
 
 
-class Ledger(Protocol):
-    """What storages come to and go from: a tape.
+class Storage:
+    """Bytes, and how long they are referred to, each time as a number of steps of the tape.
 
     Attributes:
-        fixed, each: Bytes of each kind that are alive, and bytes per sequence.
-        rising: Whether storages came since the last moment that was kept.
+        kind: ACTIVATIONS, LOGITS, TEMPORARIES or GRADIENTS.
+        fixed, each: Bytes, and bytes per sequence.
+        last: Steps after which no operator reads them and no name refers to them.
+        kept: Steps after which no node keeps them for its backward; 0 if none does.
+        again: The same under checkpointing, where they are made again for that.
     """
 
-    fixed: list[int]
-    each: list[int]
-    rising: bool
+    __slots__ = ("again", "each", "fixed", "kept", "kind", "last")
 
-    def record(self) -> None:
-        """Keep this moment if it is a high one."""
+    def __init__(self, kind: int, fixed: int, each: int, last: int) -> None:
+        self.kind, self.fixed, self.each, self.last = kind, fixed, each, last
+        self.kept = self.again = 0
 
 
-class Storage:
-    """Bytes that live as long as anything refers to this object, as in PyTorch."""
+class Delivery(NamedTuple):
+    """A step: autograd hands over a weight's gradient, which is no longer its own from then on."""
 
-    __slots__ = ("each", "fixed", "kind", "tape")
-
-    def __init__(self, tape: Ledger, kind: int, fixed: int, each: int) -> None:
-        self.tape, self.kind, self.fixed, self.each = tape, kind, fixed, each
-        if kind == LOGITS:  # what is alive without them counts apart
-            tape.record()
-        tape.rising = True
-        tape.fixed[kind] += fixed
-        tape.each[kind] += each
-
-    def __del__(self) -> None:
-        tape = self.tape
-        tape.record()
-        tape.fixed[self.kind] -= self.fixed
-        tape.each[self.kind] -= self.each
+    gradient: Storage
 
 
 class Leaf:
-    """A trained weight: where a gradient ends. `late` is its place where it waits for the rest of its module."""
+    """A trained weight: where a gradient ends. `late` is its turn where it waits for the rest of its module."""
 
     __slots__ = ("elements", "item", "late")
 
     def __init__(self, elements: int, item: int) -> None:
         self.elements, self.item = elements, item
         self.late: tuple[int, int] | None = None
-
-
-class Fitted(NamedTuple):
-    """A gradient made in another shape or type than its input's: PyTorch sums and casts it when the node is done."""
-
-    made: Any
-    rows: Size
-    width: int
-    item: int
-
-
-class Node:
-    """One operator of the graph: what it saved, where its gradients go, and how it makes them.
-
-    Attributes:
-        order: When it was made; of the nodes that are ready, the youngest runs first.
-        edges: For every input the node (and which of its outputs) or leaf that gets its gradient; None for no gradient.
-        saved: Tensors kept for backward.
-        run: Makes the inputs' gradients from (saved, gradients of the outputs).
-        outputs: How many results it has.
-        place: Where it was made, as of a moment.
-        takes: When it has run, the gradients that waited are handed over.
-    """
-
-    __slots__ = ("edges", "order", "outputs", "place", "run", "saved", "takes")
-
-    def __init__(
-        self,
-        order: int,
-        edges: Sequence[Any],
-        saved: Any,
-        run: Callable[..., Any],
-        outputs: int = 1,
-        place: int = 0,
-    ) -> None:
-        self.order, self.edges, self.saved, self.run, self.outputs = order, edges, saved, run, outputs
-        self.place, self.takes = place, False
 
 
 class Tensor:
@@ -120,5 +70,40 @@ class Tensor:
         self.rows, self.width, self.item, self.storage, self.edge = rows, width, item, storage, edge
 
 
-class Promise(list[Tensor | None]):
-    """What a node will have saved when it is asked for it."""
+class Fitted(NamedTuple):
+    """A gradient made in another shape or type than its input's: PyTorch sums and casts it when the node is done."""
+
+    made: Tensor
+    into: Tensor
+
+
+# What a node's backward gives for each of its inputs, from the gradients of its outputs.
+Backward = Callable[..., list[Any]]
+
+
+class Node:
+    """One operator of the graph: what it keeps, where its gradients go, and how it makes them.
+
+    Attributes:
+        order: When it was made; of the nodes that are ready, the youngest runs first.
+        edges: For every input the node (and which of its outputs) or leaf that gets its gradient; None for no gradient.
+        saved: Storages kept for backward; None where nothing is kept, not even a weight.
+        back: Makes the inputs' gradients from those of the outputs.
+        outputs: How many results it has.
+        position: Where it was made.
+        takes: When it has run, the gradients that waited are handed over.
+    """
+
+    __slots__ = ("back", "edges", "order", "outputs", "position", "saved", "takes")
+
+    def __init__(
+        self,
+        order: int,
+        edges: Sequence[Any],
+        saved: list[Storage] | None,
+        back: Backward,
+        outputs: int = 1,
+        position: Position = START,
+    ) -> None:
+        self.order, self.edges, self.saved, self.back, self.outputs = order, edges, saved, back, outputs
+        self.position, self.takes = position, False

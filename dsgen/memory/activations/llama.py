@@ -1,8 +1,8 @@
 """Forward of Llama and of the dense models written after it: sizes on a tape.
 
 Source: transformers 5.23, models/{llama,mistral,qwen2,qwen3,phi3,gemma,gemma2,gemma3,smollm3}/modeling_*.py; of norms,
-embeddings and heads those of cohere, glm4, granite, olmo2, stablelm and starcoder2 too. Local variables are those of
-the classes: they decide how long a tensor lives.
+embeddings and heads those of cohere, glm4, granite, olmo2, stablelm and starcoder2 too. Names are those of the
+classes: they decide how long a tensor lives.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.norms import head_norm, norm
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
 
 __all__ = [
     "attention",
     "before",
     "block",
-    "final_norm",
     "head",
     "mlp",
     "rotate",
@@ -39,71 +38,60 @@ AFTER_ONLY = frozenset({"olmo2"})  # a norm after each part of a block and none 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """`(q * cos) + (rotate_half(q) * sin)`."""
     one = op.mul(tape, tensor, cosine)
-    half = _rotate_half(tape, tensor)
-    other = op.mul(tape, half, sine)
-    del half
+    other = op.mul(tape, _rotate_half(tape, tensor), sine)
     return op.add(tape, one, other)
 
 
 def _rotate_half(tape: Tape, tensor: Tensor) -> Tensor:
     first = op.part(tape, tensor, tensor.width // 2)
     second = op.part(tape, tensor, tensor.width // 2)
-    turned = op.neg(tape, second)
-    return op.cat(tape, turned, first)
+    return op.cat(tape, op.neg(tape, second), first)
 
 
-def attention(tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tuple[Tensor, Tensor | None]:
+@forward
+def attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, rope: bool = True) -> tuple[Tensor, Tensor | None]:
     """LlamaAttention, with the biases and norms of its descendants."""
     model = on.model
     kind, size = model.architecture, model.head_size
     bias = kind in ("qwen2", "qwen2_moe", "gpt_oss") or model.attention_bias
     if kind == "phi3":
         return _phi3_attention(tape, on, hidden)
-    query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
-    key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
-    value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
+    my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    my.key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
-        value = op.transposed(tape, value)
+        my.value = op.transposed(tape, my.value)
     if kind in QK_NORMS:
-        query = head_norm(tape, on, query, on.heads)
-        key = head_norm(tape, on, key, on.kv_heads)
+        my.query = head_norm(tape, on, my.query, on.heads)
+        my.key = head_norm(tape, on, my.key, on.kv_heads)
     halves = kind == "gpt_oss"
     table = on.table(size // 2 if halves else size)
     turn = rotate_halves if halves else rotate
     if rope:
-        rotated = turn(tape, query, table, table)
-        rotated_key = turn(tape, key, table, table)
-        query, key = rotated, rotated_key
-        del rotated, rotated_key
+        my.query, my.key = turn(tape, my.query, table, table), turn(tape, my.key, table, table)
     out, weights = attend(
-        tape, on, query, key, value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
+        tape, on, my.query, my.key, my.value, heads_first=halves, cap=kind == "gemma2", sinks=halves, drop=model.dropout
     )
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias or kind == "gpt_oss")
-    out = op.dropout(tape, out, model.dropout)
-    return out, weights
+    return op.dropout(tape, out, model.dropout), weights
 
 
-def _phi3_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+@forward
+def _phi3_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Phi3Attention: one matrix; every head is put together from its rotated and its plain (here empty) part."""
     size = on.model.head_size
     fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "qkv_proj")
-    query = op.transposed(tape, op.part(tape, fused, on.heads * size))
-    key = op.transposed(tape, op.part(tape, fused, on.kv_heads * size))
-    value = op.part(tape, fused, on.kv_heads * size)
+    my.query = op.transposed(tape, op.part(tape, fused, on.heads * size))
+    my.key = op.transposed(tape, op.part(tape, fused, on.kv_heads * size))
+    my.value = op.part(tape, fused, on.kv_heads * size)
     if on.eager:
-        value = op.transposed(tape, value)
-    del fused
+        my.value = op.transposed(tape, my.value)
     table = on.table(size)
-    rest, rest_key = op.part(tape, query, 0), op.part(tape, key, 0)
-    turned = rotate(tape, query, table, table)
-    joined = op.cat(tape, turned, rest)
-    del turned
-    turned = rotate(tape, key, table, table)
-    joined_key = op.cat(tape, turned, rest_key)
-    del turned, rest, rest_key
-    query, key = joined, joined_key
-    del joined, joined_key
-    out, weights = attend(tape, on, query, key, value, heads_first=True)
+    rest, rest_key = op.part(tape, my.query, 0), op.part(tape, my.key, 0)
+    query = op.cat(tape, rotate(tape, my.query, table, table), rest)
+    my.key = op.cat(tape, rotate(tape, my.key, table, table), rest_key)
+    my.query = query
+    out, weights = attend(tape, on, my.query, my.key, my.value, heads_first=True)
     return on.linear(tape, out, on.hidden, "o_proj"), weights
 
 
@@ -116,65 +104,50 @@ def rotate_halves(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> T
 
 def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """`cat((a * cos - b * sin, b * cos + a * sin))`."""
-    one = op.mul(tape, first, cosine)
-    other = op.mul(tape, second, sine)
-    left = op.sub(tape, one, other)
-    del one, other
-    one = op.mul(tape, second, cosine)
-    other = op.mul(tape, first, sine)
-    right = op.add(tape, one, other)
-    del one, other
-    return op.cat(tape, left, right)
+    left = op.sub(tape, op.mul(tape, first, cosine), op.mul(tape, second, sine))
+    right = op.add(tape, op.mul(tape, second, cosine), op.mul(tape, first, sine))
+    made = op.cat(tape, left, right)
+    tape.hold(first, second)
+    return made
 
 
-def mlp(tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
+@forward
+def mlp(my: Names, tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
     width, bias = width or on.ffn, on.model.mlp_bias
     if on.model.architecture in PAIRED:
-        fused = on.linear(tape, hidden, 2 * width, "gate_up_proj")
-        gate, up = op.split(tape, fused, width, width)
-        del fused
-        curve = op.silu(tape, gate)
-        product = op.mul(tape, up, curve)
-        del up, curve
+        my.gate, up = op.split(tape, on.linear(tape, hidden, 2 * width, "gate_up_proj"), width, width)
+        product = op.mul(tape, up, op.silu(tape, my.gate))
         return on.linear(tape, product, on.hidden, "down_proj")
     gate = op.silu(tape, on.linear(tape, hidden, width, "gate_proj", bias=bias))
     up = on.linear(tape, hidden, width, "up_proj", bias=bias)
-    product = op.mul(tape, gate, up)
-    del gate, up
-    return on.linear(tape, product, on.hidden, "down_proj", bias=bias)
+    return on.linear(tape, op.mul(tape, gate, up), on.hidden, "down_proj", bias=bias)
 
 
-def block(tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
+@forward
+def block(my: Names, tape: Tape, on: Setting, hidden: Tensor, attending: Any = attention, feeding: Any = mlp) -> Tensor:
     """LlamaDecoderLayer; Gemma 2, 3 and GLM-4 have a norm after each part too, OLMo 2 there alone.
 
     Args:
+        my: Its names.
         tape: The tape.
         on: The setting.
         hidden: What goes in.
         attending: The attention: gives its output and its weights.
         feeding: The feed-forward part.
     """
-    sandwiched = on.model.architecture in SANDWICHED
-    residual = hidden
-    after_only = on.model.architecture in AFTER_ONLY
-    states = hidden if after_only else norm(tape, on, hidden)
-    found, weights = attending(tape, on, states)
-    states = found
-    if sandwiched or after_only:
-        states = norm(tape, on, found)
-    del found
-    hidden = op.add(tape, residual, states)
-    residual = hidden
-    states = hidden if after_only else norm(tape, on, hidden)
-    found = feeding(tape, on, states)
-    states = found
-    if sandwiched or after_only:
-        states = norm(tape, on, found)
-    del found
-    hidden = op.add(tape, residual, states)
-    del weights
-    return hidden
+    kind = on.model.architecture
+    before, after = kind not in AFTER_ONLY, kind in AFTER_ONLY or kind in SANDWICHED
+    my.states = norm(tape, on, hidden) if before else hidden
+    my.states, my.weights = attending(tape, on, my.states)
+    if after:
+        my.states = norm(tape, on, my.states)
+    hidden = op.add(tape, hidden, my.states)
+    my.states = norm(tape, on, hidden) if before else hidden
+    my.states = feeding(tape, on, my.states)
+    if after:
+        my.states = norm(tape, on, my.states)
+    return op.add(tape, hidden, my.states)
 
 
 def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
@@ -190,38 +163,35 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor], list[Tensor],
     if model.architecture in SCALED:
         hidden = op.scaled(tape, hidden)
     hidden = op.dropout(tape, hidden, model.dropout)
-    ids = tape.born((on.seq_len, 0), 1, 8)
-    masks = [tape.born(on.rows, on.seq_len, on.item)] if on.eager else []
+    ids = tape.make((on.seq_len, 0), 1, 8)
+    masks = [tape.make(on.rows, on.seq_len, on.item)] if on.eager else []
     if masks and model.architecture in LOCAL_AND_GLOBAL:  # local and global blocks
-        masks.append(tape.born(on.rows, on.seq_len, on.item))
+        masks.append(tape.make(on.rows, on.seq_len, on.item))
     size = model.qk_rope_head_size or model.head_size
     size //= PARTS.get(model.architecture, 1)
     pairs = 2 if model.architecture == "gemma3_text" else 1
     item = op.FP32 if model.architecture == "olmo2" else on.item
-    tables = [tape.born((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
-    if model.architecture == "deepseek_v2":  # one, of complex numbers
-        tables = [tape.born((on.seq_len, 0), size, op.FP32)]
+    tables = [tape.make((on.seq_len, 0), size, item) for _ in range(2 * pairs)]
+    if model.architecture == "deepseek_v2":  # one, of complex numbers, made of them
+        complexes = tape.make((on.seq_len, 0), size, op.FP32)
+        tape.hold(*tables)
+        tables = [complexes]
     # Forward refers to what was embedded, after what is done to it; the graph to what checkpointing asks of it.
     referred = [embedded] if model.dropout else [hidden]
     if on.asks and model.architecture in GRANITES:
         referred = [embedded, hidden]
     if model.architecture == "qwen2_moe" and (on.eager or on.sdpa):  # a mask of local blocks, of which it has none
         mask = (on.rows, on.item) if on.eager else ((on.seq_len, 0), op.MASK)
-        referred.append(tape.born(mask[0], on.seq_len, mask[1]))
+        referred.append(tape.make(mask[0], on.seq_len, mask[1]))
+    tape.hold(embedded)
     if model.architecture == "glm4":  # blocks make tables of their own of these
         return hidden, [], [ids, *masks, *tables], referred
     return hidden, tables, [ids, *masks], referred
 
 
-def final_norm(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
-    """The norm after the last block; its input is dropped with the model's own forward."""
-    states = hidden.pop()
-    return norm(tape, on, states)
-
-
-def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
+def head(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """Final norm, output head and loss."""
-    states = final_norm(tape, on, hidden)
+    states = norm(tape, on, hidden)  # what goes in is dropped with the model's own forward
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states)
@@ -232,5 +202,5 @@ def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
         logits = op.tanh(tape, logits)
         logits = op.scaled(tape, logits)
     loss = on.loss(tape, logits)
-    del states  # forward refers to them while the loss is made
+    tape.hold(states, logits)
     return loss

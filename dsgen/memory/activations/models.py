@@ -38,7 +38,7 @@ class FamilyOfForwards(NamedTuple):
     before: Callable[[Tape, Setting], tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]]
     dense: Callable[[Tape, Setting, Tensor], Tensor]
     sparse: Callable[[Tape, Setting, Tensor], Tensor]
-    head: Callable[[Tape, Setting, Any], Tensor]
+    head: Callable[[Tape, Setting, Tensor], Tensor]
     carries_weights: bool = False
     every: int = 0
     other: Callable[[Tape, Setting, Tensor], Tensor] | None = None

@@ -5,11 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["AGAIN", "BACKWARD", "FORWARD", "Moment", "Size", "front"]
+__all__ = [
+    "AGAIN",
+    "APART",
+    "AT",
+    "BACKWARD",
+    "FETCHED",
+    "FORWARD",
+    "START",
+    "Moment",
+    "Position",
+    "Size",
+    "front",
+]
 
 Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
 
 FORWARD, AGAIN, BACKWARD = range(3)  # ways through a block: forward, forward again for a checkpoint, backward
+APART, FETCHED, AT = range(3)  # beside a matrix: at none, when it has been fetched and is not used yet, at it
+
+
+class Position(NamedTuple):
+    """Where in a block: how many matrices lie before, in the order of forward, and whether at the next one.
+
+    A module with two products counts as two; of a layer with an adapter a further one stands for its end.
+    """
+
+    matrices: int
+    stage: int = APART
+
+
+START = Position(0)
 # Bytes that stay for a byte of weight gradient handed over by now, and for one of the last of them.
 _STAYING = ((0, 0), (1, 0), (2, 0), (0, 1))
 _SHRINKING = (*_STAYING, (-1, 0))  # and where the sum of two passes goes as the second hands over its gradients
@@ -29,8 +55,7 @@ class Moment(NamedTuple):
         blocks: Blocks that this pass has finished before.
         last: Bytes of the weight gradient handed over last, or of those of one module.
         way: FORWARD, AGAIN or BACKWARD, where modules are told apart.
-        place: Where in the block: 0 before its first matrix, 1 when that is fetched, 2 at it, 3 behind it, 4 when the
-            second is fetched ... A layer with an adapter has two, and a further one stands for its end.
+        position: Where in the block.
         copies: Bytes of weights that hpZ has copied in this pass, as told of what is gathered: they are among that.
     """
 
@@ -43,7 +68,7 @@ class Moment(NamedTuple):
     blocks: int = 0
     last: int = 0
     way: int = FORWARD
-    place: int = 0
+    position: Position = START
     copies: int = 0
 
     def total(self, micro_batch: int) -> int:
@@ -63,10 +88,10 @@ def front(moments: Sequence[Moment], shrinks: bool = False) -> tuple[Moment, ...
     They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go; where a later block
     can be the highest, also where they shrink.
     """
-    groups: dict[tuple[str, int, bool, bool, int, int], list[Moment]] = {}
+    groups: dict[tuple[str, int, bool, bool, int, Position], list[Moment]] = {}
     for moment in moments:
         there = moment.gradients > 0, moment.logits > (0, 0)
-        key = (moment.where, moment.blocks, *there, moment.way, moment.place)
+        key = (moment.where, moment.blocks, *there, moment.way, moment.position)
         groups.setdefault(key, []).append(moment)
     return tuple(moment for group in groups.values() for moment in _highest(group, shrinks))
 

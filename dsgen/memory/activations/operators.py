@@ -22,13 +22,14 @@ __all__ = [
     "dropout",
     "embedding",
     "gelu",
+    "gradient_of",
     "in_place",
     "index",
-    "like",
     "masked",
     "mean",
     "mul",
     "neg",
+    "one_plus",
     "part",
     "picked",
     "power",
@@ -55,11 +56,6 @@ def weight(elements: int, item: int, trained: bool) -> Tensor:
     return Tensor((1, 0), elements, item, None, Leaf(elements, item) if trained else None)
 
 
-def like(tape: Tape, tensor: Tensor, item: int | None = None) -> Tensor:
-    """A new tensor of the same shape."""
-    return tape.born(tensor.rows, tensor.width, item or tensor.item)
-
-
 def view(tensor: Tensor, rows: Size | None = None, width: int | None = None) -> Tensor:
     """Another shape of the same storage, with the same gradient."""
     return Tensor(rows or tensor.rows, width or tensor.width, tensor.item, tensor.storage, tensor.edge)
@@ -67,31 +63,42 @@ def view(tensor: Tensor, rows: Size | None = None, width: int | None = None) -> 
 
 def _simple(tape: Tape, made: Tensor, into: Tensor, saved: Any = None) -> Tensor:
     """A node whose backward makes one tensor: the gradient of its input."""
-    rows, width, item = into.rows, into.width, into.item
-    return tape.node(made, (into.edge,), saved, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
+    return tape.node(made, (into,), saved, lambda _: [tape.like(into)])  # type: ignore[no-any-return]
+
+
+def _passing(tape: Tape, made: Tensor, into: Tensor) -> Tensor:
+    """A node whose gradient goes on as it is."""
+    return tape.node(made, (into,), None, lambda gradient: [gradient])  # type: ignore[no-any-return]
 
 
 def cast(tape: Tape, tensor: Tensor, item: int) -> Tensor:
     """`to(dtype)`: the same tensor where it has it already."""
-    return tensor if tensor.item == item else _simple(tape, like(tape, tensor, item), tensor)
+    return tensor if tensor.item == item else _simple(tape, tape.like(tensor, item), tensor)
 
 
 def clone(tape: Tape, tensor: Tensor) -> Tensor:
     """`contiguous()` or `reshape` of a tensor in another order: a copy; the gradient goes on as it is."""
-    made = like(tape, tensor)
-    return tape.node(made, (tensor.edge,), None, lambda _, gradient: [gradient])  # type: ignore[no-any-return]
+    return _passing(tape, tape.like(tensor), tensor)
+
+
+def one_plus(tape: Tape, tensor: Tensor) -> Tensor:
+    """`tensor + number`."""
+    return _passing(tape, tape.like(tensor), tensor)
 
 
 def add(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
     """`one + other`: the gradient goes on to both, summed or cast where they are smaller."""
+    made = _broadcast(tape, one, other)
+
+    def back(gradient: Tensor) -> list[Any]:
+        return [Fitted(gradient, into) if into.edge else None for into in (one, other)]
+
+    return tape.node(made, (one, other), None, back)  # type: ignore[no-any-return]
+
+
+def _broadcast(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
     big = one if _elements(one) >= _elements(other) else other
-    made = tape.born(big.rows, big.width, max(one.item, other.item))
-    shapes = [(tensor.rows, tensor.width, tensor.item, tensor.edge) for tensor in (one, other)]
-
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        return [Fitted(gradient, rows, width, item) if edge else None for rows, width, item, edge in shapes]
-
-    return tape.node(made, (one.edge, other.edge), None, run)  # type: ignore[no-any-return]
+    return tape.make(big.rows, big.width, max(one.item, other.item))
 
 
 def _elements(tensor: Tensor) -> tuple[int, int]:
@@ -101,62 +108,53 @@ def _elements(tensor: Tensor) -> tuple[int, int]:
 def mul(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
     """`one * other`: each is saved where the other asks for a gradient; the smaller one is broadcast."""
     saved = tape.keep(one if other.edge else None, other if one.edge else None)
-    big = one if _elements(one) >= _elements(other) else other
-    made = tape.born(big.rows, big.width, max(one.item, other.item))
-    shapes = [(tensor.rows, tensor.width, tensor.item, tensor.edge) for tensor in (other, one)]
+    made = _broadcast(tape, one, other)
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        found = [
-            Fitted(like(tape, gradient), rows, width, item) if edge else None for rows, width, item, edge in shapes
-        ]
-        found.reverse()
-        return found
+    def back(gradient: Tensor) -> list[Any]:
+        second = Fitted(tape.like(gradient), other) if other.edge else None
+        return [Fitted(tape.like(gradient), one) if one.edge else None, second]
 
-    return tape.node(made, (one.edge, other.edge), saved, run)  # type: ignore[no-any-return]
+    return tape.node(made, (one, other), saved, back)  # type: ignore[no-any-return]
 
 
 def scaled(tape: Tape, tensor: Tensor) -> Tensor:
     """`tensor * number`, or `/ number`."""
-    return _simple(tape, like(tape, tensor), tensor)
+    return _simple(tape, tape.like(tensor), tensor)
 
 
 def power(tape: Tape, tensor: Tensor) -> Tensor:
     """`tensor.pow(n)`; backward: `grad * (n * tensor.pow(n - 1))`."""
     saved = tape.keep(tensor)
-    made = like(tape, tensor)
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        raised = like(tape, gradient)
-        multiplied = like(tape, gradient)
-        found = [like(tape, gradient)]
-        del multiplied, raised
-        return found
+    def back(gradient: Tensor) -> list[Any]:
+        raised, multiplied, made = tape.like(gradient), tape.like(gradient), tape.like(gradient)
+        tape.hold(raised, multiplied)
+        return [made]
 
-    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
+    return tape.node(tape.like(tensor), (tensor,), saved, back)  # type: ignore[no-any-return]
 
 
 def mean(tape: Tape, tensor: Tensor) -> Tensor:
     """`tensor.mean(-1, keepdim=True)`; backward: the gradient spread and divided."""
-    return _simple(tape, tape.born(tensor.rows, 1, tensor.item), tensor)
+    return _simple(tape, tape.make(tensor.rows, 1, tensor.item), tensor)
 
 
 def rsqrt(tape: Tape, tensor: Tensor) -> Tensor:
     """`torch.rsqrt(tensor + eps)`, whose result is saved."""
-    raised = like(tape, tensor)
-    made = like(tape, raised)
-    del raised
-    saved = tape.keep(made)
+    raised, made = tape.like(tensor), tape.like(tensor)
+    tape.hold(raised)
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        cubed = like(tape, gradient)
-        return [like(tape, cubed)]
+    def back(gradient: Tensor) -> list[Any]:
+        cubed, found = tape.like(gradient), tape.like(gradient)
+        tape.hold(cubed)
+        return [found]
 
-    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
+    return tape.node(made, (tensor,), tape.keep(made), back)  # type: ignore[no-any-return]
 
 
 def neg(tape: Tape, tensor: Tensor) -> Tensor:
     """`-tensor`."""
-    return _simple(tape, like(tape, tensor), tensor)
+    return _simple(tape, tape.like(tensor), tensor)
 
 
 def part(tape: Tape, tensor: Tensor, width: int) -> Tensor:
@@ -166,27 +164,27 @@ def part(tape: Tape, tensor: Tensor, width: int) -> Tensor:
 
 def split(tape: Tape, tensor: Tensor, *widths: int) -> list[Tensor]:
     """`split` or `chunk` along the last dimension: views; backward joins the gradients."""
-    rows, width, item = tensor.rows, tensor.width, tensor.item
+    rows, item = tensor.rows, tensor.item
     made = [Tensor(rows, one, item, tensor.storage) for one in widths]
 
-    def run(_: Any, *gradients: Tensor) -> list[Any]:
-        missing = [tape.born(rows, one, item) for one, given in zip(widths, gradients, strict=True) if given is None]
-        found = [tape.born(rows, width, item)]
-        del missing
-        return found
+    def back(*gradients: Tensor | None) -> list[Any]:
+        missing = [tape.make(rows, one, item) for one, given in zip(widths, gradients, strict=True) if given is None]
+        whole = tape.like(tensor)
+        tape.hold(*missing)
+        return [whole]
 
-    return tape.node(made, (tensor.edge,), None, run)  # type: ignore[no-any-return]
+    return tape.node(made, (tensor,), None, back)  # type: ignore[no-any-return]
 
 
 def cat(tape: Tape, *tensors: Tensor) -> Tensor:
     """`torch.cat(tensors, dim=-1)`; backward cuts views out of the gradient."""
     widths = [tensor.width for tensor in tensors]
-    made = tape.born(tensors[0].rows, sum(widths), tensors[0].item)
+    made = tape.make(tensors[0].rows, sum(widths), tensors[0].item)
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
+    def back(gradient: Tensor) -> list[Any]:
         return [Tensor(gradient.rows, width, gradient.item, gradient.storage) for width in widths]
 
-    return tape.node(made, [tensor.edge for tensor in tensors], None, run)  # type: ignore[no-any-return]
+    return tape.node(made, tensors, None, back)  # type: ignore[no-any-return]
 
 
 def transposed(tape: Tape, tensor: Tensor) -> Tensor:
@@ -197,7 +195,7 @@ def transposed(tape: Tape, tensor: Tensor) -> Tensor:
 def silu(tape: Tape, tensor: Tensor) -> Tensor:
     """SiLU: the input is saved."""
     saved = tape.keep(tensor)
-    return _simple(tape, like(tape, tensor), tensor, saved)
+    return _simple(tape, tape.like(tensor), tensor, saved)
 
 
 gelu = silu  # GELU, by erf or by tanh, as one operator: the input is saved too
@@ -205,7 +203,7 @@ gelu = silu  # GELU, by erf or by tanh, as one operator: the input is saved too
 
 def relu(tape: Tape, tensor: Tensor) -> Tensor:
     """ReLU and tanh save their result."""
-    made = like(tape, tensor)
+    made = tape.like(tensor)
     return _simple(tape, made, tensor, tape.keep(made))
 
 
@@ -221,74 +219,65 @@ def dropout(tape: Tape, tensor: Tensor, active: bool) -> Tensor:
     """`native_dropout`, which keeps a mask; with a probability of 0 nothing happens."""
     if not active:
         return tensor
-    made = like(tape, tensor)
-    saved = tape.keep(like(tape, tensor, MASK))
-    return _simple(tape, made, tensor, saved)
+    made = tape.like(tensor)
+    return _simple(tape, made, tensor, tape.keep(tape.like(tensor, MASK)))
 
 
 def embedding(tape: Tape, rows: Size, kernel: Tensor, width: int) -> Tensor:
     """`nn.functional.embedding`; the ids, which it saves, are the caller's."""
-    made = tape.born(rows, width, kernel.item)
-    leaf = kernel.edge
+    made = tape.make(rows, width, kernel.item)
+    return tape.node(made, (kernel,), None, lambda _: [gradient_of(tape, kernel)])  # type: ignore[no-any-return]
 
-    def run(*_: Any) -> list[Any]:
-        return [tape.born((1, 0), leaf.elements, leaf.item, GRADIENTS)]
 
-    return tape.node(made, (leaf,), None, run)  # type: ignore[no-any-return]
+def gradient_of(tape: Tape, kernel: Tensor) -> Tensor:
+    """The gradient of a weight, or of a copy of one in another type."""
+    return tape.make((1, 0), kernel.width, kernel.item, GRADIENTS if isinstance(kernel.edge, Leaf) else None)
 
 
 def index(tape: Tape, tensor: Tensor, rows: Size, width: int = 0, ids: Tensor | None = None) -> Tensor:
     """`tensor[ids]`: a part picked; backward puts the gradient into zeros, a copy of them. The ids are saved."""
-    before, whole, item = tensor.rows, tensor.width, tensor.item
     saved = tape.keep(ids)
-    made = tape.born(rows, width or whole, item)
+    made = tape.make(rows, width or tensor.width, tensor.item)
+    tape.hold(ids)
+    return tape.node(made, (tensor,), saved, lambda _: _scattered(tape, tensor))  # type: ignore[no-any-return]
 
-    def run(*_: Any) -> list[Any]:
-        zeros = tape.born(before, whole, item)
-        found = [tape.born(before, whole, item)]
-        del zeros
-        return found
 
-    return tape.node(made, (tensor.edge,), saved, run)  # type: ignore[no-any-return]
+def _scattered(tape: Tape, into: Tensor) -> list[Any]:
+    zeros, made = tape.like(into), tape.like(into)
+    tape.hold(zeros)
+    return [made]
 
 
 def masked(tape: Tape, tensor: Tensor) -> Tensor:
     """`masked_fill(~mask.bool(), number)`, whose mask is saved."""
-    saved = tape.keep(like(tape, tensor, MASK))
-    return _simple(tape, like(tape, tensor), tensor, saved)
+    mask = tape.like(tensor, MASK)
+    saved = tape.keep(mask)
+    made = tape.like(tensor)
+    tape.hold(mask)
+    return _simple(tape, made, tensor, saved)
 
 
 def sub(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
     """`one - other`: the other's gradient is turned, and summed where it is smaller."""
-    made = like(tape, one)
-    rows, width, item, wanted = other.rows, other.width, other.item, other.edge
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        return [gradient, Fitted(like(tape, gradient), rows, width, item) if wanted else None]
+    def back(gradient: Tensor) -> list[Any]:
+        return [gradient, Fitted(tape.like(gradient), other) if other.edge else None]
 
-    return tape.node(made, (one.edge, wanted), None, run)  # type: ignore[no-any-return]
+    return tape.node(tape.like(one), (one, other), None, back)  # type: ignore[no-any-return]
 
 
 def picked(tape: Tape, tensor: Tensor, rows: Size, width: int, item: int) -> tuple[Tensor, Tensor]:
     """`topk` or `max`: values and saved int64 indices; backward scatters the gradient into zeros, a copy of them."""
-    whole, inner, size = tensor.rows, tensor.width, tensor.item
-    values = tape.born(rows, width, item)
-    ids = tape.born(rows, width, INDEX)
+    values, ids = tape.make(rows, width, item), tape.make(rows, width, INDEX)
+    tape.hold(values)
     saved = tape.keep(ids)
-
-    def run(*_: Any) -> list[Any]:
-        zeros = tape.born(whole, inner, size)
-        found = [tape.born(whole, inner, size)]
-        del zeros
-        return found
-
-    return tape.node(values, (tensor.edge,), saved, run), ids
+    return tape.node(values, (tensor,), saved, lambda _: _scattered(tape, tensor)), ids
 
 
 def in_place(tape: Tape, tensor: Tensor, *others: Tensor) -> Tensor:
     """`tensor += other`, or `tensor /= number`, whose gradient is made anew."""
     made = view(tensor)
-    if others:
-        edges = (tensor.edge, *(other.edge for other in others))
-        return tape.node(made, edges, None, lambda _, gradient: [gradient] * len(edges))  # type: ignore[no-any-return]
-    return _simple(tape, made, tensor)
+    if not others:
+        return _simple(tape, made, tensor)
+    inputs = (tensor, *others)
+    return tape.node(made, inputs, None, lambda gradient: [gradient] * len(inputs))  # type: ignore[no-any-return]

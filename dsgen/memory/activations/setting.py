@@ -79,7 +79,7 @@ class Setting(NamedTuple):
     def ask(self, tape: Tape, embedded: Tensor) -> None:
         """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""
         if self.asks:
-            embedded.edge = (Node(tape.next(), (), None, lambda *_: []), 0)
+            embedded.edge = (Node(tape.next(), (), None, lambda _: []), 0)
 
     @property
     def adapter_item(self) -> int:
@@ -150,6 +150,7 @@ class Setting(NamedTuple):
             made = dequantized_linear(tape, hidden, out)
         elif offset is not None and self.tp > 1 and name:  # the bias is added after the all-reduce
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
+            tape.hold(hidden)
         else:
             made = linear(tape, hidden, kernel, out, offset, self.zero3 and not (name and self.direct))
         if name:
@@ -168,19 +169,17 @@ class Setting(NamedTuple):
         states = op.cast(tape, hidden, item)
         dropped = op.dropout(tape, states, self.drops)
         low = linear(tape, dropped, op.weight(hidden.width * self.rank, item, True), self.rank)
-        del dropped
         tape.fetch()
         high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
         tape.used()
-        del low
         product = op.scaled(tape, high)
-        del high
         if packed:
             product = op.cast(tape, product, made.item)
         total = op.add(tape, made, product)
-        del product, states
+        tape.hold(states)
         total = op.cast(tape, total, made.item)
         tape.left()
+        tape.hold(hidden, made)
         return total
 
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
@@ -199,18 +198,16 @@ class Setting(NamedTuple):
         tape.used()
         if self.model.tied_embeddings:
             return share
-        gathered = tape.born(hidden.rows, vocabulary, hidden.item)
-        rows, width, item = share.rows, share.width, share.item
-        made = tape.born(hidden.rows, vocabulary, hidden.item)
-        del gathered
-        return tape.node(made, (share.edge,), None, lambda *_: [tape.born(rows, width, item)])  # type: ignore[no-any-return]
+        gathered = tape.make(hidden.rows, vocabulary, hidden.item)
+        made = tape.make(hidden.rows, vocabulary, hidden.item)
+        tape.hold(gathered)
+        return tape.node(made, (share,), None, lambda _: [tape.like(share)])  # type: ignore[no-any-return]
 
     def loss(self, tape: Tape, logits: Tensor) -> Tensor:
         """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy; of shards, DeepSpeed's loss."""
         if logits.width < self.model.vocab_size:
             return sharded_cross_entropy(tape, logits, self.single)
-        wide = op.cast(tape, logits, op.FP32)
-        return cross_entropy(tape, wide)
+        return cross_entropy(tape, op.cast(tape, logits, op.FP32))
 
     def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
         """Head and loss in one."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dsgen.memory.activations.engine import backward
+from dsgen.memory.activations.lifetimes import Record
 from dsgen.memory.activations.moments import Moment, Size, front
-from dsgen.memory.activations.tape import ACTIVATIONS, GRADIENTS, LOGITS, TEMPORARIES, Node, Tape, Tensor
+from dsgen.memory.activations.tape import TEMPORARIES, Node, Tape, Tensor
 
 __all__ = ["Stretch"]
 
@@ -40,7 +41,7 @@ class Stretch(NamedTuple):
     @classmethod
     def run(
         cls,
-        body: Callable[[Tape, Any], Tensor],
+        body: Callable[[Tape, Tensor], Tensor],
         shape: Tensor,
         *,
         again: bool,
@@ -53,47 +54,34 @@ class Stretch(NamedTuple):
         Args:
             body: The part of the model's forward.
             shape: What goes in: its size, and whether it asks for a gradient.
-            again: The body keeps its input only and runs forward once more before its backward
-                (torch.utils.checkpoint, use_reentrant=False).
-            vocabulary: The widths that mark logits. They mark the head as well, which drops its input on the way: it
-                gets it in a list.
-            told: Moments tell the way and the matrix at which they are.
+            again: The body keeps its input only and runs forward once more before its backward.
+            vocabulary: The widths that mark logits. They mark the head as well: nobody else refers to its input, which
+                it drops on the way.
+            told: Moments tell the way and the position at which they are.
             shrinks: As for `front`.
         """
-        tape = Tape(vocabulary, told)
-        hidden = tape.born(shape.rows, shape.width, shape.item, ACTIVATIONS)
-        if shape.edge is not None:
-            hidden.edge = (Node(0, (), None, lambda *_: []), 0)
-        if again:
-            tape.again = functools.partial(body, tape, hidden)
-        held = [hidden]
-        if vocabulary:
-            del hidden
-        out = body(tape, held) if vocabulary else body(tape, hidden)
-        forward = front(tape.recorded())
-        with_input = tape.alive()
-        if not again:
-            hidden = out
-            held.clear()
-        keeps_input = tape.alive() == with_input
-        out.storage = None
-        kept, kept_logits, kept_gradients = tape.alive(), tape.alive(LOGITS), tape.alive(GRADIENTS)[0]
-        tape.kind = TEMPORARIES
-        tape.turn()
-        if out.edge is None:
-            return cls(kept, kept_logits, kept_gradients, keeps_input, 0, forward, (), (), False)
-        gradients: list[Tensor | None] = [tape.born(out.rows, out.width, out.item)]
-        root = out.edge[0]
-        del out, hidden
-        tape.backward(root, gradients)
-        held.clear()  # a checkpoint refers to its input until all of it is done
-        return cls(
-            kept,
-            kept_logits,
-            kept_gradients,
-            keeps_input,
-            tape.handed,
-            forward,
-            front(tape.recorded(), shrinks),
-            tuple(tape.arrivals),
-        )
+        return cls.of(record(body, shape, vocabulary=vocabulary, told=told), again=again, shrinks=shrinks)
+
+    @classmethod
+    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> Stretch:
+        """What a recorded run holds, with checkpointing (`again`) or without."""
+        kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = run.again() if again else run.once()
+        asks = len(run.steps) > run.forward
+        moments = front(forward), front(behind, shrinks), tuple(arrivals)
+        return cls(kept, logits, gradients, keeps_input, handed, *moments, asks)
+
+
+def record(
+    body: Callable[[Tape, Tensor], Tensor], shape: Tensor, *, vocabulary: tuple[int, ...] = (), told: bool = False
+) -> Record:
+    """Record a body's forward and backward; see `Stretch.run`."""
+    tape = Tape(vocabulary, told)
+    hidden = tape.make(shape.rows, shape.width, shape.item, tape.kind)
+    if shape.edge is not None:
+        hidden.edge = (Node(0, (), None, lambda *_: []), 0)
+    made = body(tape, hidden)
+    tape.hold(made, None if vocabulary else hidden)
+    forward = len(tape.steps)
+    tape.kind = TEMPORARIES
+    asked = backward(tape, made) if made.edge is not None else forward
+    return Record(tape.steps, forward, tape.stop, asked, told)

@@ -1,6 +1,6 @@
 """Forward of T5 and mT5, whose decoder attends to what an encoder has made: sizes on a tape.
 
-Source: transformers 5.23, models/{t5,mt5}/modeling_*.py. Local variables are those of the classes.
+Source: transformers 5.23, models/{t5,mt5}/modeling_*.py. Names are those of the classes.
 
 A table of biases, one for each distance between two tokens, is looked up in the first block of a stack, and its scores
 are added to those of all its blocks. So a block reads what is counted elsewhere, and adds to gradients that the blocks
@@ -18,7 +18,7 @@ from dsgen.memory.activations.gelus import gelu_steps
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import bmm, cross_entropy
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import GRADIENTS, Node, Tape, Tensor
+from dsgen.memory.activations.tape import Names, Node, Tape, Tensor, forward
 
 __all__ = ["Place", "before", "between", "block", "head", "saves_encoded"]
 
@@ -55,19 +55,16 @@ def before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
     return op.dropout(tape, embedded, model.dropout), embedded
 
 
-def block(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> Tensor:
+@forward
+def block(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: Place) -> Tensor:
     """T5Block."""
-    hidden, bias, weights = _self_attention(tape, on, hidden, place)
-    hidden = _clamped(tape, on, hidden)
+    my.hidden, my.bias, my.weights = _self_attention(tape, on, hidden, place)
+    my.hidden = _clamped(tape, on, my.hidden)
     if place.decodes:
-        hidden, plain, weights = _cross_attention(tape, on, hidden, place)
-        hidden = _clamped(tape, on, hidden)
-    hidden = _feed_forward(tape, on, hidden)
-    hidden = _clamped(tape, on, hidden)
-    del weights, bias
-    if place.decodes:
-        del plain
-    return hidden
+        my.hidden, my.plain, my.weights = _cross_attention(tape, on, my.hidden, place)
+        my.hidden = _clamped(tape, on, my.hidden)
+    my.hidden = _feed_forward(tape, on, my.hidden)
+    return _clamped(tape, on, my.hidden)
 
 
 def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
@@ -76,87 +73,80 @@ def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     variance = op.mean(tape, op.power(tape, op.cast(tape, hidden, op.FP32)))
     hidden = op.mul(tape, hidden, op.rsqrt(tape, variance))
     hidden = op.cast(tape, hidden, item)
-    return op.mul(tape, on.weight(width), hidden)
+    made = op.mul(tape, on.weight(width), hidden)
+    tape.hold(variance)
+    return made
 
 
 def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """`torch.clamp(hidden, min=-value, max=value)` of tensors, the value by whether anything is infinite."""
     if not on.clamps:
         return hidden
-    work = op.like(tape, hidden)
-    del work
-    infinite = op.like(tape, hidden, op.MASK)
-    del infinite
+    tape.like(hidden)  # whether anything is infinite: of each number, and whether it is
+    tape.like(hidden, op.MASK)
     saved = tape.keep(hidden)
 
-    def run(_: Any, gradient: Tensor) -> list[Any]:
-        inside = [op.like(tape, gradient, op.MASK) for _ in ("above", "below", "both")]
-        made = [op.like(tape, gradient)]
-        del inside
-        return made
+    def back(gradient: Tensor) -> list[Any]:
+        inside = [tape.like(gradient, op.MASK) for _ in ("above", "below", "both")]
+        made = tape.like(gradient)
+        tape.hold(*inside)
+        return [made]
 
-    return tape.node(op.like(tape, hidden), (hidden.edge,), saved, run)  # type: ignore[no-any-return]
-
-
-def _self_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
-    normed = _norm(tape, on, hidden)
-    found, bias, weights = _attention(tape, on, normed, normed, place, False)
-    dropped = op.dropout(tape, found, on.model.dropout)
-    hidden = op.add(tape, hidden, dropped)
-    del normed, found
-    return hidden, bias, weights
+    return tape.node(tape.like(hidden), (hidden,), saved, back)  # type: ignore[no-any-return]
 
 
-def _cross_attention(tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
-    normed = _norm(tape, on, hidden)
+@forward
+def _self_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+    my.normed = _norm(tape, on, hidden)
+    my.found, bias, weights = _attention(tape, on, my.normed, my.normed, place, False)
+    dropped = op.dropout(tape, my.found, on.model.dropout)
+    return op.add(tape, hidden, dropped), bias, weights
+
+
+@forward
+def _cross_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+    my.normed = _norm(tape, on, hidden)
     encoded = _read(tape, (0, on.source_len), on.hidden, on.item, 1, place)
-    found, bias, weights = _attention(tape, on, normed, encoded, place, True)
-    dropped = op.dropout(tape, found, on.model.dropout)
-    hidden = op.add(tape, hidden, dropped)
-    del normed, found
-    return hidden, bias, weights
+    my.found, bias, weights = _attention(tape, on, my.normed, encoded, place, True)
+    dropped = op.dropout(tape, my.found, on.model.dropout)
+    return op.add(tape, hidden, dropped), bias, weights
 
 
 def _read(tape: Tape, rows: Size, width: int, item: int, number: int, place: Place) -> Tensor:
     """What is made before the block, and counted there: its gradient is added to that of the blocks behind."""
-    made = Tensor(rows, width, item, None, (Node(-number, (), None, lambda *_: []), 0))
+    made = Tensor(rows, width, item, None, (Node(-number, (), None, lambda _: []), 0))
     if not place.last:
         tape.seed(made)
     return made
 
 
+@forward
 def _attention(
-    tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: Place, cross: bool
+    my: Names, tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: Place, cross: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """T5Attention: queries of one, keys and values of the other."""
     width = on.heads * on.model.head_size
-    query = op.transposed(tape, on.linear(tape, normed, width, "q"))
-    key = op.transposed(tape, on.linear(tape, source, width, "k"))
-    value = op.transposed(tape, on.linear(tape, source, width, "v"))
+    my.query = op.transposed(tape, on.linear(tape, normed, width, "q"))
+    my.key = op.transposed(tape, on.linear(tape, source, width, "k"))
+    my.value = op.transposed(tape, on.linear(tape, source, width, "v"))
     bias = _plain_bias(tape, on, place) if cross else _bias(tape, on, place)
-    out, weights = _scored(tape, on, query, key, value, bias, masked=place.decodes and not cross)
-    out = on.linear(tape, out, on.hidden, "o")
-    del query, key, value
-    return out, bias, weights
+    out, weights = _scored(tape, on, my.query, my.key, my.value, bias, masked=place.decodes and not cross)
+    return on.linear(tape, out, on.hidden, "o"), bias, weights
 
 
 def _bias(tape: Tape, on: Setting, place: Place) -> Tensor:
     """The biases of all heads: looked up in the first block (compute_bias), and read in the others."""
     rows, tokens = biases(on), on.seq_len
-    leaf = on.weight(on.model.relative_buckets * on.model.attention_heads).edge
+    kernel = on.weight(on.model.relative_buckets * on.model.attention_heads)
     if not place.first:
-        return _read(tape, rows, tokens, on.item, 2, place) if leaf else Tensor(rows, tokens, on.item, None)
+        return _read(tape, rows, tokens, on.item, 2, place) if kernel.edge else Tensor(rows, tokens, on.item, None)
     pairs = (tokens, 0)
-    distance = tape.born(pairs, tokens, op.INDEX)
+    distance = tape.make(pairs, tokens, op.INDEX)
     ids = _buckets(tape, pairs, tokens, place.decodes)
-    saved = tape.keep(ids) if leaf else None
-    made = tape.born(rows, tokens, on.item)
-
-    def run(*_: Any) -> list[Any]:
-        return [tape.born((1, 0), leaf.elements, leaf.item, GRADIENTS)]
-
-    tape.node(made, (leaf,), saved, run)
-    del distance
+    saved = tape.keep(ids) if kernel.edge else None
+    made = tape.make(rows, tokens, on.item)
+    tape.hold(distance, ids)
+    tape.node(made, (kernel,), saved, lambda _: [op.gradient_of(tape, kernel)])
     if not place.last:
         tape.seed(made)
     return made
@@ -165,24 +155,22 @@ def _bias(tape: Tape, on: Setting, place: Place) -> Tensor:
 def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
     """_relative_position_bucket, where it holds most: the distances' logarithms as they become whole numbers."""
 
-    def new(item: int) -> Tensor:
-        return tape.born(rows, tokens, item)
+    def new(item: int, *read: Tensor) -> Tensor:
+        made = tape.make(rows, tokens, item)
+        tape.hold(*read)
+        return made
 
-    buckets = [] if causal else [new(op.INDEX)]
+    buckets = None if causal else new(op.INDEX)
     position, small = new(op.INDEX), new(op.MASK)
-    wide = new(op.FP32)
-    large = new(op.INDEX)
-    del wide
-    raised = new(op.INDEX)
-    del large
+    large = new(op.INDEX, new(op.FP32))
+    raised = new(op.INDEX, large)
     full = new(op.INDEX)
-    least = new(op.INDEX)
-    del full, raised
+    least = new(op.INDEX, full, raised)
     chosen = new(op.INDEX)
-    if causal:  # 0 + where(...): a copy
-        buckets.append(new(op.INDEX))
-    del chosen, position, small, least
-    return buckets.pop()
+    if buckets is None:  # 0 + where(...): a copy
+        buckets = new(op.INDEX, chosen)
+    tape.hold(position, small, least)
+    return buckets
 
 
 def _plain_bias(tape: Tape, on: Setting, place: Place) -> Tensor:
@@ -191,9 +179,9 @@ def _plain_bias(tape: Tape, on: Setting, place: Place) -> Tensor:
     if place.again:
         made = _read(tape, rows, tokens, on.item, 3, place)
         if place.first:
-            made.storage = tape.born(rows, tokens, on.item).storage
+            made.storage = tape.make(rows, tokens, on.item).storage
         return made
-    return tape.born(rows, tokens, on.item) if place.first else Tensor(rows, tokens, on.item, None)
+    return tape.make(rows, tokens, on.item) if place.first else Tensor(rows, tokens, on.item, None)
 
 
 def _scored(
@@ -212,11 +200,12 @@ def _scored(
     return op.clone(tape, out), weights
 
 
-def _feed_forward(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+@forward
+def _feed_forward(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """T5LayerFF."""
-    states = _norm(tape, on, hidden)
-    states = _gated(tape, on, states) if on.model.gated_ffn else _plain(tape, on, states)
-    dropped = op.dropout(tape, states, on.model.dropout)
+    my.states = _norm(tape, on, hidden)
+    my.states = (_gated if on.model.gated_ffn else _plain)(tape, on, my.states)
+    dropped = op.dropout(tape, my.states, on.model.dropout)
     return op.add(tape, hidden, dropped)
 
 
@@ -228,15 +217,14 @@ def _plain(tape: Tape, on: Setting, states: Tensor) -> Tensor:
     return on.linear(tape, states, on.hidden, "wo")
 
 
-def _gated(tape: Tape, on: Setting, states: Tensor) -> Tensor:
+@forward
+def _gated(my: Names, tape: Tape, on: Setting, states: Tensor) -> Tensor:
     """T5DenseGatedActDense."""
-    gelu = gelu_steps(tape, on.linear(tape, states, on.ffn, "wi_0"))
-    straight = on.linear(tape, states, on.ffn, "wi_1")
-    states = op.mul(tape, gelu, straight)
+    my.gelu = gelu_steps(tape, on.linear(tape, states, on.ffn, "wi_0"))
+    my.straight = on.linear(tape, states, on.ffn, "wi_1")
+    states = op.mul(tape, my.gelu, my.straight)
     states = op.dropout(tape, states, on.model.dropout)
-    made = on.linear(tape, states, on.hidden, "wo")
-    del gelu, straight
-    return made
+    return on.linear(tape, states, on.hidden, "wo")
 
 
 def saves_encoded(on: Setting) -> bool:
@@ -255,39 +243,36 @@ def between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     waits on with it.
     """
     encoded = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
-    ids = tape.born(on.rows, 1, op.INDEX)  # labels, moved on by one
-    elements, item = on.model.vocab_size * on.hidden, on.item
+    ids = tape.make(on.rows, 1, op.INDEX)  # labels, moved on by one
+    kernel = on.weight(on.model.vocab_size * on.hidden)
     tape.fetch()
-    embedded = tape.born(on.rows, on.hidden, item)
+    embedded = tape.make(on.rows, on.hidden, on.item)
     tape.used()
 
-    def run(*_: Any) -> list[Any]:
-        return [tape.born((1, 0), elements, item, GRADIENTS)]
-
-    def added(*_: Any) -> list[Any]:
-        tape.born((1, 0), elements, item, GRADIENTS)
+    def added(_: Tensor) -> list[Any]:
+        op.gradient_of(tape, kernel)
         return []
 
-    if on.method == "full":
-        tape.node(embedded, ((Node(tape.next(), (), None, added), 0),), tape.keep(ids), run)
+    if kernel.edge:
+        shared = Tensor(kernel.rows, kernel.width, kernel.item, None, (Node(tape.next(), (), None, added), 0))
+        tape.node(embedded, (shared,), tape.keep(ids), lambda _: [op.gradient_of(tape, kernel)])
     on.ask(tape, embedded)
     states = op.dropout(tape, embedded, on.model.dropout)
-    made = op.view(states)
-    rows, width = encoded.rows, encoded.width
+    tape.hold(ids, embedded)
 
-    def both(_: Any, gradient: Tensor) -> list[Any]:
-        return [gradient, tape.born(rows, width, item) if states_ask else gradient]
+    def both(gradient: Tensor) -> list[Any]:
+        return [gradient, tape.like(encoded) if states.edge else gradient]
 
-    states_ask = states.edge is not None
-    return tape.node(made, (states.edge, encoded.edge), tape.keep(encoded if saves_encoded(on) else None), both)  # type: ignore[no-any-return]
+    saved = tape.keep(encoded if saves_encoded(on) else None)
+    return tape.node(op.view(states), (states, encoded), saved, both)  # type: ignore[no-any-return]
 
 
-def head(tape: Tape, on: Setting, hidden: list[Tensor]) -> Tensor:
+def head(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """Final norm, output head and loss, of which no copy in fp32 is made."""
-    dropped = op.dropout(tape, _norm(tape, on, hidden.pop()), on.model.dropout)
+    dropped = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
     scaled = on.model.architecture == SCALED and not on.model.gated_ffn
     states = op.scaled(tape, dropped) if scaled else dropped
     logits = on.logits(tape, states)
     loss = cross_entropy(tape, logits)
-    del states, dropped
+    tape.hold(states, dropped)
     return loss

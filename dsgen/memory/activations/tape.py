@@ -1,32 +1,33 @@
-"""PyTorch's autograd without numbers: which bytes are alive while operators run forward, and then backward.
+"""PyTorch's autograd without numbers: what a forward makes, what its nodes keep for backward, and how long.
 
-A model's forward is written down as in Hugging Face's class, with the same local variables; here it makes storages of a
-size instead of tensors. What a node saves for backward, in which order gradients are made and when each is dropped are
-PyTorch's rules, so what lives at any moment follows and nothing is fitted. Source: torch/csrc/autograd/engine.cpp and
-tools/autograd/derivatives.yaml of PyTorch 2.13.
+A model's forward is written down as in Hugging Face's class; here it makes storages of a size instead of tensors. A
+tape records them in order, and of each when something refers to it for the last time: an operator that reads it, a
+forward that has it for an argument, a name of the class (`Names`), or a node that keeps it for backward. Which bytes
+are alive when is computed from that (lifetimes.py): Python's own references play no part.
 
 Every size has two numbers: bytes that are there whatever the micro-batch is, and bytes per sequence of it.
 """
 
 from __future__ import annotations
 
-import heapq
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dsgen.memory.activations.graph import (
     ACTIVATIONS,
     GRADIENTS,
     LOGITS,
     TEMPORARIES,
+    Backward,
+    Delivery,
     Fitted,
     Leaf,
     Node,
-    Promise,
     Storage,
     Tensor,
 )
-from dsgen.memory.activations.moments import AGAIN, BACKWARD, FORWARD, Moment, Size
+from dsgen.memory.activations.moments import APART, AT, START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",
@@ -35,18 +36,26 @@ __all__ = [
     "TEMPORARIES",
     "Fitted",
     "Leaf",
+    "Names",
     "Node",
     "Tape",
     "Tensor",
+    "forward",
 ]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class Tape:
-    """A run: sizes by kind while storages come and go, and every moment before one goes.
+    """A record of a forward, and of the backward that follows it.
 
     Attributes:
-        again: Under checkpointing, what runs the body once more; set while its first run and until its second.
-        told: Moments tell the way and the matrix at which they are.
+        vocabulary: The widths that mark logits.
+        told: The positions in the block are recorded.
+        steps: What happens, in order: a storage is made; another position is reached; a gradient is handed over.
+        stop: The step by which everything has been made that is kept: a checkpoint runs forward again until there.
+        seeds: Tensors whose gradients others have brought before backward begins.
         whole: What runs is gathered whole: no matrix of it is fetched by itself, and its gradients are taken together,
             in order of this number and then of use; 0 outside such a module.
     """
@@ -54,235 +63,147 @@ class Tape:
     def __init__(self, vocabulary: tuple[int, ...] = (), told: bool = False) -> None:
         self.vocabulary = vocabulary
         self.told = told
+        self.steps: list[Storage | Position | Delivery] = []
+        self.stop = 0
+        self.seeds: list[Tensor] = []
         self.whole = 0
-        self.way, self.place = FORWARD, 0
-        self.last = 0
-        self.fixed = [0, 0, 0, 0]
-        self.each = [0, 0, 0, 0]
-        self.handed = 0
-        self.moments: list[Moment] = []
-        self.rising = False  # whether storages came since the last moment
-        self.arrivals: list[Moment] = []  # when each weight gradient is handed over; it counts as fresh still
+        self.position = START
         self.kind = ACTIVATIONS
-        self.again: Callable[[], Any] | None = None
-        self.promises: list[Promise] = []
-        self.seeds: list[tuple[Node, Size, int, int]] = []  # gradients that others have brought before
-        self.late: list[tuple[tuple[int, int], Storage]] = []  # gradients that wait until all of their module's are
-        self._kept: int | None = None  # promises kept so far while the body runs again
-        self._count = 0
+        self._nodes = 0
 
-    def born(self, rows: Size, width: int, item: int, kind: int | None = None) -> Tensor:
+    def make(self, rows: Size, width: int, item: int, kind: int | None = None) -> Tensor:
         """A new tensor."""
-        if self._kept is not None and self._kept == len(self.promises):
-            return Tensor(rows, width, item, None)
         size = width * item
         if kind is None:
             kind = LOGITS if width in self.vocabulary else self.kind
-        return Tensor(rows, width, item, Storage(self, kind, rows[0] * size, rows[1] * size))
+        steps = self.steps
+        storage = Storage(kind, rows[0] * size, rows[1] * size, len(steps) + 1)
+        steps.append(storage)
+        return Tensor(rows, width, item, storage)
 
-    def record(self) -> None:
-        """Keep this moment if it is a high one: storages came, and now something changes."""
-        if self.rising:
-            self.moments.append(self._now())
-            self.rising = False
+    def like(self, tensor: Tensor, item: int | None = None) -> Tensor:
+        """A new tensor of the same shape."""
+        return self.make(tensor.rows, tensor.width, item or tensor.item)
 
-    def recorded(self) -> list[Moment]:
-        """The moments until now, which are dropped here."""
-        self.record()
-        found, self.moments = self.moments, []
-        return found
+    def hold(self, *tensors: Tensor | None) -> None:
+        """Refer to tensors until here, though no operator reads them."""
+        now = len(self.steps)
+        for tensor in tensors:
+            if tensor is not None and tensor.storage is not None:
+                tensor.storage.last = now
 
-    def _now(self) -> Moment:
-        fixed, each = self.fixed, self.each
-        sizes = (fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2])
-        return Moment(*sizes, self.handed, fixed[3], "", 0, self.last, self.way, self.place)
+    def keep(self, *tensors: Tensor | None) -> list[Storage] | None:
+        """What a node is to keep for backward of what there is by now."""
+        if all(tensor is None for tensor in tensors):
+            return None
+        self.stop = len(self.steps)
+        return [one.storage for one in tensors if one is not None and one.storage is not None]
+
+    def node(self, made: Any, inputs: Sequence[Tensor], saved: list[Storage] | None, back: Backward) -> Any:
+        """An operator is over: it has read its inputs, and made a tensor, or several.
+
+        They are the results of a node, unless nothing asks for a gradient.
+        """
+        now, edges, asks = len(self.steps), [], False
+        for one in inputs:
+            if one.storage is not None:
+                one.storage.last = now
+            edges.append(one.edge)
+            asks = asks or one.edge is not None
+        if asks:
+            self._join(made if isinstance(made, list) else [made], edges, saved, back)
+        return made
+
+    def _join(self, results: list[Tensor], edges: list[Any], saved: list[Storage] | None, back: Backward) -> None:
+        node = Node(self.next(), edges, saved, back, len(results), self.position)
+        if self.whole:
+            for edge in edges:
+                if isinstance(edge, Leaf):
+                    edge.late = self.whole, node.order
+        for index, tensor in enumerate(results):
+            tensor.edge = (node, index)
+
+    def next(self) -> int:
+        """The order of a new node."""
+        self._nodes += 1
+        return self._nodes
 
     @staticmethod
     def padded(rows: Size, step: int) -> Size:
         """Rows of every sequence rounded up to a multiple of `step`."""
         return -(-rows[0] // step) * step, -(-rows[1] // step) * step
 
-    def node(self, made: Tensor | list[Tensor], edges: Sequence[Any], saved: Any, run: Callable[..., Any]) -> Any:
-        """Make a tensor, or several, the result of a node, unless nothing asks for a gradient."""
-        results = made if isinstance(made, list) else [made]
-        if any(edge is not None for edge in edges):
-            node = Node(self.next(), edges, saved, run, len(results), self.place)
-            for edge in edges if self.whole else ():
-                if isinstance(edge, Leaf):
-                    edge.late = self.whole, node.order
-            for index, tensor in enumerate(results):
-                tensor.edge = (node, index)
-        return made
+    def _reach(self, position: Position) -> None:
+        self.position = position
+        self.steps.append(position)
 
     def fetch(self) -> None:
         """Note that a matrix of the block is used from now on; at stage 3 it may be gathered first."""
         if self.told and not self.whole:
-            self.record()
-            self.place += 1
-            self.moments.append(self._now())
-            self.place += 1
+            self._reach(Position(self.position.matrices, AT))
 
     def used(self) -> None:
         """Note that the matrix has been used."""
         if self.told and not self.whole:
-            self.record()
-            self.place += 1
+            self._reach(Position(self.position.matrices + 1, APART))
 
     def left(self) -> None:
         """Note that a layer with an adapter is over: in backward it begins, and fetches ahead, when this is passed."""
-        if self.told and not self.whole:
-            self.record()
-            self.place += 3
+        self.used()
 
     def between(self) -> None:
         """Note that the first of a module's two products is over, and that the second begins, of what is there."""
         if self.told:
-            self.record()
-            self.place += 2
-            self.moments.append(self._now())
-            self.place += 1
-
-    def turn(self) -> None:
-        """Note that backward begins."""
-        if self.told:
-            self.record()
-            self.way = BACKWARD
-
-    def next(self) -> int:
-        """The order of a new node."""
-        self._count += 1
-        return self._count
-
-    def keep(self, *tensors: Tensor | None) -> list[Tensor | None]:
-        """Save tensors for backward; under checkpointing, promise to have them by then."""
-        if all(tensor is None for tensor in tensors):
-            return []
-        if self.again is not None and self._kept is None:
-            self.promises.append(Promise())
-            return self.promises[-1]
-        kept = [None if one is None else Tensor(one.rows, one.width, one.item, one.storage) for one in tensors]
-        if self._kept is None:
-            return kept
-        if self._kept < len(self.promises):
-            self.promises[self._kept].extend(kept)
-            self._kept += 1
-        return []
-
-    def _keep_promises(self) -> None:
-        """Run the body again, until everything is there that its first run promised (torch.utils.checkpoint)."""
-        kind, self.kind, self._kept = self.kind, ACTIVATIONS, 0
-        self.record()
-        place, self.place = self.place, 0
-        self.way = AGAIN if self.told else FORWARD
-        if self.again is not None:
-            self.again()
-        self.kind, self._kept, self.again = kind, None, None
-        self.turn()
-        self.place = place
-        self.promises.clear()
+            self._reach(Position(self.position.matrices + 1, AT))
 
     def together(self, tensor: Tensor) -> Tensor:
         """The input of a module whose late gradients are handed over when all of them are there."""
-        made = Tensor(tensor.rows, tensor.width, tensor.item, tensor.storage, tensor.edge)
-        self.node(made, (tensor.edge,), None, lambda _, gradient: [gradient])
+        made = Tensor(tensor.rows, tensor.width, tensor.item, tensor.storage)
+        self.node(made, (tensor,), None, lambda gradient: [gradient])
         if made.edge is not None:
             made.edge[0].takes = True
         return made
 
     def seed(self, tensor: Tensor) -> None:
         """Let a gradient of a tensor wait when backward begins: later parts of the model use the tensor too."""
-        if tensor.edge is not None and self._kept is None:
-            self.seeds.append((tensor.edge[0], tensor.rows, tensor.width, tensor.item))
-
-    def alive(self, kind: int = ACTIVATIONS) -> Size:
-        """Bytes of one kind that are alive now."""
-        return self.fixed[kind], self.each[kind]
-
-    def backward(self, root: Node, gradients: list[Tensor | None]) -> None:
-        """Run backward from a node, as torch/csrc/autograd/engine.cpp orders it.
-
-        Args:
-            root: The node of the result.
-            gradients: The gradients of its outputs; the list is used up, so that each lives no longer than it must.
-        """
-        waiting = _dependencies(root)
-        buffers: dict[Node, list[Tensor | None]] = {root: list(gradients)}
-        gradients.clear()
-        for target, rows, width, item in self.seeds:
-            buffers[target] = [self.born(rows, width, item)]
-        self.seeds.clear()
-        ready = [(-root.order, root)]
-        while ready:
-            node = heapq.heappop(ready)[1]
-            if self.place != node.place:
-                self.record()
-                if node.place % 3 == 2:
-                    self.place = node.place - 1
-                    self.moments.append(self._now())
-                self.place = node.place
-            if self.again is not None and isinstance(node.saved, Promise):
-                self._keep_promises()
-            given = buffers.pop(node)
-            made = node.run(node.saved, *given)
-            if isinstance(node.saved, Promise):  # a checkpoint drops what it made again as soon as it is asked for it
-                node.saved = None
-            one: Any
-            for place, one in enumerate(made):  # validate_outputs
-                if isinstance(one, Fitted):
-                    kind = GRADIENTS if isinstance(node.edges[place], Leaf) else None
-                    same = one.rows == one.made.rows and one.width == one.made.width
-                    fitted = one.made if same else self.born(one.rows, one.width, one.made.item, kind)
-                    made[place] = fitted if fitted.item == one.item else self.born(one.rows, one.width, one.item, kind)
-                    fitted = None
-            one = node.saved = None
-            given = []
-            leaves: list[Storage] = []  # AccumulateGrad is a node of its own, and runs when this one is done
-            for place, edge in enumerate(node.edges):
-                got, made[place] = made[place], None
-                if edge is None:
-                    continue
-                if isinstance(edge, Leaf):
-                    if got is not None and got.storage is not None:
-                        if edge.late:
-                            self.late.append((edge.late, got.storage))
-                        else:
-                            leaves.append(got.storage)
-                    got = None
-                    continue
-                target, index = edge
-                buffer = buffers.get(target)
-                if buffer is None:
-                    buffer = buffers[target] = [None] * target.outputs
-                if got is not None:
-                    before = buffer[index]
-                    buffer[index] = got if before is None else self.born(got.rows, got.width, got.item)
-                    before = None
-                got = buffer = None  # no name may hold on to what the next node uses up
-                waiting[target] -= 1
-                if not waiting[target]:
-                    heapq.heappush(ready, (-target.order, target))
-            if node.takes:
-                self.late.sort(key=lambda one: one[0])
-                while self.late:
-                    leaves.append(self.late.pop(0)[1])
-            while leaves:
-                self.record()
-                self.arrivals.append(self._now())
-                self.last = leaves.pop(0).fixed
-                self.handed += self.last
+        if tensor.edge is not None:
+            self.seeds.append(tensor)
 
 
-def _dependencies(root: Node) -> dict[Node, int]:
-    """How many gradients every node waits for."""
-    counts: dict[Node, int] = {}
-    stack = [root]
-    seen = {root}
-    while stack:
-        for edge in stack.pop().edges:
-            if isinstance(edge, tuple):
-                target = edge[0]
-                counts[target] = counts.get(target, 0) + 1
-                if target not in seen:
-                    seen.add(target)
-                    stack.append(target)
-    return counts
+class Names:
+    """The local variables of a forward, as in the class: a tensor lives as long as one refers to it.
+
+    A name refers to its tensor until it is given another, or the forward returns.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self.__dict__["_steps"] = tape.steps
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __setattr__(self, name: str, tensor: Tensor | None) -> None:
+        names = self.__dict__
+        before = names.get(name)
+        if before is not None and before.storage is not None:
+            before.storage.last = len(names["_steps"])
+        names[name] = tensor
+
+
+def forward(
+    function: Callable[Concatenate[Names, Tape, _Arguments], _Result],
+) -> Callable[Concatenate[Tape, _Arguments], _Result]:
+    """A forward, whose arguments live until it returns, as what its names then refer to does."""
+
+    @functools.wraps(function)
+    def run(tape: Tape, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        names = Names(tape)
+        made = function(names, tape, *arguments, **options)
+        now = len(tape.steps)
+        for one in (*arguments, *names.__dict__.values()):
+            if one.__class__ is Tensor and one.storage is not None:
+                one.storage.last = now
+        return made
+
+    return run

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dsgen.families.parameters import check_dropout, check_head, parameters
 from dsgen.memory.activations import course, models
 from dsgen.memory.activations.course import NOTHING, plus
+from dsgen.memory.activations.lifetimes import opening, size
 from dsgen.memory.activations.moments import Moment, Size
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
@@ -170,21 +171,18 @@ def _activations(
     first = Tape()
     family = models.family(model.architecture)
     hidden, saved, read, referred = family.before(first, on)
+    before, graph = opening(first, hidden, *saved, *read, *referred)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
     # Frozen embeddings ask for no gradient, unless checkpointing does.
-    graph = hidden.edge
-    starts = graph is not None or checkpointing
-    size = (shape.rows[0] * shape.width * shape.item, shape.rows[1] * shape.width * shape.item)
-    refers_to_input = hidden in referred
-    before = first.recorded()
-    during = plus(first.alive(), size, -1)  # tables, masks and variables while forward runs
+    starts = hidden.edge is not None or checkpointing
+    whole = size([hidden.storage])
+    variables = [one.storage for one in (hidden, *saved, *read, *referred)]
+    during = plus(size([*variables, *graph]), whole, -1)  # tables, masks and variables while forward runs
+    staying = [*saved, *read] if checkpointing else saved  # what blocks only read is free when the model's forward ends
     # Checkpointing asks for a gradient of the embedding's output: where nothing before does, the graph refers to it.
-    asked = referred[0] if on.asks and referred[0].storage is not hidden.storage else None
-    del hidden, referred
-    if not checkpointing:  # what blocks only read is free when the model's forward ends; checkpoints refer to it
-        del read
-    rest = first.alive()
-    del saved, graph, asked
+    if on.asks and referred[0].storage is not hidden.storage:
+        staying = [*staying, referred[0]]
+    rest = size([*graph, *(one.storage for one in staying)])
     if checkpointing and on.eager and family.carries_weights:
         during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
@@ -199,7 +197,7 @@ def _activations(
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
     # Hugging Face's forward refers to the embedding's output until its end; a first block that keeps it counts it.
-    extra = size if refers_to_input and not runs[0][2].keeps_input else NOTHING
+    extra = whole if hidden in referred and not runs[0][2].keeps_input else NOTHING
     trains = method == "full" or embeddings
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if trains else 0
     if model.tied_embeddings and head_sharded(model):
@@ -210,7 +208,7 @@ def _activations(
         positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
-    ends = [Moment(NOTHING, NOTHING, size, positions, leaf)]
+    ends = [Moment(NOTHING, NOTHING, whole, positions, leaf)]
     if waiting:
         ends.append(Moment(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
     return Activations(

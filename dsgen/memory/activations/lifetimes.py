@@ -1,0 +1,213 @@
+"""The moments of a recorded run: which bytes are alive while it goes forward, forward again, and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dsgen.memory.activations.engine import reachable
+from dsgen.memory.activations.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
+from dsgen.memory.activations.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Moment, Position, Size
+from dsgen.memory.activations.tape import Tape
+
+__all__ = ["Lifetimes", "Record", "opening", "size"]
+
+Step = Storage | Position | Delivery
+_Ended = tuple[Size, Size, int, list[Moment]]  # what is kept by kind, and the moments of forward
+
+
+class Lifetimes(NamedTuple):
+    """What is alive when.
+
+    Attributes:
+        kept: Activations alive when forward has ended and its result is gone.
+        kept_logits: The same of what has the vocabulary's width.
+        kept_gradients: Bytes of weight gradients that forward has made.
+        keeps_input: Whether what went in is alive then.
+        gradients: Bytes of the weight gradients that backward hands over.
+        forward: The moments of forward at which storages have come and others are about to go, and those of positions.
+        backward: The same of backward; under checkpointing from the second forward on.
+        arrivals: Every moment at which a weight gradient is handed over, which is fresh until then.
+    """
+
+    kept: Size
+    kept_logits: Size
+    kept_gradients: int
+    keeps_input: bool
+    gradients: int
+    forward: list[Moment]
+    backward: list[Moment]
+    arrivals: list[Moment]
+
+
+class Record(NamedTuple):
+    """A run as a tape has recorded it.
+
+    Attributes:
+        steps: Those of forward and then of backward; the first makes what goes in.
+        forward: How many are forward's.
+        stop: Those of forward by which all is made that is kept.
+        asked: Those before the first node that asks for what was kept.
+        told: Moments tell the way and the position.
+    """
+
+    steps: list[Step]
+    forward: int
+    stop: int
+    asked: int
+    told: bool
+
+    def once(self) -> Lifetimes:
+        """Nodes keep from forward what they need in backward."""
+        steps, forward = self.steps, self.forward
+        gone = _gone(steps, ((one, max(one.last, one.kept)) for one in steps if isinstance(one, Storage)))
+        alive = _Alive(self.told)
+        alive.over(steps[:forward], gone)
+        ended = alive.end_forward()
+        alive.over(steps[forward:], gone[forward:])
+        return alive.lifetimes(ended, self._input.kept > 0)
+
+    def again(self) -> Lifetimes:
+        """Nodes keep nothing; when the first asks, forward runs again from its input until all is there that is kept.
+
+        As torch.utils.checkpoint with use_reentrant=False. What went in stays until the end.
+        """
+        steps, forward, asked = self.steps, self.forward, self.asked
+        made = [one for one in steps[1:forward] if isinstance(one, Storage)]
+        alive = _Alive(self.told)
+        alive.over(steps[:forward], _gone(steps, ((one, one.last) for one in made)))
+        ended = alive.end_forward()
+        more: list[Step | None] = [None, *steps[1:forward]]
+        more[self.stop :] = [None if isinstance(one, Storage) else one for one in more[self.stop :]]
+        made = [one for one in more if isinstance(one, Storage)]
+        lives = [(one, one.last) for one in steps[forward:] if isinstance(one, Storage)]
+        gone = _gone(steps, [*lives, *((one, one.again) for one in made if one.again)])
+        alive.over(steps[forward:asked], gone[forward:])
+        position = alive.begin_again()
+        alive.over(more, _gone(steps, ((one, one.last) for one in made if not one.again)))
+        alive.end_again(position)
+        alive.over(steps[asked:], gone[asked:])
+        return alive.lifetimes(ended, True)
+
+    @property
+    def _input(self) -> Storage:
+        first = self.steps[0]
+        assert isinstance(first, Storage)
+        return first
+
+
+def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Moment], set[Storage]]:
+    """What comes before the blocks, whose result and the tensors beside it live on.
+
+    Returns:
+        Its moments, and what the result's graph keeps.
+    """
+    kept = {storage for node in reachable(hidden) for storage in node.saved or ()}
+    tape.hold(hidden, *others)
+    for storage in kept:
+        storage.last = len(tape.steps)
+    alive = _Alive(False)
+    alive.over(tape.steps, _gone(tape.steps, ((one, one.last) for one in tape.steps if isinstance(one, Storage))))
+    return alive.moments, kept
+
+
+def size(storages: Iterable[Storage | None]) -> Size:
+    """Bytes of storages, each counted once."""
+    each = {storage for storage in storages if storage is not None}
+    return sum(one.fixed for one in each), sum(one.each for one in each)
+
+
+def _gone(steps: Sequence[Step], lives: Iterable[tuple[Storage, int]]) -> list[list[Storage]]:
+    """For every step, the storages that are gone behind it; each has the number of steps that it lives for."""
+    found: list[list[Storage]] = [[] for _ in steps]
+    for storage, end in lives:
+        found[end - 1].append(storage)
+    return found
+
+
+class _Alive:
+    """Bytes of each kind that are alive while steps pass, and the moments of that."""
+
+    def __init__(self, told: bool) -> None:
+        self.told = told
+        self.way, self.position = FORWARD, START
+        self.fixed, self.each = [0, 0, 0, 0], [0, 0, 0, 0]
+        self.handed = self.last = 0
+        self.moments: list[Moment] = []
+        self.arrivals: list[Moment] = []
+        self.rising = False  # whether storages came since the last moment
+
+    def over(self, steps: Sequence[Step | None], gone: Sequence[list[Storage]]) -> None:
+        """Let steps pass."""
+        fixed, each = self.fixed, self.each
+        for step, ended in zip(steps, gone, strict=False):
+            if isinstance(step, Storage):
+                kind = step.kind
+                if kind == LOGITS:  # what is alive without them counts apart
+                    self._record()
+                self.rising = True
+                fixed[kind] += step.fixed
+                each[kind] += step.each
+            elif isinstance(step, Position):
+                self._reach(step)
+            elif step is not None:
+                self._record()
+                self.arrivals.append(self._now())
+                self.last = step.gradient.fixed
+                self.handed += self.last
+            if ended:
+                self._record()
+                for storage in ended:
+                    fixed[storage.kind] -= storage.fixed
+                    each[storage.kind] -= storage.each
+
+    def end_forward(self) -> _Ended:
+        """What forward has kept, now that its result is gone too; backward begins."""
+        self._record()
+        fixed, each = self.fixed, self.each
+        kept, logits = ((fixed[kind], each[kind]) for kind in (ACTIVATIONS, LOGITS))
+        forward, self.moments = self.moments, []
+        self._turn(BACKWARD)
+        return kept, logits, fixed[GRADIENTS], forward
+
+    def begin_again(self) -> Position:
+        """Forward runs again; backward goes on at the position that is returned."""
+        self._record()
+        self._turn(AGAIN)
+        position, self.position = self.position, START
+        return position
+
+    def end_again(self, position: Position) -> None:
+        """Backward goes on at a position."""
+        if self.told:
+            self._record()
+        self._turn(BACKWARD)
+        self.position = position
+
+    def lifetimes(self, ended: _Ended, keeps_input: bool) -> Lifetimes:
+        """All of it, at the end of backward."""
+        self._record()
+        kept, logits, gradients, forward = ended
+        return Lifetimes(kept, logits, gradients, keeps_input, self.handed, forward, self.moments, self.arrivals)
+
+    def _turn(self, way: int) -> None:
+        if self.told:
+            self.way = way
+
+    def _reach(self, position: Position) -> None:
+        self._record()
+        if position.stage == AT:  # it has been fetched before
+            self.position = Position(position.matrices, FETCHED)
+            self.moments.append(self._now())
+        self.position = position
+
+    def _record(self) -> None:
+        """Keep this moment if it is a high one: storages came, and now something changes."""
+        if self.rising:
+            self.moments.append(self._now())
+            self.rising = False
+
+    def _now(self) -> Moment:
+        fixed, each = self.fixed, self.each
+        sizes = (fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2])
+        return Moment(*sizes, self.handed, fixed[GRADIENTS], "", 0, self.last, self.way, self.position)
