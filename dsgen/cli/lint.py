@@ -11,6 +11,7 @@ import click
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, for_terminal, lint_all, lint_options, settings_from, spare
 from dsgen.cli.mending import mend
+from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ def command(
     tried = ("all" if unsafe_fixes else "safe") if fix or diff else None
     report = _report(linted, form, statistics, fixed, fix, tried)
     if output is not None and output != "-":
-        from dsgen.cli.options import write_atomically  # it loads the planner's side, which a lint seldom needs
-
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
     elif report:
@@ -78,13 +77,17 @@ def command(
 
 def _check(fix: bool, unsafe_fixes: bool, diff: bool, form: str, statistics: bool) -> None:
     if unsafe_fixes and not (fix or diff):
-        raise mistake("--unsafe-fixes does nothing alone", must="it goes with --fix or --diff")
+        raise mistake("--unsafe-fixes does nothing alone", must="it goes with --fix or --diff", code="missing")
     if fix and diff:
         raise mistake(
-            "--fix and --diff exclude each other", must="--fix writes the files, --diff only shows what it would"
+            "--fix and --diff exclude each other",
+            must="--fix writes the files, --diff only shows what it would",
+            code="contradiction",
         )
     if statistics and form != "text":
-        raise mistake(f"--statistics and --format {form} exclude each other", must="the table is text")
+        raise mistake(
+            f"--statistics and --format {form} exclude each other", must="the table is text", code="contradiction"
+        )
 
 
 def _report(linted: Sequence[Linted], form: str, statistics: bool, fixed: int, written: bool, tried: str | None) -> str:

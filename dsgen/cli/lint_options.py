@@ -111,6 +111,7 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
             must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
             where="--accelerator",
             todo=f"did you mean {close[0]}?" if close else None,
+            code="unknown-name",
         )
     return Settings(severity=Severity[severity.upper()] if severity else None, **said)
 
@@ -150,7 +151,11 @@ def spare(linted: Sequence[Linted], output: str) -> None:
     """
     place = os.path.realpath(output)
     if any(os.path.realpath(file.document.name) == place for file in linted if not file.piped):
-        raise mistake(f"-o {output} is one of the files that are linted", must="the report needs a file of its own")
+        raise mistake(
+            f"-o {output} is one of the files that are linted",
+            must="the report needs a file of its own",
+            code="contradiction",
+        )
 
 
 def complain(error: DsgenError) -> None:

@@ -51,7 +51,11 @@ def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:
     if world_size is None:
         return options
     if options["gpus"] not in (None, world_size):
-        raise mistake(f"--gpus {options['gpus']} and --world-size {world_size} mean the same", todo="Drop one of them.")
+        raise mistake(
+            f"--gpus {options['gpus']} and --world-size {world_size} mean the same",
+            todo="Drop one of them.",
+            code="contradiction",
+        )
     return {**options, "gpus": world_size}
 
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from dsgen.cli.lint_options import complain
+from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import DsgenError, mistake
 
 if TYPE_CHECKING:
@@ -108,14 +109,14 @@ def _write(path: str, text: str) -> None:
     Raises:
         DsgenError: It cannot be written, is write-protected, or is gone.
     """
-    from dsgen.cli.options import write_atomically  # it loads the planner's side, which a diff does not need
-
     try:
         with Path(path).open("r+b") as file:  # a protected file could be replaced; it is not
             mark = _mark(file)
     except OSError as error:
-        raise mistake(f"its fixes cannot be written ({error.strerror or error})", where=path) from None
+        raise mistake(
+            f"its fixes cannot be written ({error.strerror or error})", where=path, code="unwritable"
+        ) from None
     try:
         write_atomically(path, f"{mark}{text}")
-    except DsgenError as error:  # its second line speaks of -o
-        raise DsgenError(str(error).partition("\n")[0]) from None
+    except DsgenError as error:  # what to do speaks of -o
+        raise mistake(error.what, must=error.must, where=error.where, code=error.code) from None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import math
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -15,10 +11,9 @@ import click
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
-from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
-__all__ = ["ensure_writable", "job_from", "scenario_from", "scenario_options", "write_atomically"]
+__all__ = ["job_from", "scenario_from", "scenario_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,81 +113,6 @@ def job_from(file: str | None, options: dict[str, Any]) -> Job:
     """The Job that a scenario file and the options make."""
     scenario = scenario_from(file, options)
     return assemble(layers(scenario), scenario.deepspeed)
-
-
-def ensure_writable(path: str) -> None:
-    """Say now, before long work, what `write_atomically` would say after it.
-
-    Raises:
-        DsgenError: As `write_atomically` does; nothing is left behind.
-    """
-    import tempfile
-
-    with _told(path):
-        target = _target(path)
-        if target.exists() and not target.is_file():
-            if not os.access(target, os.W_OK):
-                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-            return
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-        os.close(descriptor)
-        Path(temporary).unlink()
-
-
-def write_atomically(path: str, text: str) -> None:
-    """Write a file as a whole or not at all.
-
-    Raises:
-        DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
-    """
-    import tempfile  # loads a dozen modules, and most runs write to stdout
-
-    with _told(path):
-        target = _target(path)
-        if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
-            target.write_text(text, encoding="utf-8")
-            return
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
-
-
-def _target(path: str) -> Path:
-    """The file that is written: behind a link, what it links to."""
-    if not path:
-        raise mistake("-o names no file", must="it must name one", todo="Without -o it goes to stdout.")
-    target = Path(path).expanduser()
-    target = target.resolve() if target.is_symlink() else target
-    if target.is_symlink():  # older Pythons say so themselves
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if target.is_dir():
-        raise mistake("it is a folder", must="-o names a file", where=path)
-    return target
-
-
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Say what the system says about a path in words."""
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, or no home for ~somebody
-        raise mistake(
-            f"it cannot be written ({getattr(error, 'strerror', None) or error})",
-            where=path,
-            todo="Nothing was written. Name a file in a folder that exists and is yours.",
-        ) from None
 
 
 def _named(name: str | None) -> tuple[str, ...]:

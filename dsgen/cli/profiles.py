@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.catalog.sheets import KINDS
-from dsgen.cli.options import write_atomically
+from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
 

@@ -52,6 +52,7 @@ def command(
                 f"{file} is a DeepSpeed config, and --{option} describes a scenario",
                 must="prove takes one of the two",
                 todo="Drop the options, or name a scenario file.",
+                code="contradiction",
             )
         config = config_files.read(file)
     else:

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options, write_atomically
+from dsgen.cli.options import job_from, scenario_options
+from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
 

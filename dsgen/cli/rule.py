@@ -57,8 +57,11 @@ def _named(name: str) -> Rule:
             f"{BROKE[1]} ({BROKE[0]}) has no page",
             must="it says that a rule of the linter itself broke on a config; the others still spoke",
             todo="Please report that config.",
+            code="unknown-name",
         )
     close = nearest(name, [key for rule in RULES for key in (rule.name, rule.code)])
     raise mistake(
-        f"no rule {name!r}", todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them."
+        f"no rule {name!r}",
+        todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them.",
+        code="unknown-name",
     )

@@ -13,7 +13,8 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.options import ensure_writable, scenario_from, scenario_options, write_atomically
+from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.documents.writing import ensure_writable, write_atomically
 
 if TYPE_CHECKING:
     from dsgen.simulating import Options, Request, Simulation
@@ -120,7 +121,9 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
     from dsgen.shapes.errors import mistake
 
     if file is not None and not is_scenario(file):
-        raise mistake(f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.")
+        raise mistake(
+            f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.", code="unreadable"
+        )
     for name in ("gpus_per_node", "target"):
         if options.pop(name) is not None:
             raise mistake(
@@ -128,6 +131,7 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
                 must="a scenario's hardware says it"
                 if name == "gpus_per_node"
                 else "a scenario is loaded by DeepSpeed",
+                code="contradiction",
             )
     world_size = options.pop("world_size")
     options["gpus"] = world_size if options["gpus"] is None and world_size else options["gpus"]
@@ -158,14 +162,17 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             f"--config takes a config as it is, and {option} describes a scenario",
             must="simulate takes one of the two",
             todo="Drop one of them.",
+            code="contradiction",
         )
     wished = {name: _fields(options).get(name) for name in _WITH_CONFIG}
     if options["model"] is None:
-        raise mistake("--config needs a model", todo="Name one: --model 7b, or the path of its config.json.")
+        raise mistake(
+            "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
+        )
     document, found_target, ranks = _read(config, target)
     world = world_size or wished["gpus"] or ranks
     if world is None:
-        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.")
+        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")
     if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
         per_node = per_node or -(-world // wished["nodes"])
     hardware = _hardware(options, wished)
@@ -214,8 +221,13 @@ def _read(config: str, target: str | None) -> tuple[dict[str, Any], str, int | N
         if isinstance(found, Mapping) and source.document.kind != "launch":
             return dict(found), source.target, source.world_size
         if source.document.faults and found is None:
-            raise mistake(source.document.faults[0][1].message, must="it must hold a DeepSpeed config", where=config)
-    raise mistake("no DeepSpeed config in it", must="--config takes one", where=config)
+            raise mistake(
+                source.document.faults[0][1].message,
+                must="it must hold a DeepSpeed config",
+                where=config,
+                code="unreadable",
+            )
+    raise mistake("no DeepSpeed config in it", must="--config takes one", where=config, code="unreadable")
 
 
 def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:

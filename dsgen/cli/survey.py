@@ -8,6 +8,7 @@ import click
 
 from dsgen.cli import MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, settings_from, spare
+from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
         click.echo(report, nl=False)
     else:
         spare(linted, output)
-        from dsgen.cli.options import write_atomically  # it loads the planner's side
-
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
     return MISTAKE if wrong or len(linted) < len(found) else OK
@@ -54,5 +53,5 @@ def _is_nothing(file: Linted, named: tuple[str, ...]) -> bool:
     faults = [fault.message for rule, fault in file.document.faults if rule == "unreadable-file"]
     if not faults or file.document.name not in named:
         return False
-    complain(mistake(faults[0], where=file.document.name))
+    complain(mistake(faults[0], where=file.document.name, code="unreadable"))
     return True

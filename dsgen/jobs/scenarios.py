@@ -186,6 +186,7 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
                 f"{path}={written[:60]} is not JSON ({error})",
                 where=source,
                 todo="In a shell, quote it: --set 'path=[1, 2]'.",
+                code="unreadable",
             ) from None
         value = written
     if isinstance(value, dict):
@@ -196,7 +197,7 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
             todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.",
         )
     if value == "":
-        raise mistake(f"{path} has no value", must="write null to delete it", where=source)
+        raise mistake(f"{path} has no value", must="write null to delete it", where=source, code="missing")
     return path, Setting(value, Origin(source))
 
 
@@ -240,6 +241,7 @@ def read(path: str) -> Scenario:
                 where=origin,
                 must="a field stands once",
                 todo="Drop one of the two.",
+                code="contradiction",
             )
         seen[name] = entry.line
         if name in _KINDS:
@@ -266,6 +268,7 @@ def read(path: str) -> Scenario:
                 must=f"a scenario has {', '.join(known)}",
                 where=origin,
                 todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.",
+                code="unknown-name",
             )
     return Scenario(
         profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE

@@ -14,7 +14,7 @@ from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "named"]
+__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "alike", "named"]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
@@ -118,19 +118,34 @@ def named(word: str, where: object = None) -> frozenset[str]:
     Raises:
         DsgenError: No rule has that name, or a code that starts so.
     """
-    codes = _codes()
-    if word in codes:
-        return frozenset({word})
-    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
-    if found and _PREFIX.fullmatch(word.upper()):
+    found = _meant(word)
+    if found:
         return found
-    close = nearest(word, [*codes, *codes.values()])
+    close = alike(word) or ()
     raise mistake(
         f"no rule {word!r}",
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
         where=where,
         todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them.",
+        code="unknown-name",
     )
+
+
+def alike(word: str) -> tuple[str, ...] | None:
+    """The names and codes that a word is most like, where it names no rule; None where it names one."""
+    if _meant(word):
+        return None
+    codes = _codes()
+    return nearest(word, [*codes, *codes.values()])
+
+
+def _meant(word: str) -> frozenset[str]:
+    """The rules that a word names; none where it names none."""
+    codes = _codes()
+    if word in codes:
+        return frozenset({word})
+    begun = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
+    return begun if _PREFIX.fullmatch(word.upper()) else frozenset()
 
 
 def _codes() -> dict[str, str]:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from dsgen.documents.document import Document
-from dsgen.linting.settings import named
-from dsgen.shapes.errors import DsgenError
+from dsgen.linting.settings import alike, named
 from dsgen.shapes.findings import Finding, Span
 
 __all__ = ["Quieted", "Suppression", "in_comments", "quiet"]
@@ -94,12 +93,10 @@ def in_comments(document: Document) -> Iterator[Suppression]:
 
 
 def _unknown(word: str) -> str:
-    try:
-        named(word)
-    except DsgenError as error:
-        _, said, hint = str(error).partition("did you mean")
-        return f"no such rule{f'; did you mean{hint}' if said else ''}"
-    return ""
+    close = alike(word)
+    if close is None:
+        return ""
+    return f"no such rule; did you mean {' or '.join(close)}?" if close else "no such rule"
 
 
 def _at_or_below(path: str, section: str) -> bool:

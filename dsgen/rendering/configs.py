@@ -118,6 +118,7 @@ class Config:
             raise mistake(
                 f"DeepSpeed {known.version} has no key {path}",
                 todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+                code="unknown-name",
             )
         node: Any = self.values
         for part in path.split("."):

@@ -48,6 +48,7 @@ def own(name: str) -> str:
             f"no schema named {name!r}",
             must=f"it must be one of {', '.join(names())}",
             todo=f"did you mean {close[0]}?" if close else "A DeepSpeed config's is printed with --deepspeed.",
+            code="unknown-name",
         )
     parts: dict[str, Any] = {}
     whole = _gathered(data_root() / "schema" / "profile" / f"{name}{_SUFFIX}", "#", parts)

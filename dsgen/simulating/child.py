@@ -55,6 +55,7 @@ def _asked(request: Mapping[str, Any], python: str, timeout_seconds: float) -> d
                 raise mistake(
                     f"the simulation was not done within {timeout_seconds:g} s",
                     todo="Allow more with --timeout, or take fewer steps or micro-batches: one of each shows the peak.",
+                    code="lost",
                 ) from None
             return _answer(answered, process.returncode, folder)
         finally:
@@ -124,10 +125,13 @@ def _lost(answered: bytes, code: int, folder: Path) -> DsgenError:
             "the system killed the process that simulates",
             must="this machine's own memory must hold it: 0.5 to 2 GB",
             todo="Free memory, or simulate where there is more.",
+            code="lost",
         )
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
     said = words or repr(answered[:60].decode(errors="replace").strip())
-    return mistake(f"the process that simulates ended with {how}: {said}", must="it must run torch and deepspeed")
+    return mistake(
+        f"the process that simulates ended with {how}: {said}", must="it must run torch and deepspeed", code="lost"
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -53,7 +53,7 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             "A real run ends so too. With --lora-train-embeddings peft's adapters are fp32 beside copies in 16 bits: "
             f"take stage 2 or --method qlora, or {_ZERO}.offload_param, which makes them alike.",
         )
-    if message.startswith("lora_train_embeddings is true"):
+    if error.get("type") == "TiedHeadError":
         return (
             message,
             "peft would train two copies of one tensor. Leave --lora-train-embeddings out, or train the whole model.",

@@ -33,6 +33,7 @@ def find(name: str) -> Target:
         f"no target {name!r}",
         must=f"it must be one of {', '.join(names)}",
         todo=f"did you mean {close[0]}?" if close else None,
+        code="unknown-name",
     )
 
 

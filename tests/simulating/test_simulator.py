@@ -270,10 +270,10 @@ DS = "deepspeed/runtime"
     [
         ({"missing": "deepspeed"}, "a simulation needs deepspeed, which .* has not"),
         (refusal("ModuleNotFoundError", "No module named 'peft'", "dsgen/engine/x.py:1 in f"), "needs peft"),
-        (refusal("RuntimeError", "the simulation was not tested with torch 9", "dsgen/engine/x.py:1 in f"), "--force"),
+        (refusal("UntestedVersionsError", "the simulation was not tested with torch 9", "x.py:1 in f"), "--force"),
         (
             refusal(
-                "ValueError",
+                "NoLanguageModelError",
                 "transformers has no causal language model for model_type 'vit'",
                 "dsgen/engine/x.py:1 in f",
             ),
@@ -339,7 +339,7 @@ DS = "deepspeed/runtime"
             "stage 3 takes trained weights of one type alone.*\n  A real run ends so too. With --lora-train-embeddings",
         ),
         (
-            refusal("ValueError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
+            refusal("TiedHeadError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
             "the head is tied.*\n  peft would train two copies of one tensor",
         ),
         (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
@@ -359,7 +359,7 @@ def test_the_childs_error_becomes_words_for_a_person(tmp_path: Path, answer: Any
 )
 def test_an_unknown_model_type_is_told_with_the_nearest(tmp_path: Path, model: dict[str, Any], words: str) -> None:
     answer = refusal(
-        "ValueError", f"transformers has no model_type '{model['model_type']}'", "dsgen/engine/x.py:1 in f"
+        "UnknownModelError", f"transformers has no model_type '{model['model_type']}'", "dsgen/engine/x.py:1 in f"
     )
 
     with pytest.raises(DsgenError, match=words):

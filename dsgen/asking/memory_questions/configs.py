@@ -50,14 +50,14 @@ def read(path: str) -> Source:
         DsgenError: Unreadable, broken, or no config.
     """
     if Path(path).is_dir():
-        raise mistake("it is a folder", must="--config names a file", where=path)
+        raise mistake("it is a folder", must="--config names a file", where=path, code="unreadable")
     found = list(sources.documents([path]))
     held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
     fatal = [fault for item in found for _, fault in item.document.faults if item.document.config is None]
     if held and _ours(held[0].document.config):
         return held[0]
     if fatal and not held:
-        raise mistake(fatal[0].message, where=path)
+        raise mistake(fatal[0].message, where=path, code="unreadable")
     empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
     model = bool(held and "model_type" in held[0].document.config)
     raise mistake(
@@ -65,6 +65,7 @@ def read(path: str) -> Source:
         must="it must be or name a map of DeepSpeed's keys",
         where=path,
         todo="It looks like a model's config.json: name that with --model." if model else None,
+        code="unreadable",
     )
 
 

@@ -101,7 +101,9 @@ def _nearest(job: Job) -> Strategy:
         sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         found.append(strategy(layout, triples[-1], sizes))
     if not found:
-        raise mistake(refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job))
+        raise mistake(
+            refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job), code="does-not-fit"
+        )
     return closest(job, found)
 
 
@@ -173,7 +175,7 @@ def refuse(job: Job, chosen: Layout) -> None:
     if job.training.method != "full" and job.training.lora_train_embeddings:
         check_embeddings(job.model, job.training.lora_targets)
     if why := no_copies(job, chosen):
-        raise mistake(f"lora_train_embeddings with {chosen}", must=why)
+        raise mistake(f"lora_train_embeddings with {chosen}", must=why, code="refused")
     if job.training.method != "full" and job.training.chunked_loss:
         check_head(job.model, job.training.lora_targets)
     tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))

@@ -94,7 +94,7 @@ class _Walk:
         except NotYamlError as error:
             if error.deep:
                 raise _too_deep(0) from None
-            raise _FaultError("broken-syntax", error.what, error.offset or 0) from None
+            raise _FaultError("broken-syntax", error.fault, error.offset or 0) from None
         if root is None or (root.id == "scalar" and not root.value):
             self.say("empty-file", "", "the file holds nothing; it must hold a map with a batch size", Span(0, 1))
             return None
