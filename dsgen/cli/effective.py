@@ -38,10 +38,10 @@ def command(file: str, world_size: int | None, target: str, python: str | None, 
     import json
     import shutil
 
-    from dsgen import effective
+    from dsgen.effective import load
     from dsgen.report import effective as report
 
-    found = effective.load(file, world_size=world_size, target=target, python=python, timeout_seconds=timeout)
+    found = load(file, world_size=world_size, target=target, python=python, timeout_seconds=timeout)
     width = shutil.get_terminal_size().columns
     click.echo(report.text(found, width) if form == "text" else json.dumps(found.to_dict(), indent=2))
     return OK if found.refused is None else FOUND

@@ -92,28 +92,14 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     Raises:
         DsgenError: No such rule, release or accelerator.
     """
-    from dsgen.deepspeed import surface
-    from dsgen.linting.settings import ACCELERATORS, Settings, named
-    from dsgen.shapes.errors import nearest
+    from dsgen.linting.settings import Settings, checked
     from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
-        for word in said[name]:
-            named(word, f"--{name}")
-    if said["deepspeed"] is not None:
-        surface.load(said["deepspeed"])
-    if said["accelerator"] is not None and said["accelerator"] not in ACCELERATORS:
-        close = nearest(said["accelerator"], ACCELERATORS)
-        raise mistake(
-            f"no accelerator {said['accelerator']!r}",
-            must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
-            where="--accelerator",
-            todo=f"did you mean {close[0]}?" if close else None,
-            code="unknown-name",
-        )
-    return Settings(severity=Severity[severity.upper()] if severity else None, **said)
+    lowest = Severity[severity.upper()] if severity else None
+    return checked(Settings(severity=lowest, **said), lambda field: f"--{field.replace('_', '-')}")
 
 
 def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None) -> tuple[list[Linted], bool]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import attrs
 
+from dsgen import targets
+from dsgen.deepspeed import surface
 from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "alike", "named"]
+__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "alike", "checked", "named", "severity"]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
@@ -110,6 +112,51 @@ class Settings:
     @functools.cached_property
     def _asked(self) -> Mapping[str, Severity | None]:
         return {name: severity for word, severity in self.severities.items() for name in named(word)}
+
+
+def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
+    """Settings as a person said them, whose names are all known.
+
+    Args:
+        said: What was said.
+        by: Field -> what it was said by, for errors: "--select".
+
+    Raises:
+        DsgenError: No such rule, release, program, accelerator or kind of optimizer.
+    """
+    for field in ("select", "ignore"):
+        for word in getattr(said, field):
+            named(word, by(field))
+    if said.deepspeed is not None:
+        surface.load(said.deepspeed)
+    if said.target is not None:
+        targets.find(said.target)
+    for field, choices in (("accelerator", ACCELERATORS), ("client_optimizer", CLIENT_OPTIMIZERS)):
+        word = getattr(said, field)
+        if word is not None and word not in choices:
+            close = nearest(str(word), choices)
+            raise mistake(
+                f"no {field.replace('_', ' ')} {word!r}",
+                must=f"{'DeepSpeed knows' if field == 'accelerator' else 'it must be one of'} {', '.join(choices)}",
+                where=by(field),
+                todo=f"did you mean {close[0]}?" if close else None,
+                code="unknown-name",
+            )
+    return said
+
+
+def severity(word: str) -> Severity:
+    """A severity by its name.
+
+    Raises:
+        DsgenError: No such severity.
+    """
+    for known in Severity:
+        if word == str(known):
+            return known
+    raise mistake(
+        f"no severity {word!r}", must=f"it must be one of {', '.join(map(str, Severity))}", code="unknown-name"
+    )
 
 
 def named(word: str, where: object = None) -> frozenset[str]:

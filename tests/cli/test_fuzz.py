@@ -102,7 +102,7 @@ def render(layers: dsgen.Layers) -> None:
     text = config.to_json()
     text.encode("utf-8")
     json.loads(text, parse_constant=pytest.fail)
-    assert dict(entries_of(config.to_yaml())) == dict(leaves(config.values))
+    assert dict(entries_of(config.to_yaml())) == dict(leaves(config.tree))
     for path in config.paths():
         assert config.why(path).reason
 
