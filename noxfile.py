@@ -135,9 +135,17 @@ def memory_agreement(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def corpus(session: nox.Session) -> None:
-    """Write docs/agreement.md: the linter against DeepSpeed's own verdict on public configs and probes."""
-    session.install("-e", ".")
-    session.run("python", "benchmarks/agreement.py", *session.posargs)
+    """What needs the public configs and guides in the folder after `--`; `-- FOLDER update` mends what is stale."""
+    folders = [Path(session.invoked_from, one).resolve() for one in session.posargs if one != UPDATE]
+    if len(folders) != 1 or not folders[0].is_dir():
+        given = " ".join(map(str, folders)) or "nothing"
+        session.error(f"needs the folder of public configs and guides, and got {given}: nox -s corpus -- FOLDER")
+    session.install(TORCH)
+    session.install(".[proof]", *dependencies("tests"))
+    check = [] if UPDATE in session.posargs else ["--check"]
+    for script in ("benchmarks/transcribe.py", "benchmarks/agreement.py"):
+        session.run("python", script, str(folders[0]), *check)
+    session.run("pytest", "tests/corpus", "--corpus", str(folders[0]))
 
 
 @nox.session(python=PYTHON, default=False)

@@ -1,8 +1,9 @@
 """How far the linter agrees with DeepSpeed 0.19.8 itself: 265 public configs and 417 probes, each with its own verdict.
 
-    python benchmarks/agreement.py [--check]
+    python benchmarks/agreement.py FOLDER [--check]
 
-The configs and what DeepSpeed said of them lie beside the project, in ../shared; docs/agreement.md is made of them.
+FOLDER holds the configs and what DeepSpeed said of them (corpus/); the probes lie in benchmarks/data/. The page
+docs/agreement.md is made of both.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from dsgen.shapes.findings import Finding, Severity
 __all__ = ["CONTROL", "ERROR", "WRONG", "Case", "corpus", "page", "probes"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SHARED = REPOSITORY.parent / "shared"
+PROBES = Path(__file__).resolve().parent / "data" / "deepspeed-0.19.8-probes.json"
 PAGE = REPOSITORY / "docs" / "agreement.md"
+LABELS = Path("corpus", "labels.json")
 DEEPSPEED = "0.19.8"  # the release that gave the verdicts
 
 _LONGEST = 160  # letters of an error message on the page
@@ -84,26 +86,18 @@ class Case:
         return not self.errors and heard
 
 
-def _reference(*parts: str) -> Any:
-    path = SHARED.joinpath(*parts)
-    if not path.is_file():
-        sys.exit(f"{path} is missing: the verdicts of DeepSpeed that this compares with lie there")
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def _first(text: str) -> str:
     """An error message in one line."""
     return " ".join(text.split("For further information", maxsplit=1)[0].split())[:_LONGEST]
 
 
-@functools.cache
-def corpus() -> tuple[Case, ...]:
-    """The public configs, each linted for the program it was written for."""
-    return tuple(_public(label) for label in _reference("corpus", "labels.json"))
+def corpus(folder: Path) -> tuple[Case, ...]:
+    """The public configs of a folder, each linted for the program it was written for."""
+    labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))
+    return tuple(_public(label, (folder / LABELS).parent / label["file"]) for label in labels)
 
 
-def _public(label: Mapping[str, Any]) -> Case:
-    path = SHARED / "corpus" / label["file"]
+def _public(label: Mapping[str, Any], path: Path) -> Case:
     document = reader.read(path.read_text(encoding="utf-8"), path.name)
     target = "hf-trainer" if label["has_auto"] else "deepspeed"
     said = str(label["label"])
@@ -123,7 +117,7 @@ def _public(label: Mapping[str, Any]) -> Case:
 @functools.cache
 def probes() -> tuple[Case, ...]:
     """The probes, each with the facts of the machine and the program it was run on."""
-    return tuple(_probe(probe) for probe in _reference("reference", "deepspeed-0.19.8", "probes.json"))
+    return tuple(_probe(probe) for probe in json.loads(PROBES.read_text(encoding="utf-8")))
 
 
 def _probe(probe: Mapping[str, Any]) -> Case:
@@ -134,17 +128,14 @@ def _probe(probe: Mapping[str, Any]) -> Case:
         expected = ERROR
     else:
         expected = WRONG if name in SILENTLY_WRONG else EITHER if name in DEBATABLE else CONTROL
-    config = json.loads(json.dumps(probe["config"]).replace("<scratch>", "/scratch"))  # where the probe wrote
-    found = lint_config(config, target="deepspeed", deepspeed=DEEPSPEED, facts=_facts(probe))
-    return Case(name=name, label=outcome, expected=expected, findings=found, detail=_first(probe["error"] or ""))
+    found = lint_config(probe["config"], target="deepspeed", deepspeed=DEEPSPEED, facts=_facts(probe))
+    return Case(name=name, label=outcome, expected=expected, findings=found, detail=probe.get("raised", ""))
 
 
 def _facts(probe: Mapping[str, Any]) -> Facts:
     """What the probe ran on: a CPU, no monitors installed, the probe's own model and number of ranks."""
     name = probe["id"]
-    missing = {"tensorboard", "wandb", "comet_ml", "datastates", "mup"}
-    if "libaio" in str(probe["error"]) or "async_io" in str(probe["error"]):
-        missing.add("libaio")
+    missing = {"tensorboard", "wandb", "comet_ml", "datastates", "mup", *probe.get("missing", ())}
     patched = name.startswith("F16p_") and name != "F16p_lamb_z0"  # fp16 declared to be supported
     return Facts(
         world_size=probe["world"],
@@ -156,15 +147,14 @@ def _facts(probe: Mapping[str, Any]) -> Facts:
     )
 
 
-def page() -> str:
+def page(public: Sequence[Case], tried: Sequence[Case]) -> str:
     """docs/agreement.md: what agrees, what does not, and DeepSpeed's verdict beside ours for every file it refuses."""
-    public, tried = corpus(), probes()
     lines = [
         "# How far the linter agrees with DeepSpeed",
         "",
         "DeepSpeed 0.19.8 was asked about 265 public configs and 417 probes by starting it: parse, initialize, steps",
         "on CPU ranks. This page compares what it did with what `dsgen lint` says without starting it. `nox -s corpus`",
-        "writes it; the verdicts themselves are not part of the project.",
+        "checks it; the public configs are not part of the project.",
         "",
         "## Public configs",
         "",
@@ -258,16 +248,20 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 def main() -> None:
     """Write the page, or with --check compare it; list what disagrees."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("folder", type=Path, help="where the public configs lie")
     options.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page would change")
     chosen = options.parse_args()
-    for kind, cases in (("public configs", corpus()), ("probes", probes())):
+    if not (chosen.folder / LABELS).is_file():
+        sys.exit(f"{chosen.folder} has no {LABELS}: what DeepSpeed said of the public configs stands there")
+    public, tried = corpus(chosen.folder), probes()
+    for kind, cases in (("public configs", public), ("probes", tried)):
         counted = [case for case in cases if case.expected != OUTSIDE]
         print(f"{kind}: {sum(case.agrees for case in counted)} of {len(counted)} agree")
         for name, label, said in _misses(cases):
             print(f"  {name} [{label}]: {said}")
-    text = page()
+    text = page(public, tried)
     if chosen.check and (not PAGE.is_file() or PAGE.read_text("utf-8") != text):
-        sys.exit("docs/agreement.md is stale. Run: nox -s corpus")
+        sys.exit(f"docs/agreement.md is stale. Run: nox -s corpus -- {chosen.folder} update")
     if not chosen.check:
         PAGE.write_text(text, encoding="utf-8", newline="\n")
 

@@ -12,9 +12,8 @@ from memory_types import RUNS, TYPES, Run
 from memory_types_encoders import ENCODER_ADAPTERS, ENCODER_RUNS, ENCODERS, TARGET_RUNS
 from memory_types_mixtures import MIXTURES, MORE_RUNS
 
+from dsgen.families import family_of
 from dsgen.families.parameters import fused_targets, parameters
-from dsgen.memory.trained import LEAVES
-from dsgen.strategies.unsplit import UNSPLIT
 
 __all__ = ["dropping", "heads", "narrow", "of_encoders", "of_mixtures", "of_types", "with_embeddings"]
 
@@ -113,7 +112,7 @@ def of_types() -> Iterator[Case]:
         for number, (run, more) in enumerate(RUNS):
             facts = of_type(name)
             if "tensor_parallel" not in more or not (
-                facts.experts or facts.kv_heads == 1 or facts.architecture in UNSPLIT
+                facts.experts or facts.kv_heads == 1 or family_of(facts).autotp.refused
             ):
                 yield _run(f"{name} {number + 1}", name, run, more)
 
@@ -138,7 +137,7 @@ def of_mixtures() -> Iterator[Case]:
     """
     for name in MIXTURES:
         model = of_type(name)
-        stops = bool(fused_targets(model)) and model.architecture not in LEAVES
+        stops = bool(fused_targets(model)) and not family_of(model).leaf
         runs = [(run, more) for run, more in RUNS if "tensor_parallel" not in more]
         runs += [(Run(*fields), more) for fields, more in MORE_RUNS]
         for number, (run, more) in enumerate(runs):

@@ -10,7 +10,7 @@ import attrs
 from memory_cases import Case, cases, drawn, models, of_type  # benchmarks/memory_cases.py, beside this script
 from memory_types import TYPES
 
-from dsgen.strategies.unsplit import UNSPLIT
+from dsgen.families import family_of
 
 __all__ = ["SPLIT_DEPTH", "SPLIT_ROUNDS", "split"]
 
@@ -66,7 +66,7 @@ def _of_each_kind() -> Iterator[tuple[str, Any]]:
     seen = set()
     for name, model in (*models(), *((name, of_type(name)) for name in TYPES)):
         kind = model.architecture, model.tied_embeddings
-        if kind in seen or model.experts or model.architecture in UNSPLIT or model.kv_heads % min(_DEGREES):
+        if kind in seen or model.experts or family_of(model).autotp.refused or model.kv_heads % min(_DEGREES):
             continue
         if model.attention_heads % min(_DEGREES):
             continue

@@ -2,7 +2,7 @@
 
     python benchmarks/published.py [--check]
 
-The measurements lie beside the project, in ../shared; docs/published.md is made of them. A record with a peak is
+The measurements lie in benchmarks/data/published.json; docs/published.md is made of them. A record with a peak is
 compared by it, one without by its verdict (it ran, or ran out of memory), and each other one has a reason.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from dsgen.shapes.errors import DsgenError
 
 __all__ = ["LEFT_OUT", "PEAK", "REFUSED", "VERDICT", "Case", "case_of", "cases", "ours", "records"]
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+RECORDS = Path(__file__).resolve().parent / "data" / "published.json"
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
@@ -71,10 +70,7 @@ class Case:
 @functools.cache
 def records() -> tuple[Mapping[str, Any], ...]:
     """Every record, in the order of the file."""
-    path = SHARED / "measurements" / "published.json"
-    if not path.is_file():
-        sys.exit(f"{path} is missing: the measurements that this compares with lie there")
-    return tuple(json.loads(path.read_text(encoding="utf-8"))["records"])
+    return tuple(json.loads(RECORDS.read_text(encoding="utf-8")))
 
 
 @functools.cache
@@ -90,7 +86,7 @@ def case_of(record: Mapping[str, Any]) -> Case:
         name=record["id"],
         title=record["model"]["name"],
         source=source.prefix,
-        grade=record["quality"],
+        grade=record["grade"],
         kind=LEFT_OUT,
         reason=why or "",
     )
@@ -106,7 +102,7 @@ def case_of(record: Mapping[str, Any]) -> Case:
         case,
         title=_title(record, question),
         kind=VERDICT if measured is None else PEAK,
-        system=(_system(record), question.job.training.method),
+        system=(record["system"], question.job.training.method),
         measured=measured or 0,
         ours=0 if measured is None else ours(found, source.reading),
         fits=bool(record["measured"]["fits"]),
@@ -128,10 +124,6 @@ def ours(found: MemoryEstimate, reading: Reading) -> int:
     if reading is Reading.DRIVER:
         return gpu.reserved_bytes + gpu.overhead_bytes
     return gpu.reserved_bytes + workspace
-
-
-def _system(record: Mapping[str, Any]) -> str:
-    return "deepspeed" if "deepspeed" in record["framework"] else str(record["framework_family"])
 
 
 def _title(record: Mapping[str, Any], question: Question) -> str:

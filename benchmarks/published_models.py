@@ -51,27 +51,15 @@ _ANY_HARDWARE = "a100-80g"  # a model's facts do not depend on it
 _COMPARED = ("architecture", "layers", "hidden_size", "attention_heads", "kv_heads", "ffn_size", "vocab_size")
 _LITGPT = ("litr", "lith")  # its GPT has a head of its own, whatever the checkpoint (litgpt/model.py)
 
-# What a record's words for matrices are, by model_type; a fused matrix stands for each of its parts.
+# What a record's query, key and value are called, by model_type; a fused matrix stands for each of its parts.
 _ATTENTION = {
     "gpt_neox": dict.fromkeys("qkv", ("query_key_value",)),
     "falcon": dict.fromkeys("qkv", ("query_key_value",)),
     "phi3": dict.fromkeys("qkv", ("qkv_proj",)),
 }
 _PLAIN = {part: (f"{part}_proj",) for part in "qkv"}
-_WORDS = {
-    "query": "q",
-    "value": "v",
-    "key": "k",
-    "q": "q",
-    "k": "k",
-    "v": "v",
-    "q_proj": "q",
-    "k_proj": "k",
-    "v_proj": "v",
-}
-_WHOLE_QKV = ("c_attn", "DEFAULT (c_attn for qwen, q,k,v for mistral)")
-_EVERY_MATRIX = ("all-linear", "c_attn,c_proj,w1,w2")
-_EVERY_PART = frozenset({"query", "key", "value", "projection", "mlp"})
+_FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
+_AS_THEY_ARE = ("all-linear", "lm_head")
 
 
 def type_of(record: Mapping[str, Any]) -> str | None:
@@ -128,20 +116,13 @@ def _profiles() -> tuple[Model, ...]:
 
 def targets_of(record: Mapping[str, Any], model: Model) -> tuple[str, ...] | None:
     """Which matrices of the model get adapters; None where the record's words name none that dsgen knows."""
-    said = record["config"]["lora"].get("targets")
-    if said in _EVERY_MATRIX:
-        return ("all-linear",)
     attention = _ATTENTION.get(model.architecture, _PLAIN)
-    words = "q,k,v" if said in _WHOLE_QKV else said or ()
-    words = words.split(",") if isinstance(words, str) else words
-    if set(words) >= _EVERY_PART:
-        return ("all-linear", "lm_head") if "head" in words else ("all-linear",)
     found: list[str] = []
-    for word in words:
-        if word in ("gate_proj", "up_proj", "down_proj") and model.gated_ffn:
+    for word in record["config"]["lora"].get("targets", ()):
+        if word in _AS_THEY_ARE or (word in _FEED_FORWARD and model.gated_ffn):
             found.append(word)
-        elif word in _WORDS:
-            found += attention[_WORDS[word]]
+        elif word in attention:
+            found += attention[word]
         else:
             return None
     return tuple(dict.fromkeys(found)) or None

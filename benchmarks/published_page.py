@@ -37,7 +37,7 @@ _HOW = (
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
 )
 
-_SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "single-gpu/other": "neither: one GPU"}
+_SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "other": "neither: one GPU"}
 
 # What the largest errors come from, as far as the sources show it.
 _CAUSES = (
@@ -78,7 +78,8 @@ def page(cases: Sequence[Case]) -> str:
         "",
         f"Others measured {len(cases)} training runs and published them. Of those, {len(peaks)} are compared with the",
         f"instant memory model by their peak, {len(verdicts)} by whether they ran, and {len(left)} not at all, each",
-        "for a reason. `nox -s published` writes this page; the measurements are not part of the project.",
+        "for a reason. benchmarks/data/published.json has the records with their sources; `nox -s published` writes",
+        "this page.",
         "",
         "An error is dsgen's number less the measured one, of the measured one: above 0, dsgen says more.",
         "",

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_models import model_of, targets_of  # benchmarks/, beside this script
-from published_reasons import checkpointing_of, offload_of, stage_of, target_of
+from published_reasons import offload_of, stage_of
 from published_sources import GIB, source_of
 
 from dsgen.asking.memory_questions import Question, ask_config, given
@@ -63,7 +63,7 @@ def question_of(record: Record) -> Question:
     """
     job = job_of(record)
     question = ask_config(job, given(config_of(record, job.model)))
-    strategy = attrs.evolve(question.strategy, checkpointing=bool(checkpointing_of(record)))
+    strategy = attrs.evolve(question.strategy, checkpointing=record["config"]["checkpointing"])
     return attrs.evolve(question, strategy=strategy)
 
 
@@ -72,20 +72,20 @@ def job_of(record: Record) -> Job:
     where, config = record["hardware"], record["config"]
     per_node = where["gpus"] // where["nodes"]
     base = _base(_TURING_PROFILE if where["gpu"] in _TURING else _PROFILES[where["gpu"]], where["nodes"] > 1)
-    model, lora = model_of(record), config["lora"]
+    model, lora = model_of(record), config.get("lora")
     said = {}
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
         said["lora_dropout"] = source_of(record).lora_dropout
-        said["lora_train_embeddings"] = lora.get("train_embeddings") is True
+        said["lora_train_embeddings"] = lora.get("train_embeddings", False)
     training = attrs.evolve(
         base.training,
         seq_len=record["model"]["seq_len"],
-        target_len=target_of(record),
-        attention=_attention(record),
+        target_len=record["model"].get("target_len"),
+        attention=config.get("attention", "eager"),
         chunked_loss=_chunked(record),
-        checkpointing="full" if checkpointing_of(record) else "none",
+        checkpointing="full" if config["checkpointing"] else "none",
         **said,
     )
     return attrs.evolve(
@@ -117,16 +117,8 @@ def _base(hardware: str, several: bool) -> Job:
     return assemble(layers(Scenario(profiles={**profiles, "network": (_NETWORK,)}, fields=nodes)), None)
 
 
-def _attention(record: Record) -> str:
-    said = record["config"].get("flash_attn")
-    if not said:
-        return "eager"
-    return "sdpa" if str(said).startswith("SDPA") else "flash"
-
-
 def _chunked(record: Record) -> bool:
-    config = record["config"]
-    return bool(config.get("liger_kernel")) or "chunked" in str(config.get("loss")) or source_of(record).fused_loss
+    return record["config"].get("chunked_loss", False) or source_of(record).fused_loss
 
 
 def config_of(record: Record, model: Model) -> dict[str, Any]:
@@ -142,11 +134,11 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     found: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": config["micro_batch"],
-        "gradient_accumulation_steps": config.get("grad_accum") or 1,
-        "optimizer": {"type": "Muon" if config["optimizer"].startswith("Muon") else "AdamW", "params": {"lr": 1e-4}},
+        "gradient_accumulation_steps": config.get("grad_accum", 1),
+        "optimizer": {"type": "Muon" if config["optimizer"] == "Muon" else "AdamW", "params": {"lr": 1e-4}},
         "zero_optimization": zero,
     }
-    precision = config["precision"].removeprefix("amp_")[:4]
+    precision = config["precision"].removeprefix("pure ")
     if precision != "fp32":
         found[precision] = {"enabled": True}
     return found

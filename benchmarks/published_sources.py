@@ -178,7 +178,7 @@ def source_of(record: Mapping[str, Any]) -> Source:
 def measured_bytes(record: Mapping[str, Any]) -> int | None:
     """The peak of a record in bytes: what is printed in GiB wins over GB; None where no peak was measured."""
     found: Mapping[str, float | None] = record["measured"]
-    gib, gb = found.get("peak_gpu_mem_gib"), found.get("peak_gpu_mem_gb")
+    gib, gb = found.get("peak_gib"), found.get("peak_gb")
     if gib is not None:
         return round(gib * GIB)
     return None if gb is None else round(gb * source_of(record).unit)

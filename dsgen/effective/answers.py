@@ -18,7 +18,7 @@ def answers(
     """The answers to be had from a child's report.
 
     Args:
-        report: What `engine.effective_parse.run` wrote.
+        report: What `engine.effective.parsing.run` wrote.
         values: Dotted key -> value in force.
         open_: Keys that the target fills in.
         written: The config as written.

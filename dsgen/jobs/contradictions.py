@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.families import family_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance
 from dsgen.shapes.profiles import Hardware, Model, Training
 from dsgen.shapes.units import gib
 
-__all__ = ["LEARNED_POSITIONS", "contradictions"]
-
-# Architectures with a table of learned positions: a longer sequence indexes past its end.
-LEARNED_POSITIONS = frozenset({"gpt2", "opt"})
+__all__ = ["contradictions"]
 
 
 def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:
@@ -52,7 +50,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
         )
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions:
-        if model.architecture in LEARNED_POSITIONS:
+        if family_of(model).learned_positions:
             raise mistake(
                 f"training.seq_len is {length}",
                 must=f"{model.architecture} has learned positions for {model.max_positions} tokens and no more",

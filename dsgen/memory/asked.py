@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import eager
-from dsgen.memory.moments import Held
+from dsgen.memory.moments import ResidentStates
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
 from dsgen.memory.trained import head_sharded
@@ -43,10 +43,10 @@ def _held(asked: Asked, layout: Plain, buffers: Buffers) -> int:
     return sum(through_training(layout, states(asked, layout, buffers)))
 
 
-def through_training(layout: Plain, found: States) -> Held:
+def through_training(layout: Plain, found: States) -> ResidentStates:
     """What is on the GPU from the first forward pass on."""
     gpu = found.on_gpu
-    return Held(
+    return ResidentStates(
         found.tables + found.scales + (0 if layout.offload_param != "none" else found.weights),
         found.master if gpu else 0,
         found.moments if gpu else 0,
@@ -55,7 +55,7 @@ def through_training(layout: Plain, found: States) -> Held:
     )
 
 
-def copied(held: Held, copies: Secondary, again: bool) -> tuple[Held, Held]:
+def copied(held: ResidentStates, copies: Secondary, again: bool) -> tuple[ResidentStates, ResidentStates]:
     """What is on the GPU until the first step is over, and while any later one steps; and in the passes of a later one.
 
     Args:
@@ -109,9 +109,7 @@ def tells(job: Job, tp: int) -> bool:
     That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
     """
     model = job.model
-    return eager(model.architecture, job.training.attention) or (
-        tp > 1 and model.tied_embeddings and head_sharded(model)
-    )
+    return eager(model, job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
 
 
 class Asked(NamedTuple):

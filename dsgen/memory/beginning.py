@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgen.memory.asked import Asked, Plain
 from dsgen.memory.backward import start
 from dsgen.memory.cuts import cut
-from dsgen.memory.moments import Held, Moment, moment
+from dsgen.memory.moments import Moment, ResidentStates, moment
 from dsgen.memory.numbers import splitting
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import FP32, FUSED, States
@@ -18,7 +18,7 @@ __all__ = ["beginning"]
 
 
 def beginning(
-    job: Asked, layout: Plain, buffers: Buffers, found: States, held: Held, accumulates: bool
+    job: Asked, layout: Plain, buffers: Buffers, found: States, held: ResidentStates, accumulates: bool
 ) -> Iterator[Moment]:
     """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values.
 
@@ -30,16 +30,16 @@ def beginning(
     """
     stage, size = layout.stage, found.size
     if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
-        yield moment("load", Held(found.tables + found.loaded + found.lifting, 0, 0, 0))
-        yield moment("init", Held(found.tables + found.loaded + found.casting, 0, 0, 0))
+        yield moment("load", ResidentStates(found.tables + found.loaded + found.lifting, 0, 0, 0))
+        yield moment("init", ResidentStates(found.tables + found.loaded + found.casting, 0, 0, 0))
     if stage == 3:
         if not found.loaded:
-            yield moment("load", Held(found.tables + found.making, 0, 0, 0))
+            yield moment("load", ResidentStates(found.tables + found.making, 0, 0, 0))
         yield from _partitioned(job, layout, buffers, found, held, accumulates)
         return
     if not found.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
         share = max(one.share for one in cut(found.tensors, found.ranks))
-        yield moment("init", Held(held.weights, 0, 0, 0), temporaries=size * share)
+        yield moment("init", ResidentStates(held.weights, 0, 0, 0), temporaries=size * share)
     first = found.wide * found.own if found.on_gpu and found.master else 0
     wrapped = stage == 0 and found.master > 0
     states = held.optimizer if wrapped else found.early
@@ -49,17 +49,17 @@ def beginning(
 
 
 def _partitioned(
-    job: Asked, layout: Plain, buffers: Buffers, found: States, held: Held, accumulates: bool
+    job: Asked, layout: Plain, buffers: Buffers, found: States, held: ResidentStates, accumulates: bool
 ) -> Iterator[Moment]:
     """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
     size = found.size
     if found.split:
         there, whole = splitting(job.model, layout.tp)
-        parts = Held(held.weights + size * there, 0, 0, 0)
+        parts = ResidentStates(held.weights + size * there, 0, 0, 0)
         yield moment("init", parts, temporaries=size * whole, gathered=size * whole)
     if found.on_gpu and size != FP32 and not wide_adapters(job.training):
         most = flattened(found.cut_up, found.among, buffers.sub_group, found.split)[0]
-        yield moment("init", Held(held.weights, held.master + found.wide * most, found.early, 0))
+        yield moment("init", ResidentStates(held.weights, held.master + found.wide * most, found.early, 0))
     grads, bucket = start(found, 3, buffers, accumulates)
     whole = found.tensors.largest
     if layout.offload_param != "none":

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import BACKWARD
 from dsgen.memory.events import Event
-from dsgen.memory.modules import Held
+from dsgen.memory.modules import GatheredTensor
 from dsgen.memory.trained import AFTER
 
 __all__ = ["Walk"]
@@ -52,7 +52,7 @@ class Walk(NamedTuple):
     bounds: list[int]
     steps: list[int]
     nears: list[int]
-    leaving: dict[int, tuple[Held, ...]]
+    leaving: dict[int, tuple[GatheredTensor, ...]]
     wholes: frozenset[int]
     frozen: frozenset[int]
     split: frozenset[int]

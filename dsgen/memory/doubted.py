@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dsgen.families import family_of
 from dsgen.families.parameters import expert_target
-from dsgen.memory.trained import LEAVES
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = ["doubted"]
@@ -23,7 +23,7 @@ def doubted(model: Model, training: Training, stage: int) -> str | None:
             f"adapters of {model.architecture} at stage 3: what is gathered of a decoder behind an encoder is counted a"
             " few percent too high or too low, and this memory is less sure; stage 2 is counted exactly"
         )
-    if model.architecture in LEAVES:
+    if family_of(model).leaf:
         return None
     adapted = expert_target(model, training.lora_targets)
     if adapted is None:

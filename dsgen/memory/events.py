@@ -8,27 +8,21 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from dsgen.families import family_of
+from dsgen.families.orders import HEAD
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import LENDING, Held, Module, Modules, modules
-from dsgen.memory.orders import HEAD
+from dsgen.memory.modules import LENDING, GatheredTensor, Module, Modules, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Event", "Step", "events", "first_asked", "unasked"]
 
-# Matrices whose input is the block's, normalized. In some model types that of the feed-forward part is so too.
+# Matrices whose input is the block's, normalized. In some families that of the feed-forward part is so too.
 _FIRST = (
     *("attn.c_attn", "attn.q_proj", "attn.k_proj", "attn.v_proj", "attention.query_key_value"),
     *("self_attention.query_key_value", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     *("self_attn.qkv_proj", "self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"),
 )
-_FIRST_PARALLEL = {
-    "cohere": ("mlp.gate_proj", "mlp.up_proj"),
-    "falcon": ("mlp.dense_h_to_4h",),
-    "gpt_neox": ("mlp.dense_h_to_4h",),
-    "gptj": ("mlp.fc_in",),
-    "phi": ("mlp.fc1",),
-}
 _POSITIONS = frozenset({"embed_positions", "wpe"})  # tables that ask for no gradient unless they are trained
 
 
@@ -51,7 +45,7 @@ class Event(NamedTuple):
     way: int
     stays: bool = False
     holds: bool = False
-    leaving: tuple[Held, ...] = ()
+    leaving: tuple[GatheredTensor, ...] = ()
     ends: bool = False
 
 
@@ -108,7 +102,7 @@ def unasked(step: Step) -> frozenset[str]:
     """
     if step.checkpointing or step.embeddings or step.method == "full":
         return frozenset()
-    names = (*_FIRST, *_FIRST_PARALLEL.get(step.model.architecture, ("",)))
+    names = (*_FIRST, *(family_of(step.model).order.parallel or ("",)))
     return frozenset(f"{name}{more}" for name in names for more in ("", ".base_layer"))
 
 

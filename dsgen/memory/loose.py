@@ -18,7 +18,7 @@ from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import Load, start
 from dsgen.memory.buckets import Runs, arrivals
 from dsgen.memory.cuts import reaches
-from dsgen.memory.moments import Held, Moment, moment
+from dsgen.memory.moments import Moment, ResidentStates, moment
 from dsgen.memory.states import States
 from dsgen.memory.together import Together
 from dsgen.memory.trained import BEFORE, Trained
@@ -57,8 +57,8 @@ def loose(
     buffers: Buffers,
     accumulates: bool,
     both: Together,
-    held: Held,
-    loaded: Callable[[Load, Held], Moment],
+    held: ResidentStates,
+    loaded: Callable[[Load, ResidentStates], Moment],
 ) -> Iterator[Moment]:
     """The moments of backward.
 

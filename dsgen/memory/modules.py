@@ -9,13 +9,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dsgen.families import Family, family_of
+from dsgen.families.orders import BEHIND, BEHIND_DECODER, HEAD
 from dsgen.families.parameters import adapters, in_outer_module, stretches
 from dsgen.memory.numbers import partitioned, quantized
-from dsgen.memory.orders import AHEAD, BEHIND, BEHIND_DECODER, BLOCKS, EMBEDDING, HEAD, SPARSE
-from dsgen.memory.trained import AFTER, BEFORE, DIRECT, LEAVES, sharded
+from dsgen.memory.trained import AFTER, BEFORE, sharded
 from dsgen.shapes.profiles import Model
 
-__all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "Held", "Module", "Modules", "modules"]
+__all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "GatheredTensor", "Module", "Modules", "modules"]
 
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
 _COPY = ".modules_to_save.default"  # what peft trains in the place of a module
@@ -26,25 +27,12 @@ _FUNCTIONS = frozenset(
         *("gelu_impl", "rotary_emb"),
     }
 )
-# Autograd keeps the gathered place of experts, whose product is with a turned view of them, but where they are stored
-# turned. (With adapters it is with their sum, which it keeps.)
-_AS_STORED = frozenset({"gpt_oss"})
-# Where backward of a block first asks for what a checkpoint did not save, if not at its last tensor: OPT at itself.
-_ASKING = {
-    "gpt2": "mlp.dropout",
-    "gpt_bigcode dropout": "mlp.dropout",
-    "opt": "",
-    "phi dropout": "resid_dropout",
-    "starcoder2 dropout": "mlp",
-}
 _ATTENTIONS = frozenset({"attention", "attn", "self_attention", "self_attn"})
-# The linear layer that is registered first where it runs later, or is asked by name.
-_REGISTERED = {"gptj": "q_proj", "opt": "k_proj", "phi3": "o_proj"}
 LENDING = "DenseReluDense"  # a module that is gathered with a weight of one inside
 NOBODY, AUTOGRAD, BITSANDBYTES = range(3)  # who refers to the place of a tensor that has been released
 
 
-class Held(NamedTuple):
+class GatheredTensor(NamedTuple):
     """A tensor that stage 3 gathers.
 
     Attributes:
@@ -86,7 +74,7 @@ class Module(NamedTuple):
     """
 
     name: str
-    tensors: tuple[Held, ...]
+    tensors: tuple[GatheredTensor, ...]
     inside: int
     whole: bool = False
     product: bool = False
@@ -107,7 +95,7 @@ class Modules(NamedTuple):
     asking: str | None
 
 
-_Own = dict[str, list[Held]]  # module -> its tensors
+_Own = dict[str, list[GatheredTensor]]  # module -> its tensors
 
 
 @functools.lru_cache(maxsize=1024)
@@ -138,13 +126,14 @@ def modules(
     frozen = method != "full"
     adapting = adapters(model, lora_rank, lora_targets) if frozen else {}
     packed = quantized(model, method)
-    kind = model.architecture
+    family = family_of(model)
+    runs = family.order
     around: _Own = {}
     blocks: list[tuple[int, tuple[Module, ...]]] = []
     count = 0
     for stretch in stretches(model):
         sparse = stretch.blocks and any(item.kind == "expert" for item in stretch.parameters)
-        whole = "mlp" if sparse and kind in LEAVES else None
+        whole = "mlp" if sparse and family.leaf else None
         own: _Own = {} if stretch.blocks else around
         products: dict[str, int] = {}  # module -> its `second`
         size = 0 if stretch.blocks else count
@@ -155,8 +144,8 @@ def modules(
             copied = embeddings and frozen and in_outer_module(item)
             name += _COPY if copied else ""
             linear = item.matrix and item.layer
-            direct = (item.kind == "expert" and kind not in _AS_STORED and item.name not in adapting) or (
-                linear and kind in DIRECT
+            direct = (item.kind == "expert" and not family.experts_as_stored and item.name not in adapting) or (
+                linear and family.direct
             )
             # AutoTP's layers are no nn.Linear, whose function DeepSpeed takes for its own (module_inject/layers.py).
             split = sharded(model, item, tp) < item.numel
@@ -170,39 +159,40 @@ def modules(
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
             numel, trained = partitioned(model, item, tp, packed), not frozen or copied
-            own.setdefault(module, []).append(Held(size, numel, keeper, not trained, split=split, free=free and split))
+            own.setdefault(module, []).append(
+                GatheredTensor(size, numel, keeper, not trained, split=split, free=free and split)
+            )
             size += 1
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
-                own.setdefault(lower, []).append(Held(size, numel, NOBODY, False))
+                own.setdefault(lower, []).append(GatheredTensor(size, numel, NOBODY, False))
                 if wrapped and letter == "A":  # peft's layer reads its type itself, so it is gathered with that too
                     own.setdefault(name, []).append(own[lower][-1])
                 elif wrapped:
                     products[lower] = 0
                 size += 1
         if reads and stretch.blocks:
-            _read(own, kind)
+            _read(own, family)
         if not stretch.blocks:
             count = size
             continue
-        style = _style(model)
+        order = runs.sparse if sparse else runs.late if model.post_norm else runs.dense
         if model.encoder_layers:
             stack, inner, _ = stretch.parameters[0].name.partition("*.")
-            style = f"t5 {stack.partition('.')[0] if inner else 'between'}"
+            order = runs.encoder if stack.startswith("encoder") else runs.dense
             if not inner:  # the decoder embeds with the same weight
+                order = runs.between
                 shared = around["shared"][0]
                 own["decoder.embed_tokens"] = [shared._replace(place=shared.place - count)]
                 products["decoder.embed_tokens"] = 0
-        if model.encoder_layers:
             _lent(own)
-        order = _existing((SPARSE if sparse else BLOCKS).get(style, BLOCKS["llama"]), own)
-        made = _made(["", *order], own, products, whole)
+        made = _made(["", *_existing(order, own)], own, products, whole)
         for _ in range(stretch.repeats):
             blocks.append((len(blocks), _moved(made, count)))
             count += size
     if model.tied_embeddings:
-        around[HEAD] = [around[AHEAD.get(kind, EMBEDDING).split()[0]][0], *around.get(HEAD, ())]
-    before = _existing(AHEAD.get(kind, EMBEDDING), around)
+        around[HEAD] = [around[runs.ahead.split()[0]][0], *around.get(HEAD, ())]
+    before = _existing(runs.ahead, around)
     first = _made(before, around, {next(name for name in before if name in around): 0})
     heads = [HEAD + _ADAPTED[0], HEAD + _ADAPTED[-1]] if HEAD + _ADAPTED[0] in around else []
     last = _made(
@@ -211,14 +201,15 @@ def modules(
         dict.fromkeys(heads or [HEAD + _COPY if HEAD + _COPY in around else HEAD], 0),
     )
     roots, run = 2 if method == "full" else 4, ((BEFORE, first), *blocks, (AFTER, last))
-    return Modules(roots, run, _ASKING.get(_style(model, model.dropout)))
+    asks = None if model.post_norm or (family.dropouts and not model.dropout) else runs.asks
+    return Modules(roots, run, asks)
 
 
-def _read(own: _Own, kind: str) -> None:
+def _read(own: _Own, family: Family) -> None:
     """Add the weight of attention's first linear layer to attention itself."""
     parts = [name for name in own if name.partition(".")[0] in _ATTENTIONS and "lora_" not in name]
-    first = next((name for name in parts if name.partition(".")[2].startswith(_REGISTERED.get(kind, ""))), None)
-    if first and kind != "gpt2":  # GPT-2's are no linear layers
+    first = next((name for name in parts if name.partition(".")[2].startswith(family.order.registered)), None)
+    if first and not family.transposed:  # those are no linear layers
         own[first][0] = own[first][0]._replace(read=True)
         own.setdefault(first.partition(".")[0], []).append(own[first][0])
 
@@ -228,10 +219,6 @@ def _lent(own: _Own) -> None:
     for name in [name for name in own if name.endswith((f"{LENDING}.wo", f"{LENDING}.wo.base_layer"))]:
         own[name][0] = own[name][0]._replace(read=True)
         own[name.partition(".wo")[0]] = [own[name][0]]
-
-
-def _style(model: Model, drops: bool = False) -> str:
-    return f"{model.architecture}{' dropout' if drops else ' post_norm' if model.post_norm else ''}"
 
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
@@ -261,7 +248,7 @@ def _made(order: Sequence[str], own: _Own, products: Mapping[str, int], whole: s
 def _moved(modules: Sequence[Module], count: int) -> tuple[Module, ...]:
     """The modules of a block with its tensors' indices."""
     return tuple(
-        module._replace(tensors=tuple(Held(count + held.place, *held[1:]) for held in module.tensors))
+        module._replace(tensors=tuple(GatheredTensor(count + held.place, *held[1:]) for held in module.tensors))
         if module.tensors
         else module
         for module in modules

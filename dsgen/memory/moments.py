@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import Moment as Activity
 
-__all__ = ["NOTHING", "Held", "Moment", "Part", "highest", "moment"]
+__all__ = ["NOTHING", "Moment", "Part", "ResidentStates", "highest", "moment"]
 
 Part = tuple[int, int]  # bytes, and bytes per sequence of the micro-batch
 NOTHING = Activity((0, 0), (0, 0), (0, 0), 0, 0)
 
 
-class Held(NamedTuple):
+class ResidentStates(NamedTuple):
     """Bytes that are on the GPU at every moment of training; those of `staged` are gradients and copies of them."""
 
     weights: int
@@ -39,7 +39,7 @@ class Moment(NamedTuple):
     phase: str
     fixed: int
     each: int
-    held: Held
+    held: ResidentStates
     gathered: int
     gradients: int
     buckets: int
@@ -72,7 +72,7 @@ class Moment(NamedTuple):
 
 def moment(
     phase: str,
-    held: Held,
+    held: ResidentStates,
     gradients: int = 0,
     buckets: int = 0,
     temporaries: int = 0,

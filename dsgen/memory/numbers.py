@@ -6,6 +6,7 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+from dsgen.families import family_of
 from dsgen.families.parameters import Parameter, added, in_outer_module, parameters, stretches
 from dsgen.memory.trained import sharded
 from dsgen.shapes.profiles import Model
@@ -13,7 +14,6 @@ from dsgen.strategies.buffers import block_elements
 
 __all__ = ["Numbers", "count", "making", "partitioned", "quantized", "splitting"]
 
-UNPACKED = frozenset({"falcon"})  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
 
 
@@ -48,7 +48,7 @@ class Numbers(NamedTuple):
 
 def quantized(model: Model, method: str) -> bool:
     """Whether the linear layers of the blocks hold 4-bit weights."""
-    return method == "qlora" and model.architecture not in UNPACKED
+    return method == "qlora" and family_of(model).packs
 
 
 def partitioned(model: Model, item: Parameter, tp: int, packed: bool) -> int:

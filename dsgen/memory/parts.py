@@ -17,7 +17,7 @@ from dsgen.memory.doubted import doubted
 from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loose import loose
-from dsgen.memory.moments import NOTHING, Held, Moment, highest, moment
+from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
 from dsgen.memory.runs import Run
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
@@ -101,7 +101,7 @@ def _parts(
     else:
         flattens = found.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
-        moments = (moment("init", Held(found.tables + found.weights + flat, before, 0, 0)), *moments)
+        moments = (moment("init", ResidentStates(found.tables + found.weights + flat, before, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
     stops = doubted(asked.model, asked.training, layout.stage) is not None
     # What Muon gathers of split layers when it steps on the CPU was simulated once, 7 % below what is counted.
@@ -157,7 +157,7 @@ class _Moments(NamedTuple):
         kind, layout = self.job.training.optimizer, self.layout
         yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, first)
 
-    def forward(self, held: Held, first: Held) -> Iterator[Moment]:
+    def forward(self, held: ResidentStates, first: ResidentStates) -> Iterator[Moment]:
         grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
@@ -171,7 +171,7 @@ class _Moments(NamedTuple):
             there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
             yield moment(phase, before, there, bucket, 0, live, alive, inputs)
 
-    def backward(self, held: Held) -> Iterator[Moment]:
+    def backward(self, held: ResidentStates) -> Iterator[Moment]:
         found, stage, buffers_ = self.found, self.layout.stage, self.buffers
         if not buffers_.contiguous and stage < 3:
             yield from loose(found, stage, buffers_, self.accumulates, self.both, held, self._loaded)
@@ -238,7 +238,7 @@ class _Moments(NamedTuple):
             return NEVER
         return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.ranks, self.both.runs)
 
-    def _loaded(self, load: Load, held: Held) -> Moment:
+    def _loaded(self, load: Load, held: ResidentStates) -> Moment:
         alive = self.both.copying(self._arrived(load), load.block, load.tensor)
         live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dsgen.families import family_of
 from dsgen.memory.shares import FP32
 from dsgen.memory.trained import wide_adapters
 from dsgen.shapes.profiles import Model, Training
@@ -47,7 +48,7 @@ class Run(NamedTuple):
     @property
     def reads(self) -> bool:
         """FlashAttention asks in which type it may compute, as it does in fp32: GPT-J's queries always are."""
-        wide = self.size == FP32 or self.model.architecture == "gptj"
+        wide = self.size == FP32 or family_of(self.model).wide_queries
         return self.told and wide and self.training.attention == "flash" and self.training.method != "qlora"
 
     @property

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dsgen.families import family_of
 from dsgen.families.parameters import added, stretches
 from dsgen.jobs.job import STATES
 from dsgen.memory.cuts import cut
 from dsgen.memory.numbers import Numbers, count, making, quantized
 from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
-from dsgen.memory.trained import GPTJ_ROTARY, Trained, trained, wide_adapters
+from dsgen.memory.trained import Trained, trained, wide_adapters
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.buffers import MOMENTS, SIXTEEN_BIT, Buffers
 
@@ -189,7 +190,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         )
         if stage == 3
         else 0,
-        tables=_tables(model),
+        tables=family_of(model).buffers(model),
         scales=scales if stage == 3 else 0,
         weights=weights,
         wide=wide,
@@ -231,17 +232,6 @@ def _of_muon(
         return moments, 0, 0, updates
     found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else whole.offloaded(tensors, ranks)
     return found[0], 0, *found[1:]
-
-
-def _tables(model: Model) -> int:
-    """Bytes of buffers: the sines and cosines that every block of GPT-J has of its own (GPTJAttention.embed_positions),
-    and the mask of GPT-BigCode, a byte for every pair of positions (GPTBigCodeModel.bias).
-    """
-    if model.architecture == "gpt_bigcode":
-        return model.max_positions**2
-    if model.architecture != "gptj":
-        return 0
-    return FP32 * model.layers * model.max_positions * min(GPTJ_ROTARY, model.head_size)
 
 
 def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dsgen.memory.activations import Moment as Activity
 from dsgen.memory.backward import NORM, start
 from dsgen.memory.cuts import cut, widest_of
-from dsgen.memory.moments import NOTHING, Held, Moment, moment
+from dsgen.memory.moments import NOTHING, Moment, ResidentStates, moment
 from dsgen.memory.shares import flattened
 from dsgen.memory.states import ADAGRAD, FP32, FUSED, MUON, States
 from dsgen.memory.together import Together
@@ -24,7 +24,7 @@ _ADAGRAD_COPIES = 2
 
 
 def stepped(
-    optimizer: str, stage: int, precision: str, buffers: Buffers, found: States, both: Together, held: Held
+    optimizer: str, stage: int, precision: str, buffers: Buffers, found: States, both: Together, held: ResidentStates
 ) -> Iterator[Moment]:
     """The moments of a step that can be its highest.
 
@@ -62,7 +62,7 @@ def stepped(
 
 
 def _of_stage_3(
-    precision: str, buffers: Buffers, found: States, held: Held, kept: int, alive: Activity, listed: int
+    precision: str, buffers: Buffers, found: States, held: ResidentStates, kept: int, alive: Activity, listed: int
 ) -> Iterator[Moment]:
     """Group by group; `kept` is what stays gathered."""
     size, wide = found.size, found.wide

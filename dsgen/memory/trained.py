@@ -9,16 +9,13 @@ import math
 
 import attrs
 
+from dsgen.families import family_of
 from dsgen.families.parameters import Parameter, added, stretches
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "AFTER",
     "BEFORE",
-    "DIRECT",
-    "GPTJ_ROTARY",
-    "LEAVES",
-    "PHI_ROTARY",
     "SHARDED",
     "Trained",
     "head_sharded",
@@ -31,26 +28,6 @@ __all__ = [
 # layers whose shares are added up.
 SHARDED = ("attention", "mlp")
 ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "o_proj", "out_proj"})
-# Model types whose output head it shards too: those with a plan of Hugging Face's that names the head, and GPT-NeoX. A
-# head that is tied to the embedding is sharded where that plan names the embedding and DeepSpeed can take the loss from
-# the shards, which it then does. Seen in the engine of 0.19.8 at degree 2 with every type it takes, tied and not.
-HEAD_SHARDED = frozenset(
-    {
-        *("cohere", "gemma", "gemma2", "gemma3_text", "gpt_neox", "granite", "llama", "mistral", "phi"),
-        *("qwen2", "qwen3", "smollm3", "starcoder2"),
-    }
-)
-TABLE_SHARDED = frozenset(
-    {"cohere", "gemma3_text", "granite", "llama", "mistral", "phi", "qwen2", "qwen3", "smollm3", "starcoder2"}
-)
-# Model types whose blocks multiply by their weights without torch's linear function: `x @ weight.T` in FalconLinear,
-# `addmm` in Conv1D. Autograd keeps what was gathered for them until their backward. (So it does for experts.)
-DIRECT = frozenset({"falcon", "gpt2"})
-# Model types whose mixture DeepSpeed gathers whole at stage 3, its router among the experts, and whose gradients it
-# takes when all of the mixture's are there (runtime/zero: z3 leaf modules).
-LEAVES = frozenset({"mixtral", "qwen2_moe", "qwen3_moe"})
-PHI_ROTARY = 32  # elements of a head that Phi rotates: partial_rotary_factor x head size of every Phi
-GPTJ_ROTARY = 64  # elements of a head that GPT-J rotates (rotary_dim of its config)
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
 
@@ -99,7 +76,8 @@ class Trained:
 
 def head_sharded(model: Model) -> bool:
     """Whether tensor parallelism shards what makes the logits, and with it an embedding that is tied to it."""
-    return model.architecture in (TABLE_SHARDED if model.tied_embeddings else HEAD_SHARDED)
+    autotp = family_of(model).autotp
+    return autotp.tied_head if model.tied_embeddings else autotp.head
 
 
 def _added_up(item: Parameter) -> bool:

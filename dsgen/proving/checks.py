@@ -50,7 +50,7 @@ def checks(
         ranks: Number of ranks.
         tp: AutoTP degree.
         steps: Optimizer steps taken.
-        observed: One record per rank, as `engine.proof_rank` reports it.
+        observed: One record per rank, as `engine.proof.ranks` reports it.
         version: DeepSpeed's.
     """
     first = observed[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.families import family_of
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import Plan
 from dsgen.rendering.keys import Key
@@ -17,13 +18,6 @@ AIO_QUEUE_DEPTH = 16  # requests in flight; 8 is DeepSpeed's default, NVMe drive
 AIO_PARALLELISM = 2  # threads a request is split over: two keep one drive busy from one rank
 PARAM_BUFFERS = 5  # offload_param.buffer_count, DeepSpeed's default
 MAX_IN_CPU = 1_000_000_000  # elements of offloaded parameters kept in RAM beside NVMe; DeepSpeed's default
-
-# Where each expert is a module, ranks that route differently wait for each other unless the block is one leaf
-# (DeepSpeed issues 4808, 7461): DeepSeek-V3 before transformers 5, which stacks the experts. DeepSpeed's default
-# list has mixtral, qwen2_moe and qwen3_moe.
-LEAF_CLASSES = {
-    "deepseek_v3": "transformers.models.deepseek_v3.modeling_deepseek_v3.DeepseekV3MoE",
-}
 
 
 def keys(plan: Plan) -> Iterator[Key]:
@@ -133,7 +127,7 @@ def _stage_3(plan: Plan) -> Iterator[Key]:
         )
     if job.training.save_16bit and job.training.method == "full":
         yield _gather(plan)
-    leaf = LEAF_CLASSES.get(job.model.architecture)
+    leaf = family_of(job.model).leaf_class
     if leaf:
         yield Key(
             f"{zero}.leaf_module.classes",

@@ -11,7 +11,7 @@ import attrs
 from dsgen.report import footprints
 from dsgen.report.tables import table
 from dsgen.shapes.units import gib
-from dsgen.simulating import Collective, Held, Simulation
+from dsgen.simulating import Collective, Simulation, TensorGroup
 
 __all__ = [
     "Traffic",
@@ -152,7 +152,7 @@ def _largest(found: Simulation, width: int, every: bool) -> list[str]:
     return lines
 
 
-def _held(listed: tuple[Held, ...], width: int) -> list[str]:
+def _held(listed: tuple[TensorGroup, ...], width: int) -> list[str]:
     """Tensors as a table; where they are made is cut on its left where the line is too long."""
     rows = [(gib(one.bytes), one.kind, _each(one), place_made(one, width)) for one in listed]
     kind, each = (max(len(row[column]) for row in rows) for column in (1, 2))
@@ -164,7 +164,7 @@ def _held(listed: tuple[Held, ...], width: int) -> list[str]:
     return lines
 
 
-def _each(one: Held) -> str:
+def _each(one: TensorGroup) -> str:
     """Count, dtype and shape: "27 x bf16 1x2048x4096"."""
     shape = "x".join(one.shape.strip("(),").replace(" ", "").split(","))
     return f"{one.count} x {_short(one.dtype)} {shape or 'number'}"
@@ -174,7 +174,7 @@ def _short(dtype: str) -> str:
     return dtype.replace("bfloat", "bf").replace("float", "fp").replace("uint", "u").replace("int", "i")
 
 
-def place_made(one: Held, width: int = _WIDE) -> str:
+def place_made(one: TensorGroup, width: int = _WIDE) -> str:
     """Where a tensor is made: file and line, with folder and function where there is room; else torch's operator."""
     path, _, rest = one.site.partition(":")
     function, _, line = rest.partition(":")

@@ -9,7 +9,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, refusals
 from dsgen.simulating.autos import Filled
 from dsgen.simulating.models import hardware_of
-from dsgen.simulating.records import Collective, Held, Sample, Simulation
+from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
 from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
 
 __all__ = [
@@ -19,11 +19,11 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "Collective",
     "Filled",
-    "Held",
     "Options",
     "Request",
     "Sample",
     "Simulation",
+    "TensorGroup",
     "from_config",
     "from_rendered",
     "hardware_of",

@@ -8,7 +8,7 @@ from typing import Any
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
-from dsgen.simulating.records import Collective, Held, Sample, Simulation
+from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
 from dsgen.simulating.requests import Request
 
 __all__ = ["simulation"]
@@ -138,6 +138,6 @@ def _nvme(answer: Mapping[str, Any], request: Request) -> Place:
     )
 
 
-def _held(one: Mapping[str, Any], ranks: int) -> Held:
+def _held(one: Mapping[str, Any], ranks: int) -> TensorGroup:
     facts = {name: one[name] for name in _HELD}
-    return Held(**{**facts, "bytes": ranks * one["bytes"], "count": ranks * one["count"]})
+    return TensorGroup(**{**facts, "bytes": ranks * one["bytes"], "count": ranks * one["count"]})

@@ -11,11 +11,11 @@ from dsgen.memory import MemoryEstimate, PhaseMemory
 from dsgen.simulating.autos import Filled
 from dsgen.simulating.requests import Options
 
-__all__ = ["Collective", "Held", "Sample", "Simulation"]
+__all__ = ["Collective", "Sample", "Simulation", "TensorGroup"]
 
 
 @attrs.frozen(kw_only=True)
-class Held:
+class TensorGroup:
     """Equal tensors that are alive at a peak.
 
     Attributes:
@@ -116,7 +116,7 @@ class Simulation:
     expandable_reserved_bytes: int
     pinned_bytes: int
     pinned_rounded_bytes: int
-    largest: Mapping[str, tuple[Held, ...]]
+    largest: Mapping[str, tuple[TensorGroup, ...]]
     collectives: tuple[Collective, ...]
     timeline: Mapping[str, tuple[Sample, ...]]
     filled: tuple[Filled, ...] = ()

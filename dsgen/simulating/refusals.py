@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.effective.refusals import sentence
-from dsgen.families.hf_keys import FAMILIES
+from dsgen.families import FAMILIES
 from dsgen.linting import linter
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError, mistake, nearest

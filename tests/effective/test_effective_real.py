@@ -9,20 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import own_configs
 import pytest
+import recorded
+from effective_checks import compare
 
-from dsgen import targets
-from dsgen.deepspeed import surface
-from dsgen.documents.document import unwritten
 from dsgen.effective import Effective, Row, load, load_many
-from dsgen.linting.subjects import OPEN, Subject
 from dsgen.shapes.errors import DsgenError
 
 pytestmark = pytest.mark.proof
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-SHARED = REPOSITORY.parent / "shared"
-SAMPLE, PROBES = 3, 7  # every third config of the corpus, every seventh probe: all would take two minutes
+SAMPLE, PROBES = 3, 7  # every third config, every seventh probe's verdict: all would take two minutes
 
 ADAMW = {"type": "AdamW", "params": {"lr": 2e-5}}
 DECAY = {"type": "WarmupDecayLR", "params": {"total_num_steps": 100, "warmup_num_steps": 10}}
@@ -200,80 +197,44 @@ def test_a_config_that_hangs_is_ended() -> None:
         load({"train_batch_size": 8}, timeout_seconds=1e-9)
 
 
-# Where DeepSpeed holds something else than the key alone says, and why that is no disagreement.
-_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+@pytest.fixture(scope="module")
+def probed() -> list[tuple[dict[str, Any], Effective]]:
+    """A sample of the 417 recorded probes, and what DeepSpeed makes of each today."""
+    # Recorded after zero.Init with a mesh of AutoTP, and before the parse, where the mesh of ranks is made.
+    elsewhere = {"TPZ3_tb4_mb_gas", "B_spdp_mismatch_w2"}
+    sample = recorded.probes()[::PROBES]
+    chosen = [probe for probe in sample if probe["world"] == 2 and probe["id"] not in elsewhere]
+    found = load_many([probe["config"] for probe in chosen], world_size=2)
+    return list(zip(chosen, found, strict=True))
 
 
-def _derived(path: str, subject: Subject, ours: Any, theirs: Any) -> bool:
-    if path in _BATCH:
-        return ours is None  # worked out from the others and from the number of ranks
-    if path == "optimizer.type":
-        return bool(str(ours).lower() == theirs)  # `subject.optimizer` is what rules read
-    if path.startswith(("optimizer.params.", "scheduler.params.")):
-        return not subject.written(path)  # a default of the class, which Surface.key knows
-    if path == "zero_optimization.overlap_comm":
-        return ours is None and theirs is (subject.stage == 3)
-    if path == "zero_optimization.offload_optimizer.device":
-        return bool(subject.offload("optimizer") == theirs)  # by the deprecated cpu_offload
-    if path == "wall_clock_breakdown":
-        return subject.on("flops_profiler")
-    if path.endswith("communication_data_type"):
-        return (ours, theirs) in (("fp32", "torch.float32"), ("bf16", "torch.bfloat16"), ("fp16", "torch.float16"))
-    return path.startswith("expert_parallel.") and ours == "unset"  # a sentinel of DeepSpeed's own
-
-
-def test_our_tables_agree_with_what_deepspeed_holds() -> None:
-    """Every value of a sample of public configs: `Subject.value` against the parsed DeepSpeedConfig."""
-    known = surface.load("0.19")
-    labels = json.loads((SHARED / "corpus" / "labels.json").read_text("utf-8"))[::SAMPLE]
+def test_our_tables_agree_with_what_deepspeed_holds(probed: list[tuple[dict[str, Any], Effective]]) -> None:
+    """Every value of configs of our own and of the probes: `Subject.value` against the parsed DeepSpeedConfig."""
+    golden = sorted(own_configs.GOLDEN.glob("*.json"))[::SAMPLE]
+    autos = [own_configs.CAUSES / name for name in ("auto-everywhere.json", "auto-with-comments.json")]
+    several_by_target = {
+        "deepspeed": [*load_many(golden), *(found for _, found in probed)],
+        "hf-trainer": load_many(autos, target="hf-trainer"),
+    }
     compared, parsed, wrong = 0, 0, []
-    for name in ("deepspeed", "hf-trainer"):
-        chosen = [SHARED / "corpus" / item["file"] for item in labels if _target(item) == name]
-        for found in load_many(chosen, target=name):
+    for target, several in several_by_target.items():
+        for found in several:
             parsed += bool(found.values)
-            subject = _subject(found, known, name)
-            for path, theirs in found.values.items():
-                ours = subject.value(path)
-                if known.key(path, subject.config) is None or ours is OPEN or theirs == {}:
-                    continue
-                compared += 1
-                same = ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool)
-                moved = any(item.happened == "moved" and item.note == f"to {path}" for item in found.rows)
-                if not same and not moved and not _derived(path, subject, ours, theirs):
-                    wrong.append((found.name, path, ours, theirs))
+            count, differing = compare(found, target)
+            compared += count
+            wrong += differing
     assert not wrong
-    assert parsed > 50
+    assert parsed > 70
     assert compared > 10_000
 
 
-def _target(label: Mapping[str, Any]) -> str:
-    return "hf-trainer" if label["has_auto"] and label["format"] == "json" else "deepspeed"
-
-
-def _subject(found: Effective, known: surface.Surface, target: str) -> Subject:
-    config: dict[str, Any] = {}
-    for item in found.rows:
-        *sections, key = item.path.split(".")
-        node = config
-        for section in sections:
-            node = node.setdefault(section, {})
-        node[key] = item.written
-    return Subject(config=config, surface=known, target=targets.find(target), document=unwritten(config))
-
-
-def test_deepspeeds_own_verdict_on_the_probes() -> None:
-    """Each of a sample of the 417 recorded probes: refused at parse exactly where it was when it was recorded."""
-    probes = json.loads((SHARED / "reference" / "deepspeed-0.19.8" / "probes.json").read_text("utf-8"))[::PROBES]
-    # Recorded after zero.Init with a mesh of AutoTP, and before the parse, where the mesh of ranks is made.
-    elsewhere = {"TPZ3_tb4_mb_gas", "B_spdp_mismatch_w2"}
-    chosen = [probe for probe in probes if probe["world"] == 2 and probe["id"] not in elsewhere]
-    found = load_many([probe["config"] for probe in chosen], world_size=2)
-
+def test_deepspeeds_own_verdict_on_the_probes(probed: list[tuple[dict[str, Any], Effective]]) -> None:
+    """Refused at parse exactly where it was when it was recorded."""
     wrong = []
-    for probe, item in zip(chosen, found, strict=True):
+    for probe, item in probed:
         phase = item.refused.phase if item.refused else None
-        recorded = probe["outcome"]
-        if (phase == "parse") != (recorded == "error at parse") or (phase and not recorded.startswith("error")):
-            wrong.append((probe["id"], recorded, item.refused))
+        outcome = probe["outcome"]
+        if (phase == "parse") != (outcome == "error at parse") or (phase and not outcome.startswith("error")):
+            wrong.append((probe["id"], outcome, item.refused))
     assert not wrong
-    assert len(chosen) > 20
+    assert len(probed) > 20

@@ -300,7 +300,7 @@ def test_peaks_of_training_are_the_same(name):
 
 @pytest.mark.parametrize("name", [one["name"] for one in WHOLE])
 def test_shortcuts_change_no_peak(name):
-    """simulate_shortcuts against DeepSpeed's own functions."""
+    """shortcuts.py against DeepSpeed's own functions."""
     _, simulated = answers()
     whole, shortcut = (simulated[one]["0"] for one in (name, name.removeprefix("whole, ")))
 

@@ -51,7 +51,7 @@ READ = {
     "torch._meta_registrations:_meta_grouped_mm_common": "b5cd72f24ddf",
     # Its import is all that is asked of the compiler.
     "torch:compile": "454ee6568234",
-    # simulate_attention stands in its place.
+    # attention.py stands in its place.
     "transformers.integrations.flash_attention:flash_attention_forward": "ea5dbf6f37c7",
 }
 
@@ -129,7 +129,7 @@ def test_every_patch_has_a_fingerprint():
     # Descriptors have no source: `data` is torch's own on both sides but where devices differ.
     known |= {"data"}
     set_here = set()
-    for name in ("simulate_patches", "simulate_shortcuts"):
+    for name in ("patches", "shortcuts"):
         tree = ast.parse((ENGINE / f"{name}.py").read_text("utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):

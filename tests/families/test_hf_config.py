@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf, to_hf_config
-from dsgen.families.hf_keys import FAMILIES
 from dsgen.families.parameters import model_types, parameter_count
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model, type_name

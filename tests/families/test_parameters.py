@@ -14,6 +14,7 @@ import attrs
 import pytest
 from ruamel.yaml import YAML
 
+from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import (
     Parameter,
@@ -24,7 +25,6 @@ from dsgen.families.parameters import (
     parameter_count,
     parameters,
 )
-from dsgen.families.parameters.layouts import LAYOUTS
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model
 
@@ -384,7 +384,7 @@ def test_every_tensor_equals_that_of_hugging_face() -> None:
     for name, facts in every.items():
         model, answer = Model(**facts), answers[name]
         mine = parameters(model)
-        assert answer["class"] == LAYOUTS[model.architecture].huggingface
+        assert answer["class"] == FAMILIES[model.architecture].huggingface
         assert [(entry.name, entry.shape, entry.repeats) for entry in mine] == folded(answer["tensors"]), name
         assert parameter_count(model) == answer["total"], name
         linear = {

@@ -1,9 +1,9 @@
 """The program of test_simulate_exact.py: bytes by kind after every phase, of real ranks and of simulated ones.
 
 `python tests/helpers/held_bytes.py real|simulated`; stdin: a list of `{"name", "request", "ranks"}`, the request as of
-dsgen.engine.simulate. A case may say `"whole": true` (DeepSpeed's own functions instead of simulate_shortcuts) and
+dsgen.engine.simulate. A case may say `"whole": true` (DeepSpeed's own functions instead of shortcuts.py) and
 `"silent": true` (real tensors whose collectives move nothing, so that no thread of gloo keeps one a moment longer).
-stdout: name -> rank -> what `simulate_result.describe` calls `phases`; of real ranks also `held`: for every phase the
+stdout: name -> rank -> what `results.describe` calls `phases`; of real ranks also `held`: for every phase the
 bytes by kind of the tensors that model and engine keep, and `found`: those of all tensors that the garbage collector
 knows after the last step.
 
@@ -85,7 +85,7 @@ def _simulated(case: dict[str, Any]) -> dict[str, Any]:
 
 def _simulate(request: dict[str, Any], whole: bool) -> dict[str, Any]:
     if whole:
-        patches.simulate_shortcuts.apply = lambda: None
+        patches.shortcuts.apply = lambda: None
     return simulate.answer(request)
 
 

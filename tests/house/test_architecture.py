@@ -47,9 +47,7 @@ WALLS: dict[str, tuple[str, ...]] = {
 # Function with an `assert` -> what of our own it states; a user's mistake is never an assert.
 ASSERTS = {
     "engine.surface.dump._nested": "a path has at least one part",
-    "families.hf_config._derived": "the rules are a table of ours",
-    "families.hf_config._write_variant": "facts come from a Model, whose fields are typed",
-    "families.hf_variants.rotated_share": "facts come from a Model, whose fields are typed",
+    "families.reading._derived": "the rules are a table of ours",
     "proving.session._line": "the child was started with pipes",
     "proving.session.ask": "the child was started with pipes",
 }

@@ -24,6 +24,10 @@ def test_learned_positions_end_and_rotary_ones_are_warned_of(make_job):
     with pytest.raises(dsgen.DsgenError, match="gpt2 has learned positions for 1024 tokens and no more"):
         make_job("a100-80g", "gpt2", training={"seq_len": 2048})
 
+    starcoder = {"model": {"architecture": "gpt_bigcode", "kv_heads": 1}, "training": {"seq_len": 2048}}
+    with pytest.raises(dsgen.DsgenError, match="gpt_bigcode has learned positions for 1024 tokens and no more"):
+        dsgen.job(dsgen.profile("a100-80g") | dsgen.profile("gpt2") | starcoder)
+
     assert any("its positions need scaling" in warning for warning in make_job(training={"seq_len": 8192}).warnings)
     assert not make_job(training={"seq_len": 4096}).warnings
 

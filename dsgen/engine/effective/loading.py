@@ -92,7 +92,7 @@ def _greet() -> dict[str, Any]:
 
 
 def _answer(job: dict[str, Any], children: list[Child], parent: int) -> dict[str, Any]:
-    """One config, loaded in a fork; the report of `effective_parse.run`, or how the fork ended instead."""
+    """One config, loaded in a fork; the report of `parsing.run`, or how the fork ended instead."""
     folder = Path(job["folder"])
     report, log = folder / "report.json", folder / "load.log"
     children[:] = [fork(functools.partial(parsing.run, job, report), log)]

@@ -1,7 +1,7 @@
 """Child process: the real DeepSpeed engine at true size on a virtual GPU; one JSON request in, one JSON result out.
 
 stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
-`simulate_request.DEFAULTS` names.
+`requests.DEFAULTS` names.
 stdout: `{"versions", "engine", "phases", "peak", "nvme", "collectives", "timeline", "seconds", "rss_bytes"}`, or
 `{"versions", "error": {"type", "message", "site", "phase"}}`, or `{"missing": package}`. What the libraries print goes
 to stderr.

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dsgen.families import family_of
+from dsgen.families.experts import PAIR
 from dsgen.families.parameters.counts import parameters
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
 from dsgen.shapes.errors import DsgenError, mistake
@@ -29,24 +31,6 @@ __all__ = [
 ]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
-# Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
-# tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets
-# that are one tensor today must be named together, and that tensor's adapter has their ranks' sum.
-# (peft/utils/transformers_weight_conversion.py: _MODEL_TO_CONVERSION_PATTERN, _MOE_TARGET_MODULE_MAPPING and
-# _MOE_FUSED_TARGETS; a model type that the first does not list, as gpt_oss and qwen2_moe, adapts its linear layers
-# alone.)
-_ROUTER, _PAIR, _DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
-_QWEN = {"gate": _ROUTER, "gate_proj": _PAIR, "up_proj": _PAIR, "down_proj": _DOWN}
-_FUSED: dict[str, dict[str, str]] = {
-    "deepseek_v2": _QWEN,
-    "deepseek_v3": _QWEN,
-    "glm4_moe": _QWEN,
-    "mixtral": {"gate": _ROUTER, "w1": _PAIR, "w3": _PAIR, "w2": _DOWN},
-    "olmoe": _QWEN,
-    "qwen3_moe": _QWEN,
-}
-_NONE: dict[str, str] = {}
-_TRANSPOSED = frozenset({"gpt2"})  # its Conv1D's weight is (inputs, outputs)
 
 
 class Adapter(NamedTuple):
@@ -58,7 +42,7 @@ class Adapter(NamedTuple):
 
 def fused_targets(model: Model) -> Mapping[str, str]:
     """Names that peft takes for a part of the experts or for the router -> the tensor, without the block's name."""
-    return _FUSED.get(model.architecture, _NONE)
+    return family_of(model).parts
 
 
 def expert_target(model: Model, targets: Iterable[str]) -> str | None:
@@ -206,13 +190,13 @@ def adapters(model: Model, rank: int, targets: tuple[str, ...]) -> Mapping[str, 
                 todo=_valid(model),
             )
         ranks.update(dict.fromkeys(matches, rank))
-    pair = [old for old, tensor in fused.items() if tensor == _PAIR]
-    if any(name.endswith(_PAIR) for name in ranks):
+    pair = [old for old, tensor in fused.items() if tensor == PAIR]
+    if any(name.endswith(PAIR) for name in ranks):
         missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
         if missing:
             raise _incomplete(pair, missing[0])
-        ranks = {name: len(pair) * rank if name.endswith(_PAIR) else rank for name in ranks}
-    transposed = model.architecture in _TRANSPOSED
+        ranks = {name: len(pair) * rank if name.endswith(PAIR) else rank for name in ranks}
+    transposed = family_of(model).transposed
     sizes = {item.name: _sides(item, transposed) for item in parameters(model) if item.name in ranks}
     return MappingProxyType(
         {name: Adapter(ranks[name] * inputs, ranks[name] * outputs) for name, (inputs, outputs) in sizes.items()}

@@ -6,7 +6,7 @@ import functools
 
 import attrs
 
-from dsgen.families.parameters.layouts import LAYOUTS
+from dsgen.families import FAMILIES
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter, stretches
 from dsgen.shapes.profiles import Model
 
@@ -24,7 +24,7 @@ _READ = (".EncDecAttention.k.weight", ".EncDecAttention.v.weight")  # of T5: wha
 
 def model_types() -> tuple[str, ...]:
     """Every supported `model_type`, sorted."""
-    return tuple(LAYOUTS)
+    return tuple(FAMILIES)
 
 
 @functools.lru_cache(maxsize=CACHED_MODELS)

@@ -7,9 +7,11 @@ import math
 
 import attrs
 
-from dsgen.families.parameters.layouts import LAYOUTS
-from dsgen.families.parameters.rows import Layout, Tensor
-from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.families import FAMILIES, family_of
+from dsgen.families.family import Family
+from dsgen.families.keys import FOUR_H, HEADS, SPLIT, Key
+from dsgen.families.rows import Row
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
 __all__ = ["CACHED_MODELS", "Parameter", "Stretch", "stretches"]
@@ -70,17 +72,18 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     Raises:
         DsgenError: As for `parameters`.
     """
-    layout = _layout(model)
-    _check(model, layout)
+    family = family_of(model)
+    layout = family.layout
+    _check(model, family)
     sizes, every = _sizes(model), _facts(model)
     dense = model.dense_layers if model.experts else model.layers
-    head: tuple[Tensor, ...] = ()
+    head: tuple[Row, ...] = ()
     if not model.tied_embeddings:
-        head += (Tensor("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
+        head += (Row("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
     if layout.head_bias:
-        head += (Tensor("lm_head.bias", ("vocab",), "bias"),)
+        head += (Row("lm_head.bias", ("vocab",), "bias"),)
 
-    def stretch(tensors: tuple[Tensor, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
+    def stretch(tensors: tuple[Row, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
         facts = {**every, "first": first}
         there = tuple(
             Parameter(
@@ -96,7 +99,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         )
         return Stretch(there, repeats, bool(block))
 
-    def stack(tensors: tuple[Tensor, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
+    def stack(tensors: tuple[Row, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
         """Equal blocks, of which the first may have a tensor more."""
         apart = any(tensor.when == "first" for tensor in tensors) and repeats > 0
         first = (stretch(tensors, 1, block, True),) if apart else ()
@@ -116,73 +119,73 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     )
 
 
-def _layout(model: Model) -> Layout:
-    layout = LAYOUTS.get(model.architecture)
-    if layout is None:
-        near = nearest(model.architecture, LAYOUTS)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise mistake(
-            f"model.architecture is {model.architecture!r}",
-            must="it must be a supported model_type of Hugging Face",
-            todo=f"{hint}Supported: {', '.join(LAYOUTS)}.",
-        )
-    return layout
-
-
-def _check(model: Model, layout: Layout) -> None:
+def _check(model: Model, family: Family) -> None:
     """Refuse facts that the architecture's class cannot have."""
-    a = model.architecture
-    if layout.gated is not None and model.gated_ffn != layout.gated:
-        raise _impossible(model, "gated_ffn", f"{a} has {'a' if layout.gated else 'no'} gate")
+    a, layout = family.model_type, family.layout
+    if not family.chooses_gate and model.gated_ffn != family.gated:
+        raise _impossible(model, "gated_ffn", f"{a} has {'a' if family.gated else 'no'} gate")
     if model.attention_heads % model.kv_heads:
         raise _impossible(model, "kv_heads", f"it must divide attention_heads ({model.attention_heads})")
-    if layout.same_heads and model.kv_heads != model.attention_heads:
-        raise _impossible(model, "kv_heads", f"{a} has as many as attention_heads ({model.attention_heads})")
-    if layout.one_key_head and model.kv_heads != 1:
-        raise _impossible(model, "kv_heads", f"{a} has one")
-    if layout.split_heads and model.head_size * model.attention_heads != model.hidden_size:
-        raise _impossible(model, "head_size", f"{a} splits hidden_size ({model.hidden_size}) among its heads")
-    if layout.ffn_factor and model.ffn_size != layout.ffn_factor * model.hidden_size:
-        raise _impossible(model, "ffn_size", f"{a} has {layout.ffn_factor} x hidden_size")
-    if model.attention_bias and not layout.biases:
-        raise _impossible(model, "attention_bias", f"{a} leaves no choice; what it has is counted")
-    if model.mlp_bias and not layout.mlp_biases:
-        raise _impossible(model, "mlp_bias", f"{a} leaves no choice; what it has is counted")
-    if bool(model.encoder_layers) != bool(layout.encoder):
-        raise _impossible(model, "encoder_layers", f"{a} has {'at least 1' if layout.encoder else 'no encoder'}")
-    if bool(model.relative_buckets) != bool(layout.encoder):
-        raise _impossible(model, "relative_buckets", f"{a} has {'at least 1' if layout.encoder else 'none'}")
-    if layout.tied and not model.tied_embeddings:
+    for key in family.keys:
+        if not key.names:
+            _check_unsaid(model, key)
+    for bias in ("attention_bias", "mlp_bias"):
+        if getattr(model, bias) and not family.says(bias):
+            raise _impossible(model, bias, f"{a} leaves no choice; what it has is counted")
+    for fact in ("encoder_layers", "relative_buckets"):
+        if bool(getattr(model, fact)) != family.encodes:
+            none = "no encoder" if fact == "encoder_layers" else "none"
+            raise _impossible(model, fact, f"{a} has {'at least 1' if family.encodes else none}")
+    tied = family.key("tied_embeddings")
+    if tied and not tied.names and not model.tied_embeddings:
         raise _impossible(model, "tied_embeddings", f"{a} always shares them")
-    if model.dropout and not layout.dropouts:
+    if model.dropout and not family.dropouts:
         raise _impossible(model, "dropout", f"{a} leaves no choice; what it has is counted")
-    if a != "opt" and (model.embedding_size or model.post_norm):
-        raise _impossible(model, "embedding_size" if model.embedding_size else "post_norm", "only opt has this")
-    _check_experts(model, layout)
+    for fact in ("embedding_size", "post_norm"):
+        if getattr(model, fact) and not family.says(fact):
+            others = " and ".join(name for name, other in FAMILIES.items() if other.says(fact))
+            raise _impossible(model, fact, f"only {others} has this")
+    _check_experts(model, family, bool(layout.dense), bool(layout.sparse))
 
 
-def _check_experts(model: Model, layout: Layout) -> None:
-    a = model.architecture
-    if model.qk_norm and a != "glm4_moe":
+def _check_unsaid(model: Model, key: Key) -> None:
+    """Refuse another value of a fact that no key says."""
+    a, heads = model.architecture, model.attention_heads
+    if key.fact == "kv_heads" and key.default == HEADS and model.kv_heads != heads:
+        raise _impossible(model, "kv_heads", f"{a} has as many as attention_heads ({heads})")
+    if key.fact == "kv_heads" and key.default == 1 and model.kv_heads != 1:
+        raise _impossible(model, "kv_heads", f"{a} has one")
+    if key.default == SPLIT and model.head_size * heads != model.hidden_size:
+        raise _impossible(model, "head_size", f"{a} splits hidden_size ({model.hidden_size}) among its heads")
+    if key.default == FOUR_H and model.ffn_size != 4 * model.hidden_size:
+        raise _impossible(model, "ffn_size", f"{a} has 4 x hidden_size")
+
+
+def _check_experts(model: Model, family: Family, dense: bool, sparse: bool) -> None:
+    a = family.model_type
+    if model.qk_norm and not family.says("qk_norm"):
         raise _impossible(model, "qk_norm", f"{a} leaves no choice; what it has is counted")
-    if model.experts and not layout.sparse:
+    if model.experts and not sparse:
         raise _impossible(model, "experts", f"{a} has none")
-    if not model.experts and layout.sparse:
+    if not model.experts and sparse:
         raise _impossible(model, "experts", f"{a} is a mixture of experts, and needs at least 1")
     if model.experts and not 1 <= model.experts_per_token <= model.experts:
         raise _impossible(model, "experts_per_token", f"it must be between 1 and experts ({model.experts})")
     if model.experts and not model.expert_ffn_size:
         raise _impossible(model, "expert_ffn_size", "a mixture of experts needs it")
-    if model.dense_layers > (model.layers if layout.dense and model.experts else 0):
+    if model.dense_layers > (model.layers if dense and model.experts else 0):
         raise _impossible(model, "dense_layers", "only a mixture of experts with dense first blocks has them")
-    if bool(model.shared_experts) != layout.shared:
-        raise _impossible(model, "shared_experts", f"{a} has {'at least 1' if layout.shared else 'none'}")
-    if bool(model.shared_ffn_size) != (a == "qwen2_moe"):
-        raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if a == 'qwen2_moe' else 'none of its own'}")
-    if model.expert_groups and (a != "deepseek_v2" or model.experts % model.expert_groups):
-        must = f"it must divide experts ({model.experts})" if a == "deepseek_v2" else f"{a} leaves no choice"
+    if bool(model.shared_experts) != family.says("shared_experts"):
+        must = f"{a} has {'at least 1' if family.says('shared_experts') else 'none'}"
+        raise _impossible(model, "shared_experts", must)
+    own = family.says("shared_ffn_size")
+    if bool(model.shared_ffn_size) != own:
+        raise _impossible(model, "shared_ffn_size", f"{a} has {'it' if own else 'none of its own'}")
+    grouped = family.says("expert_groups")
+    if model.expert_groups and (not grouped or model.experts % model.expert_groups):
+        must = f"it must divide experts ({model.experts})" if grouped else f"{a} leaves no choice"
         raise _impossible(model, "expert_groups", must)
-    latent = a in ("deepseek_v2", "deepseek_v3")
+    latent = family.says("kv_lora_rank")
     if bool(model.kv_lora_rank) != latent:
         raise _impossible(model, "kv_lora_rank", f"{a} has {'MLA' if latent else 'no MLA'}")
 

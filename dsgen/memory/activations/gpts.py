@@ -6,13 +6,13 @@ classes: they decide how long a tensor lives. Dropout is that of the classes' de
 
 from __future__ import annotations
 
+from dsgen.families import gptj, phi
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import GPT2, attend, attend_alibi
 from dsgen.memory.activations.gelus import bloom_gelu, gelu_steps
 from dsgen.memory.activations.llama import rotate
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import GPTJ_ROTARY, PHI_ROTARY
 
 __all__ = ["before", "bloom_block", "gpt2_block", "gpt_neox_block", "gptj_block", "head", "opt_block", "plain_mlp"]
 
@@ -110,7 +110,7 @@ def gptj_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 def _gptj_attention(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     size = on.model.head_size
-    width, rotary = on.heads * size, min(GPTJ_ROTARY, size)
+    width, rotary = on.heads * size, min(gptj.ROTARY, size)
     query = on.linear(tape, hidden, width, "q_proj")
     key = on.linear(tape, hidden, width, "k_proj")
     value = on.linear(tape, hidden, width, "v_proj")
@@ -238,7 +238,7 @@ def before(tape: Tape, on: Setting) -> Before:
         return hidden, [], [ids, *masks, tape.born((0, on.heads), on.seq_len, on.item)], [embedded]
     if kind == "gptj":
         return embedded, [], [ids, *masks], [embedded]
-    size = PHI_ROTARY if kind == "phi" else model.head_size // (ROTARY_SHARE if kind == "gpt_neox" else 1)
+    size = phi.ROTARY if kind == "phi" else model.head_size // (ROTARY_SHARE if kind == "gpt_neox" else 1)
     tables = [tape.born((on.seq_len, 0), size, on.item) for _ in range(2)]
     return embedded, tables, [ids, *masks], [embedded]
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dsgen.families import family_of
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.llama import mlp
 from dsgen.memory.activations.moments import Size
 from dsgen.memory.activations.products import grouped, linear
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import GRADIENTS, Leaf, Tape, Tensor
-from dsgen.memory.trained import LEAVES
 
 __all__ = ["mixture"]
 
 
 def mixture(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """The feed-forward part: router, experts, and what every token passes."""
-    whole = tape.told and on.model.architecture in LEAVES
+    whole = tape.told and family_of(on.model).leaf
     if whole:  # DeepSpeed gathers it as one, and takes all its gradients together
         hidden = tape.together(hidden)
         tape.fetch()

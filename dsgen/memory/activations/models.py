@@ -7,23 +7,18 @@ import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dsgen.families import family_of, smollm3
 from dsgen.memory.activations import llama
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.shapes.profiles import Model
 
-__all__ = ["NOT_FUSED", "FamilyOfForwards", "eager", "family"]
-
-
-# Attention -> model types whose class has it not, and runs the eager one (_supports_flash_attn, _supports_sdpa).
-NOT_FUSED = {
-    "flash": frozenset({"bloom", "mt5", "t5"}),
-    "sdpa": frozenset({"bloom", "gemma2", "gpt_oss", "gptj"}),
-}
+__all__ = ["FamilyOfForwards", "eager", "family"]
 
 
-def eager(architecture: str, attention: str) -> bool:
+def eager(model: Model, attention: str) -> bool:
     """Whether attention makes the matrix of scores: it is asked to, or its class has nothing else."""
-    return attention == "eager" or architecture in NOT_FUSED.get(attention, ())
+    return attention == "eager" or attention not in family_of(model).kernels
 
 
 class FamilyOfForwards(NamedTuple):
@@ -92,7 +87,6 @@ _MODULES = {  # where a block is that is not in gpts.py
     "stablelm": "partial",
     "starcoder2": "starcoder",
 }
-SMOLLM3_PLAIN = 4  # every so many-th block of SmolLM3 has no rope (no_rope_layer_interval of its config)
 CARRYING = frozenset({"bloom", "falcon", "gptj"})
 _LLAMA = FamilyOfForwards(llama.before, llama.block, _sparse_block, llama.head)
 
@@ -109,7 +103,7 @@ def family(architecture: str) -> FamilyOfForwards:
         return FamilyOfForwards(llama.before, dense, functools.partial(dense, feeding=mixture), llama.head)
     if architecture == "smollm3":
         plain = functools.partial(llama.block, attending=functools.partial(llama.attention, rope=False))
-        return _LLAMA._replace(every=SMOLLM3_PLAIN, other=plain)
+        return _LLAMA._replace(every=smollm3.INTERVAL, other=plain)
     if architecture not in _APART and architecture not in _IN_LLAMAS_FRAME:
         return _LLAMA
     frame = llama if architecture in _IN_LLAMAS_FRAME else _module("gpts")

@@ -5,13 +5,13 @@ Source: transformers 5.23, models/{phi,stablelm}/modeling_*.py. Local variables 
 
 from __future__ import annotations
 
+from dsgen.families.phi import ROTARY
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.attending import attend
 from dsgen.memory.activations.gelus import gelu_steps
 from dsgen.memory.activations.llama import mlp, rotate
 from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.tape import Tape, Tensor
-from dsgen.memory.trained import PHI_ROTARY
 
 __all__ = ["phi_block", "stablelm_block"]
 
@@ -20,7 +20,7 @@ def phi_block(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """PhiDecoderLayer."""
     residual = hidden
     states = on.layer_norm(tape, hidden)
-    found, weights = _attention(tape, on, states, PHI_ROTARY, "dense", bias=True, out_bias=True)
+    found, weights = _attention(tape, on, states, ROTARY, "dense", bias=True, out_bias=True)
     found = op.dropout(tape, found, on.model.dropout)
     out = on.linear(tape, states, on.ffn, "fc1", bias=True)
     out = gelu_steps(tape, out)

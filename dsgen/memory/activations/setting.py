@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dsgen.families import family_of
 from dsgen.families.parameters import ALL_LINEAR, adapts_head, fused_targets
 from dsgen.memory.activations import operators as op
 from dsgen.memory.activations.moments import Size
@@ -17,7 +18,7 @@ from dsgen.memory.activations.products import (
 )
 from dsgen.memory.activations.tape import Node, Tape, Tensor
 from dsgen.memory.numbers import quantized
-from dsgen.memory.trained import DIRECT, head_sharded
+from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Setting"]
@@ -73,7 +74,7 @@ class Setting(NamedTuple):
     @property
     def direct(self) -> bool:
         """Whether blocks multiply by their weights without torch's linear function, which zero.Init replaces."""
-        return self.model.architecture in DIRECT
+        return family_of(self.model).direct
 
     def ask(self, tape: Tape, embedded: Tensor) -> None:
         """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""

@@ -145,7 +145,7 @@ def _activations(
         check_dropout(model, lora_targets)
     if chunked_loss and method != "full":
         check_head(model, lora_targets)
-    eager = models.eager(model.architecture, attention)
+    eager = models.eager(model, attention)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
         model,

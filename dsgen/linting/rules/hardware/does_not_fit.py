@@ -63,9 +63,7 @@ RULE = Rule(
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
   "zero_optimization": {"stage": 3}
 }""",
-    evidence=(
-        ("dsgen/memory: within 4 % of the real engine's tensors on a virtual GPU (tests/memory)"),
-    ),
+    evidence=(("dsgen/memory: within 4 % of the real engine's tensors on a virtual GPU (tests/memory)"),),
     check=check,
     given={"hardware": "a100-40g", "model": "7b", "world_size": 8, "seq_len": 2048},
 )

@@ -1,4 +1,4 @@
-"""What a row of hf_keys is made of: a fact's names in config.json and its default, and the names that recur."""
+"""The keys of a config.json: a fact's names there and its default, and the names that recur."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import attrs
 
 __all__ = [
     "AS_ENCODER",
-    "BLOOM_NAMES",
-    "FALCON_NAMES",
     "FLOORED",
     "FOUR_H",
     "GPT2_NAMES",
     "HEADS",
     "LOCAL_EXPERTS",
-    "NOPE_INTERVAL",
     "PLAIN_HEADS",
-    "ROUTED_EXPERTS",
     "SPLIT",
-    "Family",
     "Key",
     "keys",
 ]
@@ -29,35 +24,20 @@ AS_ENCODER = "as many as the encoder has"
 HEADS = "as many as attention heads"
 SPLIT = "hidden_size / attention heads"
 FLOORED = "hidden_size // attention heads"
-NOPE_INTERVAL = 4  # every so many-th block of SmolLM3 has no rope
 FOUR_H = "4 x hidden_size"
 
 
 @attrs.frozen
 class Key:
-    """One fact in a config: its names there (the first is written), and its value where it is left out or null."""
+    """One fact in a config: its names there (the first is written), and its value where it is left out or null.
+
+    Without a name it is a fact that no key says: its default is the only value, or a family reads it in its own way.
+    """
 
     fact: str
     names: tuple[str, ...]
     default: int | bool | str
     null: int | str | None = None  # what null means where that is not the default
-
-
-@attrs.frozen
-class Family:
-    """How one model_type writes its facts.
-
-    Attributes:
-        keys: In the order in which defaults may build on each other.
-        gated: Whether the feed-forward block has a gate; no key says so.
-        pinned: Keys that dsgen counts at one value only.
-        dropouts: Keys of dropouts that are in force together or not at all, and the class's defaults.
-    """
-
-    keys: tuple[Key, ...]
-    gated: bool = True
-    pinned: Mapping[str, bool | int | float | str | None] = attrs.field(factory=dict)
-    dropouts: Mapping[str, float] = attrs.field(factory=dict)
 
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -103,7 +83,10 @@ def keys(
     names: Mapping[str, tuple[str, ...]] | None = None,
     **rest: int | bool | str,
 ) -> tuple[Key, ...]:
-    """Keys with the class's defaults; `names` replaces some of the usual names."""
+    """Keys with the class's defaults, in the order in which those may build on each other.
+
+    `names` replaces some of the usual names; none for a fact that no key says.
+    """
     defaults: dict[str, int | bool | str] = {
         "layers": layers,
         "hidden_size": hidden_size,
@@ -121,27 +104,14 @@ def keys(
 
 
 GPT2_NAMES: dict[str, tuple[str, ...]] = {
+    "kv_heads": (),
+    "head_size": (),
     "layers": ("n_layer", "num_hidden_layers"),
     "hidden_size": ("n_embd", "hidden_size"),
     "attention_heads": ("n_head", "num_attention_heads"),
     "ffn_size": ("n_inner",),
     "max_positions": ("n_positions", "max_position_embeddings", "n_ctx"),
 }
-BLOOM_NAMES: dict[str, tuple[str, ...]] = {
-    "layers": ("n_layer", "num_hidden_layers"),
-    "hidden_size": ("hidden_size", "n_embed"),
-    "attention_heads": ("n_head", "num_attention_heads"),
-    "ffn_size": (),
-    "max_positions": ("seq_length",),
-}
-FALCON_NAMES: dict[str, tuple[str, ...]] = {
-    "layers": ("num_hidden_layers", "n_layer"),
-    "attention_heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_kv_heads", "n_head_kv"),
-    "head_size": (),
-    "ffn_size": ("ffn_hidden_size",),
-}
 # No key says that every head has its own key and value, or that the heads split hidden_size.
 PLAIN_HEADS: dict[str, tuple[str, ...]] = {"kv_heads": (), "head_size": ()}
 LOCAL_EXPERTS = {"experts": ("num_local_experts", "num_experts")}
-ROUTED_EXPERTS: dict[str, tuple[str, ...]] = {"experts": ("n_routed_experts", "num_local_experts"), "head_size": ()}

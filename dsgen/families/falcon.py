@@ -1,0 +1,71 @@
+"""Falcon's two decoders: falcon-7b's with one key head, the new one of 40b and 180b with a key head per group."""
+
+from __future__ import annotations
+
+from dsgen.families import rows
+from dsgen.families.family import AutoTP, Facts, Family
+from dsgen.families.keys import FOUR_H, HEADS, SPLIT, keys
+from dsgen.families.orders import FIRST, MEGATRON_MLP, Order
+from dsgen.families.reading import Reader
+
+__all__ = ["FALCON"]
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer"),
+    "attention_heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_kv_heads", "n_head_kv"),
+    "head_size": (),
+    "ffn_size": ("ffn_hidden_size",),
+}
+
+
+def _read(reader: Reader, facts: Facts) -> dict[str, object]:
+    """Which of the two it is."""
+    new = reader.boolean("new_decoder_architecture", False)
+    reader.demand("num_ln_in_parallel_attn", 2 if new else 1)
+    if not new:
+        if not reader.boolean("multi_query", True):
+            raise reader.unsupported("multi_query is false", "dsgen counts falcon's old decoder with one key head only")
+        return {"kv_heads": 1}
+    if facts["kv_heads"] == 1:
+        raise reader.unsupported("num_kv_heads is 1", "dsgen counts falcon's new decoder with more key heads only")
+    return {}
+
+
+def _write(facts: Facts) -> dict[str, object]:
+    return {"new_decoder_architecture": facts["kv_heads"] != 1, "multi_query": facts["kv_heads"] == 1}
+
+
+FALCON = Family(
+    model_type="falcon",
+    huggingface="FalconForCausalLM",
+    keys=keys(32, 4544, 71, HEADS, SPLIT, FOUR_H, 65024, 2048, tied=True, names=_NAMES),
+    gated=False,
+    pinned={"parallel_attn": True, "bias": False},
+    read=_read,
+    write=_write,
+    layout=rows.Layout(
+        before=rows.embedding("transformer.word_embeddings.weight"),
+        block="transformer.h.*",
+        dense=(
+            *rows.megatron_attention("self_attention", bias=False),
+            *rows.megatron_mlp(bias=False),
+            # The old decoder has one norm, the new one has two.
+            *rows.layer_norm("input_layernorm", when="one_kv_head"),
+            *rows.layer_norm("ln_attn", when="many_kv_heads"),
+            *rows.layer_norm("ln_mlp", when="many_kv_heads"),
+        ),
+        after=rows.layer_norm("transformer.ln_f"),
+    ),
+    order=Order(
+        dense=f"{FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
+        f" {MEGATRON_MLP.format('mlp.act')}",
+        ahead="word_embeddings rotary_emb",
+        parallel=("mlp.dense_h_to_4h",),
+    ),
+    direct=True,  # FalconLinear multiplies by `weight.T`
+    autotp=AutoTP(
+        refused="AutoTP of {} stops in forward: its blocks add in place to what a split layer gives (a view)"
+    ),
+    packs=False,  # its linear layers are a class of their own, which transformers 5 leaves in 16 bits
+)

@@ -1,0 +1,142 @@
+"""What is special about one model_type of Hugging Face, and where dsgen asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.families.keys import Key
+from dsgen.families.orders import Order
+from dsgen.families.reading import Reader, Rotated
+from dsgen.families.rows import Layout
+from dsgen.shapes.profiles import Model
+
+__all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family"]
+
+Facts = Mapping[str, Any]  # of a Model, by their names in YAML
+
+
+@attrs.frozen(kw_only=True)
+class AutoTP:
+    """What DeepSpeed's AutoTP makes of a model_type: tiny models on 2 ranks, DeepSpeed 0.19.8 and transformers 5.23.
+
+    The loss and the gradient norm of every type without experts that is not refused were those of one rank, at stage 1.
+
+    Attributes:
+        refused: Why it does not train it, or gives it nothing, with {} for the model_type; empty where it trains it.
+        head: It splits an output head of its own: Hugging Face's plan names the head, or it is GPT-NeoX's.
+        tied_head: It splits a head that is tied to the embedding: the plan names the embedding, and DeepSpeed can take
+            the loss from the shards, which it then does.
+    """
+
+    refused: str = ""
+    head: bool = False
+    tied_head: bool = False
+
+
+UNKNOWN_STYLE = AutoTP(refused="DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know")
+
+
+def _nothing_read(_: Reader, __: Facts) -> dict[str, object]:
+    return {}
+
+
+def _nothing_written(_: Facts) -> dict[str, object]:
+    return {}
+
+
+def _no_buffers(_: Model) -> int:
+    return 0
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Family:
+    """All that is special about one model_type.
+
+    How its config.json says the facts of a Model:
+
+    Attributes:
+        model_type: Its name there.
+        huggingface: The class of transformers 5.23 that is the source of all this.
+        keys: The facts that it leaves to a config, in the order in which defaults may build on each other; a fact
+            without a key of its own that follows from others is no choice.
+        gated: Whether the feed-forward block has a gate; no key says so.
+        chooses_gate: A config says so after all, and `gated` is its default.
+        pinned: Keys that dsgen counts at one value only.
+        dropouts: Keys of dropouts that are in force together or not at all, and the class's defaults.
+        rotated: The part of a head that a config lets rope turn.
+        read: The facts that a config says in a way of its own, from it and the facts that keys say.
+            Raises DsgenError where dsgen does not count what it says.
+        write: The keys that say them.
+
+    What it is made of and how that runs:
+
+    Attributes:
+        layout: Its tensors.
+        order: Its modules as they run.
+        kernels: Which fused attention its class has; for the other it runs the eager one.
+        wide_queries: Its queries are fp32 whatever the weights are.
+        direct: Blocks multiply by their weights without torch's linear function, which zero.Init replaces; autograd
+            keeps what was gathered for them until their backward. (So it does for experts.)
+        transposed: Its linear layers are Conv1D, whose weight is (inputs, outputs).
+        experts_as_stored: The product of experts is with their weight as it is stored, and not with a turned view, of
+            which autograd would keep the gathered place. (With adapters it is with their sum, which it keeps.)
+        buffers: Bytes of its buffers on the GPU, of a model.
+
+    What others make of it:
+
+    Attributes:
+        autotp: What AutoTP splits.
+        leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
+            all of them are there (runtime/zero: z3 leaf modules).
+        leaf_class: A class that DeepSpeed does not know for a leaf and that was better one before transformers 5, when
+            each expert was a module: ranks that route differently wait for each other (DeepSpeed issues 4808, 7461).
+        parts: Names that peft takes for a part of the experts or for the router -> the tensor that holds it.
+        packs: transformers puts its linear layers into 4 bits for QLoRA.
+    """
+
+    model_type: str
+    huggingface: str
+    keys: tuple[Key, ...]
+    gated: bool = True
+    chooses_gate: bool = False
+    pinned: Mapping[str, bool | int | float | str | None] = attrs.field(factory=dict)
+    dropouts: Mapping[str, float] = attrs.field(factory=dict)
+    rotated: Rotated | None = None
+    read: Callable[[Reader, Facts], dict[str, object]] = _nothing_read
+    write: Callable[[Facts], dict[str, object]] = _nothing_written
+
+    layout: Layout
+    order: Order = Order()  # noqa: RUF009 - a NamedTuple, which is immutable
+    kernels: tuple[str, ...] = ("flash", "sdpa")
+    wide_queries: bool = False
+    direct: bool = False
+    transposed: bool = False
+    experts_as_stored: bool = False
+    buffers: Callable[[Model], int] = _no_buffers
+
+    autotp: AutoTP = AutoTP()
+    leaf: bool = False
+    leaf_class: str = ""
+    parts: Mapping[str, str] = attrs.field(factory=dict)
+    packs: bool = True
+
+    def key(self, fact: str) -> Key | None:
+        """How a config says a fact; None where it is not one of this type."""
+        return next((key for key in self.keys if key.fact == fact), None)
+
+    def says(self, fact: str) -> bool:
+        """Whether a fact differs between models of this type, or is one of this type alone."""
+        return any(key.fact == fact for key in self.keys)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it is a decoder behind an encoder."""
+        return bool(self.layout.encoder)
+
+    @property
+    def learned_positions(self) -> bool:
+        """Whether it has a table of learned positions: a longer sequence indexes past its end."""
+        return any(row.kind == "position" for row in self.layout.before)

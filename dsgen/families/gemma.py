@@ -1,0 +1,43 @@
+"""Gemma, Gemma 2 and the language model of Gemma 3: norms that add 1 to their weight, a large tied vocabulary."""
+
+from __future__ import annotations
+
+import attrs
+
+from dsgen.families import rows
+from dsgen.families.family import AutoTP, Family
+from dsgen.families.keys import keys
+from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
+
+__all__ = ["GEMMA", "GEMMA2", "GEMMA3_TEXT"]
+
+_SANDWICH = f"{SECOND} pre_feedforward_layernorm {GATED} post_feedforward_layernorm"
+_DENSE = (*rows.attention(bias="attention_bias"), *rows.gated_mlp())
+
+GEMMA = Family(
+    model_type="gemma",
+    huggingface="GemmaForCausalLM",
+    keys=keys(28, 3072, 16, 16, 256, 24576, 256000, 8192, tied=True, attention_bias=False),
+    layout=rows.llama_frame(dense=(*_DENSE, *rows.TWO_NORMS)),
+    autotp=AutoTP(head=True),
+)
+GEMMA2 = attrs.evolve(
+    GEMMA,
+    model_type="gemma2",
+    huggingface="Gemma2ForCausalLM",
+    keys=keys(26, 2304, 8, 4, 256, 9216, 256000, 8192, tied=True, attention_bias=False, sliding_window=4096),
+    layout=rows.llama_frame(dense=(*_DENSE, *rows.FOUR_NORMS)),
+    order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {_SANDWICH}"),
+    kernels=("flash",),
+)
+GEMMA3_TEXT = attrs.evolve(
+    GEMMA,
+    model_type="gemma3_text",
+    huggingface="Gemma3ForCausalLM",
+    keys=keys(26, 2304, 8, 4, 256, 9216, 262208, 131072, tied=True, attention_bias=False, sliding_window=4096),
+    layout=rows.llama_frame(
+        dense=(*rows.attention(bias="attention_bias", qk_norm=True), *rows.gated_mlp(), *rows.FOUR_NORMS)
+    ),
+    order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}"),
+    autotp=AutoTP(head=True, tied_head=True),
+)

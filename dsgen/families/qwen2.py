@@ -1,0 +1,89 @@
+"""Qwen1.5, Qwen2 and Qwen2.5: Llama with biases of query, key and value; and the mixture of experts Qwen2-MoE."""
+
+from __future__ import annotations
+
+from dsgen.families import rows
+from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
+from dsgen.families.keys import SPLIT, keys
+from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
+from dsgen.families.reading import Reader
+
+__all__ = ["QWEN2", "QWEN2_MOE", "leading", "read_window", "written_leading", "written_window"]
+
+_SHARED = "shared_expert_intermediate_size"
+
+
+def read_window(reader: Reader, facts: Facts) -> dict[str, object]:
+    """The window, which is in force only with use_sliding_window."""
+    return {"sliding_window": facts["sliding_window"] if reader.boolean("use_sliding_window", False) else 0}
+
+
+def written_window(facts: Facts) -> dict[str, object]:
+    """The key that `read_window` reads."""
+    return {"use_sliding_window": bool(facts["sliding_window"])}
+
+
+def leading(reader: Reader, facts: Facts) -> dict[str, object]:
+    """How many of the first blocks are dense, of Qwen's list of dense blocks."""
+    listed = reader.part.get("mlp_only_layers")
+    if listed is None:
+        return {"dense_layers": 0}
+    if not isinstance(listed, list) or not all(type(block) is int and block == i for i, block in enumerate(listed)):
+        raise reader.unsupported(f"mlp_only_layers is {listed!r}", "dsgen counts dense blocks only before the others")
+    return {"dense_layers": min(len(listed), facts["layers"])}
+
+
+def written_leading(facts: Facts) -> dict[str, object]:
+    """The key that `leading` reads."""
+    return {"mlp_only_layers": list(range(facts["dense_layers"]))}
+
+
+def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
+    found = leading(reader, facts)
+    if not facts["shared_ffn_size"]:
+        raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
+    return found
+
+
+_ATTENTION = rows.attention(qkv_bias=True)
+
+QWEN2 = Family(
+    model_type="qwen2",
+    huggingface="Qwen2ForCausalLM",
+    keys=keys(32, 4096, 32, 32, SPLIT, 22016, 151936, 32768, tied=False, sliding_window=4096),
+    read=read_window,
+    write=written_window,
+    layout=rows.llama_frame(dense=(*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS)),
+    autotp=AutoTP(head=True, tied_head=True),
+)
+QWEN2_MOE = Family(
+    model_type="qwen2_moe",
+    huggingface="Qwen2MoeForCausalLM",
+    keys=keys(
+        *(24, 2048, 16, 16, SPLIT, 5632, 151936, 32768),
+        tied=False,
+        names={"shared_experts": ()},
+        experts=60,
+        experts_per_token=4,
+        expert_ffn_size=1408,
+        shared_experts=1,
+        shared_ffn_size=5632,
+    ),
+    pinned={"decoder_sparse_step": 1, "norm_topk_prob": False, "qkv_bias": True, "use_sliding_window": False},
+    read=_read_mixture,
+    write=written_leading,
+    layout=rows.llama_frame(
+        dense=(*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS),
+        sparse=(
+            *_ATTENTION,
+            *rows.ROUTER,
+            *rows.EXPERTS,
+            *rows.gated_mlp("mlp.shared_expert", "shared_ffn"),
+            *rows.linear("mlp.shared_expert_gate", "one", "hidden", "router"),
+            *rows.TWO_NORMS,
+        ),
+    ),
+    order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp"),
+    autotp=UNKNOWN_STYLE,
+    leaf=True,
+)

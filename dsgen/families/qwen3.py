@@ -1,0 +1,57 @@
+"""Qwen3: Qwen2 without its biases, with a norm over every head of queries and keys; and its mixture of experts."""
+
+from __future__ import annotations
+
+from dsgen.families import experts, rows
+from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
+from dsgen.families.keys import SPLIT, keys
+from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
+from dsgen.families.qwen2 import leading, read_window, written_leading, written_window
+from dsgen.families.reading import Reader
+
+__all__ = ["QWEN3", "QWEN3_MOE"]
+
+_ATTENTION = rows.attention(bias="attention_bias", qk_norm=True)
+_LEADING = f"{FIRST} {NORMED} {OUT} {SECOND}"
+_DENSE = (*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS)
+
+
+def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
+    return read_window(reader, facts) | leading(reader, facts)
+
+
+def _write_mixture(facts: Facts) -> dict[str, object]:
+    return written_window(facts) | written_leading(facts)
+
+
+QWEN3 = Family(
+    model_type="qwen3",
+    huggingface="Qwen3ForCausalLM",
+    keys=keys(32, 4096, 32, 32, 128, 22016, 151936, 32768, tied=False, attention_bias=False, sliding_window=4096),
+    read=read_window,
+    write=written_window,
+    layout=rows.llama_frame(dense=_DENSE),
+    order=Order(dense=f"{_LEADING} {GATED}"),
+    autotp=AutoTP(head=True, tied_head=True),
+)
+QWEN3_MOE = Family(
+    model_type="qwen3_moe",
+    huggingface="Qwen3MoeForCausalLM",
+    keys=keys(
+        *(24, 2048, 32, 4, SPLIT, 6144, 151936, 32768),
+        tied=False,
+        attention_bias=False,
+        sliding_window=4096,
+        experts=128,
+        experts_per_token=8,
+        expert_ffn_size=768,
+    ),
+    pinned={"decoder_sparse_step": 1},
+    read=_read_mixture,
+    write=_write_mixture,
+    layout=rows.llama_frame(dense=_DENSE, sparse=(*_ATTENTION, *rows.EXPERTS, *rows.ROUTER, *rows.TWO_NORMS)),
+    order=Order(dense=f"{_LEADING} {GATED}", sparse=f"{_LEADING} mlp"),
+    autotp=UNKNOWN_STYLE,
+    leaf=True,
+    parts=experts.PARTS,
+)

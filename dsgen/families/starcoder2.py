@@ -1,0 +1,37 @@
+"""StarCoder2: Llama's attention between LayerNorms, and a feed-forward part without a gate."""
+
+from __future__ import annotations
+
+from dsgen.families import rows
+from dsgen.families.family import AutoTP, Family
+from dsgen.families.keys import SPLIT, keys
+from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
+
+__all__ = ["STARCODER2"]
+
+STARCODER2 = Family(
+    model_type="starcoder2",
+    huggingface="Starcoder2ForCausalLM",
+    keys=keys(
+        *(30, 3072, 24, 2, SPLIT, 12288, 49152, 4096),
+        tied=True,
+        names={"attention_bias": ("use_bias",)},
+        attention_bias=True,
+        sliding_window=0,
+    ),
+    gated=False,
+    pinned={"hidden_act": "gelu_pytorch_tanh"},
+    dropouts={"attention_dropout": 0.0, "embedding_dropout": 0.0, "residual_dropout": 0.0},
+    layout=rows.llama_frame(
+        dense=(
+            *rows.attention(bias="attention_bias"),
+            *rows.linear("mlp.c_fc", "ffn", "hidden", "mlp", bias_when="attention_bias"),  # one key is for all biases
+            *rows.linear("mlp.c_proj", "hidden", "ffn", "mlp", bias_when="attention_bias"),
+            *rows.layer_norm("input_layernorm"),
+            *rows.layer_norm("post_attention_layernorm"),
+        ),
+        after=rows.layer_norm("model.norm"),
+    ),
+    order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.c_fc mlp.act mlp.c_proj", asks="mlp"),
+    autotp=AutoTP(head=True, tied_head=True),
+)

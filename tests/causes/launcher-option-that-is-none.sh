@@ -1,0 +1,2 @@
+#!/bin/bash
+deepspeed --profile --num_gpus=2 train.py

@@ -1,0 +1,68 @@
+"""What DeepSpeed holds of a config beside what dsgen's tables say: the same but where a reason is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
+from dsgen.effective import Effective
+from dsgen.linting.subjects import OPEN, Subject
+
+__all__ = ["compare"]
+
+_DEVICES = {f"zero_optimization.offload_{what}.device": what for what in ("optimizer", "param")}
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+def compare(found: Effective, target: str) -> tuple[int, list[tuple[Any, ...]]]:
+    """How many values were compared, and those that differ: config, path, ours, DeepSpeed's."""
+    known = surface.load("0.19")
+    subject = _subject(found, known, target)
+    compared, wrong = 0, []
+    for path, theirs in found.values.items():
+        ours = subject.value(path)
+        if known.key(path, subject.config) is None or ours is OPEN or theirs == {}:
+            continue
+        compared += 1
+        same = ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool)
+        moved = any(item.happened == "moved" and item.note == f"to {path}" for item in found.rows)
+        if not same and not moved and not _derived(path, subject, ours, theirs):
+            wrong.append((found.name, path, ours, theirs))
+    return compared, wrong
+
+
+def _derived(path: str, subject: Subject, ours: Any, theirs: Any) -> bool:
+    """Whether there is a reason for DeepSpeed to hold something else than the key alone says."""
+    if path in _BATCH:
+        return ours is None  # worked out from the others and from the number of ranks
+    if path == "optimizer.type":
+        return bool(str(ours).lower() == theirs)  # `subject.optimizer` is what rules read
+    if path.startswith(("optimizer.params.", "scheduler.params.")):
+        return not subject.written(path)  # a default of the class, which Surface.key knows
+    if path == "zero_optimization.overlap_comm":
+        return ours is None and theirs is (subject.stage == 3)
+    if path in _DEVICES:
+        return bool(subject.offload(_DEVICES[path]) == theirs)  # by the deprecated cpu_offload and cpu_offload_param
+    if path == "wall_clock_breakdown":
+        return subject.on("flops_profiler")
+    if path.endswith(("communication_data_type", "torch_autocast.dtype")):
+        return theirs == f"torch.{_DTYPES.get(str(ours))}"
+    if path.endswith(".nvme_path"):
+        return theirs == "<PosixPath>"
+    if path == "checkpoint.writer.type":
+        return str(ours).upper() == theirs
+    return path.startswith("expert_parallel.") and ours == "unset"  # a sentinel of DeepSpeed's own
+
+
+def _subject(found: Effective, known: surface.Surface, target: str) -> Subject:
+    config: dict[str, Any] = {}
+    for item in found.rows:
+        *sections, key = item.path.split(".")
+        node = config
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[key] = item.written
+    return Subject(config=config, surface=known, target=targets.find(target), document=unwritten(config))

@@ -1,0 +1,31 @@
+"""What was recorded, from benchmarks/data/: DeepSpeed 0.19.8's verdicts on the probes, its keys, and published runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DATA", "key_facts", "probes", "published"]
+
+DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
+
+
+def probes() -> list[dict[str, Any]]:
+    """The 417 probes: config, ranks, and what came of it."""
+    return _records("deepspeed-0.19.8-probes.json")
+
+
+def key_facts() -> list[dict[str, Any]]:
+    """The 382 keys that the release reads: default, strictness of the section, and where that is read."""
+    return _records("deepspeed-0.19.8-keys.json")
+
+
+def published() -> list[dict[str, Any]]:
+    """The 923 training runs that others measured."""
+    return _records("published.json")
+
+
+def _records(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((DATA / name).read_text(encoding="utf-8"))
+    return found

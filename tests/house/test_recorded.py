@@ -1,0 +1,39 @@
+"""benchmarks/data/: whole, as its checksums say, and each file described."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from recorded import DATA, key_facts, probes, published
+
+SUMS = dict(reversed(line.split("  ")) for line in (DATA / "SHA256SUMS").read_text(encoding="utf-8").splitlines())
+
+
+def test_every_file_has_a_checksum() -> None:
+    assert sorted(SUMS) == sorted(path.name for path in DATA.glob("*.json"))
+    assert {path.name for path in DATA.iterdir()} == {*SUMS, "SHA256SUMS", "README.md"}
+
+
+@pytest.mark.parametrize("name", sorted(SUMS))
+def test_a_file_is_what_its_checksum_says(name: str) -> None:
+    assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == SUMS[name]
+
+
+def test_the_readme_describes_each_file_and_every_field_of_it() -> None:
+    text = (DATA / "README.md").read_text(encoding="utf-8")
+    runs = published()
+    configs = [run["config"] for run in runs]
+    fields = {field for record in (*probes(), *key_facts(), *runs, *configs) for field in record}
+
+    assert [name for name in SUMS if f"## {name}\n" not in text] == []
+    assert [field for field in fields if f"`{field}`" not in text] == []
+
+
+def test_nothing_is_recorded_twice_or_lost() -> None:
+    names = [probe["id"] for probe in probes()]
+    paths = [key["path"] for key in key_facts()]
+
+    assert (len(names), len(paths)) == (417, 382)
+    assert (len(set(names)), len(set(paths))) == (417, 382)
+    assert all(key["source"].startswith("deepspeed/") for key in key_facts())
