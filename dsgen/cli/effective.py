@@ -6,6 +6,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
+from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
 
@@ -36,12 +37,13 @@ def command(file: str, world_size: int | None, target: str, python: str | None, 
     Needs `pip install "dsgen[proof]"`. Exit code 1 means that DeepSpeed refuses the config.
     """
     import json
-    import shutil
 
     from dsgen.effective import load
     from dsgen.report import effective as report
 
     found = load(file, world_size=world_size, target=target, python=python, timeout_seconds=timeout)
-    width = shutil.get_terminal_size().columns
-    click.echo(report.text(found, width) if form == "text" else json.dumps(found.to_dict(), indent=2))
+    if form == "text":
+        show(report.text(found, width()), "effective", nl=True)
+    else:
+        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
     return OK if found.refused is None else FOUND

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from dsgen.cli.terminal import is_coloured, width
 from dsgen.shapes.errors import DsgenError, mistake
 
 if TYPE_CHECKING:
@@ -151,13 +150,11 @@ def complain(error: DsgenError) -> None:
     click.echo("\n".join(printable(line) for line in f"error: {error}".split("\n")), err=True)
 
 
-def for_terminal() -> tuple[int, Paint]:
-    """Columns of the terminal, and the colours it takes: none in a pipe, with NO_COLOR, or on a dumb terminal."""
+def for_terminal(stream: TextIO | None) -> tuple[int, Paint]:
+    """Columns of the terminal, and the colours that a stream takes: none in a pipe, with NO_COLOR, or on a dumb one."""
     from dsgen.report.findings import painted, plain
 
-    there = sys.stdout is not None and sys.stdout.isatty()
-    colour = there and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return shutil.get_terminal_size().columns, painted if colour else plain
+    return width(), painted if is_coloured(stream) else plain
 
 
 _NAMES = (

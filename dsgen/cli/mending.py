@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dsgen.cli.lint_options import complain
+from dsgen.cli.terminal import show
 from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def mend(
         after, count = made.after, len(made.applied)
         try:
             if not write:
-                click.echo(made.diff(), nl=False)
+                show(made.diff(), "patch")
             elif file.piped:
                 click.echo(made.text, nl=False)
             elif count:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
 
@@ -19,15 +20,14 @@ __all__ = ["command"]
 def command(scenario: str | None, form: str, every: bool, **options: Any) -> None:
     """Show the chosen strategy, its rivals and what was rejected, with numbers."""
     import json
-    import shutil
 
     from dsgen.planning.planner import plan
     from dsgen.report import plan as report
 
     found = plan(job_from(scenario, options))
     if form == "json":
-        click.echo(json.dumps(report.data(found), indent=2))
+        show(json.dumps(report.data(found), indent=2), "json", nl=True)
     else:
-        click.echo(report.text(found, every, shutil.get_terminal_size().columns), nl=False)
+        show(report.text(found, every, width()), "plan")
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)

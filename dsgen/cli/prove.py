@@ -8,6 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.terminal import show
 
 __all__ = ["command"]
 
@@ -59,5 +60,8 @@ def command(
         scenario = scenario_from(file, options)
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()
     found = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
-    click.echo(report.text(found) if form == "text" else json.dumps(found.to_dict(), indent=2))
+    if form == "text":
+        show(report.text(found), "proof", nl=True)
+    else:
+        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
     return OK if found.outcome == prover.PROVED else FOUND

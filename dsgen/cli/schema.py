@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.cli import OK
+from dsgen.cli.terminal import show
 from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
@@ -38,7 +39,7 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
         )
     text = schemas.own(name) if name else schemas.deepspeed(deepspeed)
     if output is None:
-        click.echo(text, nl=False)
+        show(text, "json")
     else:
         write_atomically(output, text)
         click.echo(f"wrote {output}", err=True)

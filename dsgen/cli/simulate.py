@@ -14,6 +14,7 @@ import click
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.terminal import show
 from dsgen.documents.writing import ensure_writable, write_atomically
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "target_len", "
                 "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
 _TICK_SECONDS = 1.0
+_PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
 
 @click.command("simulate")
@@ -78,7 +80,9 @@ def command(
     with _waiting(f"simulating {request.title}"):
         found = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(found, form, every)
-    if output is None:
+    if output is None and form in _PAINTED:
+        show(shown, _PAINTED[form])
+    elif output is None:
         click.echo(shown, nl=False)
     else:
         write_atomically(output, shown)

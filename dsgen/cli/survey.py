@@ -8,6 +8,7 @@ import click
 
 from dsgen.cli import MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, settings_from, spare
+from dsgen.cli.terminal import show, width
 from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
@@ -29,18 +30,17 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
     DIR is a folder, a file or a glob. The csv has one row per file and rule. Exit code 0 whatever was found.
     """
     import json
-    import shutil
 
     from dsgen.report import survey
 
     found, wrong = lint_all(files, settings_from(options, severity))
     linted = [file for file in found if not _is_nothing(file, files)]
     if form == "text":
-        report = survey.text(linted, shutil.get_terminal_size().columns)
+        report = survey.text(linted, width())
     else:
         report = survey.spreadsheet(linted) if form == "csv" else f"{json.dumps(survey.data(linted), indent=2)}\n"
     if output is None or output == "-":
-        click.echo(report, nl=False)
+        show(report, {"text": "table", "csv": "page"}.get(form, form))
     else:
         spare(linted, output)
         write_atomically(output, report)
