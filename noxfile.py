@@ -1,4 +1,7 @@
-"""Every check of the project as a session: `nox` runs all, `nox -s tests-3.11` one, `nox -l` lists them."""
+"""Every check of the project as a session: `nox` runs what a change must pass, `nox -s everything` all, `nox -l` lists.
+
+Two sessions run at a time, the longest first: the proofs beside everything else. Their output is printed as each ends.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,20 @@ REPOSITORY = Path(__file__).resolve().parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 PYTHON = "3.11"  # of the sessions that need only one; the newest that torch's CPU builds and ours share
+OTHERS = [version for version in PYTHONS if version != PYTHON]
 TORCH = "torch==2.13.0"  # what the proofs were recorded with
 DEEPSPEED_LINE = "0.19"  # the release line that the extra `proof` installs
+COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
-nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["lint", "typing", "tests", "golden", "docs", "proof", "bench"]
+# What `nox` runs, then what takes too long for it.
+EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
+              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators"]  # fmt: skip
+
+nox.needs_version = ">=2026.10.20"
+nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
+nox.options.parallel = 2
+nox.options.allow_parallel = True  # but for `bench`, which measures
 nox.options.reuse_venv = "yes"
 nox.options.error_on_external_run = True
 nox.options.error_on_missing_interpreters = True  # a Python that is not there is a failure, never a skip
@@ -57,11 +68,54 @@ def mode(session: nox.Session) -> str:
     return "--update" if UPDATE in session.posargs else "--check"
 
 
+def changed_tests() -> list[str]:
+    """The tests of what differs from main, committed or not: those of each room, changed ones, and the house's plan."""
+    base = git("merge-base", "HEAD", "main") or ["HEAD"]
+    paths = [Path(one) for one in git("diff", "--name-only", *base) + git("ls-files", "--others", "--exclude-standard")]
+    rooms = {path.parts[1] for path in paths if path.parts[0] == "dsgen" and len(path.parts) > 2}
+    files = {path for path in paths if path.name.startswith("test_") and path.exists()}
+    folders = {Path("tests", room) for room in rooms if Path("tests", room).is_dir()}
+    house = {Path("tests", "house", "test_architecture.py")}
+    return sorted(str(path) for path in files | folders | house if "corpus" not in path.parts)
+
+
+def git(*command: str) -> list[str]:
+    """The lines that git prints; none where it fails."""
+    done = subprocess.run(["git", *command], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+
+
+def update(session: nox.Session) -> list[str]:
+    """`--update` after `-- update`, else nothing."""
+    return ["--update"] if UPDATE in session.posargs else []
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The tests against the built wheel; arguments after -- go to pytest."""
+    """The tests against the built wheel: all on one Python, on the others what can differ between them.
+
+    Arguments after -- go to pytest.
+    """
+    session.install(".", *dependencies("tests"))
+    which = "not proof" if session.python == PYTHON else "pythons and not proof"
+    session.run("pytest", "-m", which, *session.posargs)
+
+
+@nox.session(python=OTHERS, default=False)
+def whole(session: nox.Session) -> None:
+    """All tests on the other Pythons too."""
     session.install(".", *dependencies("tests"))
     session.run("pytest", "-m", "not proof", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def quick(session: nox.Session) -> None:
+    """A developer's round: rules, types, and the tests of the rooms that changed since main, in one environment."""
+    session.install("-e", ".", *dependencies("lint"), *dependencies("typing"), *dependencies("tests"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("pytest", "-m", "not proof", *changed_tests(), *session.posargs)
 
 
 @nox.session(python=PYTHON)
@@ -100,13 +154,25 @@ def docs(session: nox.Session) -> None:
 @nox.session(python=PYTHON)
 def proof(session: nox.Session) -> None:
     """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
-    need_system_packages(session)
-    session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
-    session.install(".[proof]", *dependencies("tests"), *dependencies("proof"))
+    install_proof(session)
     schema_of_installed(session)
-    # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
-    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+    session.env |= {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(Path(session.virtualenv.location) / "headers")}
+    session.run("python", "tests/helpers/operators.py")
     session.run("pytest", "-m", "proof", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def operators(session: nox.Session) -> None:
+    """DeepSpeed's operators built as DeepSpeed builds them, and the proofs that use them."""
+    install_proof(session)
+    session.run("python", "tests/helpers/operators.py")
+    session.run("pytest", "-m", "proof", "tests/proving", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False, requires=EVERYTHING)
+def everything(session: nox.Session) -> None:
+    """All that can fail: what `nox` runs, and what takes too long for it. The nightly workflow runs this."""
+    session.log("everything has passed")
 
 
 @nox.session(python=PYTHON, default=False)
@@ -117,12 +183,11 @@ def schema(session: nox.Session) -> None:
     schema_of_installed(session)
 
 
-@nox.session(python=PYTHON)
+@nox.session(python=PYTHON, allow_parallel=False)
 def bench(session: nox.Session) -> None:
-    """Start-up, rendering, the matrix and linting against their bounds; `-- update` records benchmarks/results.json."""
-    session.install(TORCH)  # the linter is measured against DeepSpeed's own parse
-    session.install(".[proof]")
-    session.run("python", "benchmarks/bench.py", *(["--update"] if UPDATE in session.posargs else []))
+    """Start-up, rendering and linting against their bounds; `-- update` records benchmarks/results.json."""
+    session.install(".")
+    session.run("python", "benchmarks/bench.py", "--deepspeed", with_deepspeed(session), *update(session))
 
 
 @nox.session(name="memory-agreement", python=PYTHON, default=False)
@@ -170,7 +235,26 @@ def estimators(session: nox.Session) -> None:
     """Other estimators of memory, ours, and the real engine on the same cases; `-- update` writes docs/memory.md."""
     session.install(TORCH)
     session.install(".[proof]", *dependencies("proof"))
-    session.run("python", "benchmarks/estimators.py", *(["--update"] if UPDATE in session.posargs else []))
+    session.run("python", "benchmarks/estimators.py", *update(session))
+
+
+def install_proof(session: nox.Session) -> None:
+    """The package with a real DeepSpeed, whose operators are built into the session's environment."""
+    need_system_packages(session)
+    session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
+    session.install(".[proof]", *dependencies("tests"), *dependencies("proof"))
+    # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
+    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+
+
+def with_deepspeed(session: nox.Session) -> str:
+    """The Python of the proofs' environment; where there is none yet, the session's own, with DeepSpeed installed."""
+    python = Path(session.virtualenv.location).with_name("proof") / "bin" / "python"
+    if python.exists():
+        return str(python)
+    session.install(TORCH)
+    session.install(".[proof]")
+    return str(Path(session.bin) / "python")
 
 
 def schema_of_installed(session: nox.Session) -> None:

@@ -174,11 +174,12 @@ def memory(
         DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
     from dsgen.asking import memory_questions as questions  # a script that renders needs none of it
+    from dsgen.linting import configs
 
     asked = job(wanted, deepspeed)
     if config is None:
         return questions.answer(questions.ask(asked), every)
-    known = questions.given(config) if isinstance(config, Mapping) else questions.read(os.fspath(config))
+    known = questions.given(config) if isinstance(config, Mapping) else configs.read(os.fspath(config))
     return questions.answer(questions.ask_config(asked, known), every)
 
 
@@ -232,13 +233,15 @@ def prove(
     Raises:
         DsgenError: Unreadable, a package is missing, or an argument is not what it must be.
     """
-    from dsgen.documents import config_files
+    from dsgen.asking.proofs import provable
     from dsgen.proving import prover
 
-    if not isinstance(source, Mapping):
-        path = os.fspath(source)
-        source = render(scenario(path)) if scenarios.is_scenario(path) else config_files.read(path)
-    return prover.prove(source, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python)
+    asked = source if isinstance(source, Mapping) else os.fspath(source)
+    if isinstance(asked, str) and scenarios.is_scenario(asked):
+        asked = render(scenario(asked))
+    return prover.prove(
+        provable(asked), ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
+    )
 
 
 @named()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+import time
 from pathlib import Path
 
 __all__ = ["main"]
@@ -38,11 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
+        start = time.process_time()
         wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text()
+        taken = time.process_time() - start
     differences = files.compare(wanted, folders)
     if not differences:
         print(f"golden: {len(wanted)} files are as committed")
-        return 0
+        return 0 if said.scenarios_only else _in_time(taken)
     print(files.report(differences, ROOT))
     if said.update:
         files.update(differences)
@@ -50,6 +54,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print("If the change is meant: python golden/run.py --update, and commit the diff.")
     return 1
+
+
+def _in_time(taken: float) -> int:
+    """Whether the matrix took no more CPU seconds than it may; benchmarks/bench.py sets and records the bound."""
+    most = json.loads((ROOT / "benchmarks" / "results.json").read_text("utf-8"))["bounds"]["matrix_cpu_s"]
+    print(f"golden: the matrix took {taken:.1f} CPU seconds, at most {most:g}")
+    return 0 if taken <= most else 1
 
 
 def _texts(name: str, broken: list[str]) -> dict[Path, str]:

@@ -170,6 +170,27 @@ def own_sections() -> dict[str, Any]:
     return {name: {"$ref": f"{SHARED}#/$defs/{name}"} for name in (*SECTIONS, "deepspeed")}
 
 
+def repositories() -> dict[str, Any]:
+    """The schema of a model's list of repositories: names, or what a repository's config.json says otherwise."""
+    model = f"{SHARED}#/$defs/model"
+    differing = {
+        yaml_name(field.name): {"$ref": f"{model}/properties/{yaml_name(field.name)}"}
+        for field in attrs.fields(SECTIONS["model"])
+    }
+    item = {
+        "type": "object",
+        "properties": {"name": TEXT, **differing},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "array",
+        "items": {"anyOf": [TEXT, item]},
+        "description": "Repositories on the Hugging Face hub with this architecture; one that differs is a map of its"
+        " name and the facts that it has instead.",
+    }
+
+
 def profile(kind: str) -> dict[str, Any]:
     """The schema of a profile file of one kind."""
     facts = {yaml_name(field.name): TEXT for field in attrs.fields(SECTIONS[kind])}
@@ -179,6 +200,7 @@ def profile(kind: str) -> dict[str, Any]:
         "title": TEXT | {"description": "What a person calls it."},
         "aliases": {"type": "array", "items": {"type": "string"}, "description": "Other names of it."},
         "extends": TEXT | {"description": "A profile of the same kind, by name or file, that this one starts from."},
+        **({"hub": repositories()} if kind == "model" else {}),
         "source": {
             "description": "Where the facts come from: one text for all, or a text for each.",
             "type": ["string", "object"],

@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed import surface
-from dsgen.documents import config_files
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import is_scenario, layers, read
+from dsgen.linting import configs
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
 from dsgen.shapes.arguments import named
-from dsgen.shapes.layers import leaves
+from dsgen.shapes.layers import leaves, same
 
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
 
@@ -53,11 +53,19 @@ class Difference:
 
 @attrs.frozen
 class Comparison:
-    """Everything that differs between two sides."""
+    """Everything that differs between two sides.
+
+    Attributes:
+        first: One side.
+        second: The other.
+        differences: The keys whose values in force differ.
+        written_out: The keys that one side leaves to DeepSpeed and the other writes with DeepSpeed's own default.
+    """
 
     first: Side
     second: Side
     differences: tuple[Difference, ...]
+    written_out: tuple[Difference, ...] = ()
 
 
 def side(path: str) -> Side:
@@ -67,7 +75,7 @@ def side(path: str) -> Side:
         DsgenError: Unreadable, or a scenario that has no plan.
     """
     if not is_scenario(path):
-        return Side(path, dict(leaves(config_files.read(path))), None)
+        return Side(path, dict(leaves(configs.read(path, bare=True).document.config)), None)
     scenario = read(path)
     config = render(plan(assemble(layers(scenario), scenario.deepspeed)))
     return Side(path, dict(leaves(config.tree)), config)
@@ -95,23 +103,37 @@ def _given(config: Source) -> Side:
 def compare(first: Side, second: Side) -> Comparison:
     """The keys that differ, in the order of the first side and then of the second."""
     known = surface.load()
-    found = []
+    found: list[Difference] = []
+    written_out: list[Difference] = []
     for path in dict.fromkeys([*first.values, *second.values]):
         left, right = first.values.get(path, ABSENT), second.values.get(path, ABSENT)
-        if type(left) is type(right) and left == right:
+        if _alike(left, right):
             continue
         default = known.default(path)
         missing = "first" if left is ABSENT else "second" if right is ABSENT else ""
-        found.append(
-            Difference(
-                path=path,
-                first=default if left is ABSENT else left,
-                second=default if right is ABSENT else right,
-                missing=missing,
-                reasons=(_reason(first, path), _reason(second, path)),
-            )
+        values = (default if left is ABSENT else left, default if right is ABSENT else right)
+        difference = Difference(
+            path=path,
+            first=values[0],
+            second=values[1],
+            missing=missing,
+            reasons=(_reason(first, path), _reason(second, path)),
         )
-    return Comparison(first, second, tuple(found))
+        (written_out if missing and known.key(path) is not None and _alike(*values) else found).append(difference)
+    return Comparison(first, second, tuple(found), tuple(written_out))
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether two values are one to DeepSpeed, whose reader makes 1.0 the whole number 1."""
+    return same(_whole(left), _whole(right))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _reason(one: Side, path: str) -> str:

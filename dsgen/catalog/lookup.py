@@ -187,6 +187,8 @@ def _unknown(kind: str, name: str) -> DsgenError:
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
     todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    if kind in ("", "model") and "/" in name:
+        todo = f"{todo}\n  Another repository of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)
     return mistake(
         f"no {kind + ' ' if kind else ''}profile named {name!r}",
@@ -208,8 +210,9 @@ def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
     found = built_in(kind, name)
     if found is not None or not os.environ.get(PATH_VARIABLE):
         return found
-    others = (sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides)
-    return next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+    others = [sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides]
+    called = next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
+    return called or next(filter(None, (sheet.variant(name) for sheet in others)), None)
 
 
 def _user_files(kind: str) -> Iterator[tuple[Path, str | None]]:

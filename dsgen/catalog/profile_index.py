@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,11 @@ def yaml_files(folder: Path) -> list[Path]:
 
 
 def built_in(kind: str, name: str) -> Sheet | None:
-    """The built-in profile of a kind with this name or alias."""
+    """The built-in profile of a kind with this name or alias, or of a repository on the hub that it speaks of."""
     compiled_as = _entry(kind, name.casefold())
     if compiled_as is not None:
-        return _fresh(*compiled_as)
+        sheet = _fresh(*compiled_as)
+        return sheet.variant(name) or sheet
     path = data_root() / "profiles" / kind / f"{name}.yaml"  # a profile just added, not compiled yet
     if name == path.stem and exists(str(path)):
         return read_sheet(path.read_text("utf-8"), f"profiles/{kind}/{path.name}", path.stem, kind)
@@ -51,13 +52,27 @@ def built_in(kind: str, name: str) -> Sheet | None:
 def _entry(kind: str, wanted: str) -> tuple[str, dict[str, Any]] | None:
     """A file and what the index says of it; only the line that may be it is parsed, and not hundreds of sources."""
     quoted = json.dumps(wanted, ensure_ascii=False)
-    for line in _index_lines():
-        if quoted not in line or not line.startswith(f'"profiles/{kind}/'):
-            continue
-        (file, entry), *_ = json.loads(f"{{{line.rstrip(',')}}}").items()
+    for line in _lines_with(kind, quoted):
+        file, entry = _parsed(line)
         if entry["name"] == wanted or wanted in entry["aliases"]:
             return file, entry
+    for line in _lines_with(kind, quoted[1:], fold=True):  # a repository, with its organisation before it or without
+        file, entry = _parsed(line)
+        if any(wanted in (name.casefold(), name.casefold().rpartition("/")[2]) for name, _ in entry["hub"]):
+            return file, entry
     return None
+
+
+def _lines_with(kind: str, words: str, *, fold: bool = False) -> Iterator[str]:
+    """The lines of the index about profiles of a kind that hold some words; with `fold` in any case."""
+    for line in _index_lines():
+        if line.startswith(f'"profiles/{kind}/') and words in (line.casefold() if fold else line):
+            yield line
+
+
+def _parsed(line: str) -> tuple[str, dict[str, Any]]:
+    ((file, entry),) = json.loads(f"{{{line.rstrip(',')}}}").items()
+    return file, entry
 
 
 @functools.cache
@@ -76,7 +91,8 @@ def _fresh(file: str, entry: Mapping[str, Any]) -> Sheet:
     if _checksum(written) != entry["crc32"]:
         return read_sheet(written.decode("utf-8"), file, Path(file).stem, entry["kind"])
     facts = {key: value for key, value in entry.items() if key != "crc32"}
-    lists = {"aliases": tuple(entry["aliases"]), "overrides": tuple(map(tuple, entry["overrides"]))}
+    lists = {name: tuple(map(tuple, entry[name])) for name in ("overrides", "hub")}
+    lists["aliases"] = tuple(entry["aliases"])
     return Sheet(**{**facts, **lists, "file": file})
 
 

@@ -15,12 +15,16 @@ __all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
 
-_HEADER = ("name", "kind", "title", "aliases", "extends", "source")
+_HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source")
 
 
 @attrs.frozen
 class Sheet:
-    """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override."""
+    """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override.
+
+    `hub` holds the repositories on the Hugging Face hub that have this architecture, each with the facts that its own
+    config.json says otherwise.
+    """
 
     name: str
     kind: str
@@ -30,6 +34,26 @@ class Sheet:
     sources: dict[str, str]
     file: str
     overrides: tuple[tuple[str, Any, int | None, str | None], ...]
+    hub: tuple[tuple[str, dict[str, Any]], ...] = ()
+
+    def variant(self, wanted: str) -> Sheet | None:
+        """The sheet of the repository that a name means, with its organisation or without, in any case; or None."""
+        for repository, facts in self.hub:
+            folded = repository.casefold()
+            if wanted.casefold() in (folded, folded.rpartition("/")[2]):
+                return self._of(repository, facts) if facts else self
+        return None
+
+    def _of(self, repository: str, facts: dict[str, Any]) -> Sheet:
+        said = {f"{self.kind}.{fact}": value for fact, value in facts.items()}
+        why = f"as the config.json of {repository} says"
+        kept = tuple(item for item in self.overrides if item[0] not in said)
+        source = f"https://huggingface.co/{repository}/blob/main/config.json"
+        return attrs.evolve(
+            self,
+            sources={**self.sources, **dict.fromkeys(facts, source)},
+            overrides=(*kept, *((path, value, None, why) for path, value in said.items())),
+        )
 
 
 def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
@@ -46,7 +70,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
     """
     from dsgen.documents.yaml.reader import entries
 
-    header: dict[str, Any] = {"name": stem, "title": "", "aliases": []}
+    header: dict[str, Any] = {"name": stem, "title": "", "aliases": [], "hub": ()}
     sources: dict[str, str] = {}
     overrides = []
     for entry in entries(text, file):
@@ -85,6 +109,8 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
     found = str(header.get("kind", kind))
     if kind is not None and found != kind:
         raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
+    if header["hub"] and found != "model":
+        raise mistake(f"hub stands in a {found} profile", must="only a model has repositories", where=file)
     if not overrides and "extends" not in header:
         raise mistake(
             "it says nothing",
@@ -102,6 +128,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         sources,
         file,
         tuple(overrides),
+        header["hub"],
     )
 
 
@@ -110,6 +137,8 @@ def _header_value(key: str, value: Any, where: str) -> Any:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         raise mistake(f"aliases is {show(value)}", must="it must be a list of names", where=where)
+    if key == "hub":
+        return _repositories(value, where)
     if key == "kind" and value not in KINDS:
         close = nearest(str(value), KINDS)
         raise mistake(
@@ -126,6 +155,23 @@ def _header_value(key: str, value: Any, where: str) -> Any:
             todo=f'Write {key}: "{value}".' if isinstance(value, (int, float)) else None,
         )
     return value
+
+
+def _repositories(value: Any, where: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """The list `hub`: names, or maps of a name and the facts in which that repository differs."""
+    found = []
+    for item in value if isinstance(value, list) else (None,):
+        facts = dict(item) if isinstance(item, dict) else {"name": item}
+        name = facts.pop("name", None)
+        if not isinstance(name, str) or not name:
+            raise mistake(
+                f"hub is {show(value)}",
+                must="it must be a list of repositories, such as Qwen/Qwen2.5-7B",
+                where=where,
+                todo="One that differs is a map: {name: Qwen/Qwen2.5-7B-Instruct, max_positions: 32768}.",
+            )
+        found.append((name, facts))
+    return tuple(found)
 
 
 def hugging_face_sheet(path: Path, text: str) -> Sheet:

@@ -101,11 +101,11 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
     gc.set_threshold(max(OBJECTS, gc.get_threshold()[0]))
+    _stand_in()
     _spell_out()
     try:
         code = cli.main(args=arguments, prog_name="dsgen", standalone_mode=False)
-        if sys.stdout is not None:  # None when the shell closed it: >&-
-            sys.stdout.flush()
+        sys.stdout.flush()
     except DsgenError as error:
         _complain(str(error))
         code = MISTAKE
@@ -119,6 +119,12 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         code = _unwritten(error)
     sys.exit(code if isinstance(code, int) else OK)
+
+
+def _stand_in() -> None:
+    """Put a stream that cannot be written in the place of a closed stdout (>&-), where print would say nothing."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until exit
 
 
 def _spell_out() -> None:

@@ -56,6 +56,10 @@ def command(
     means findings; with --fix, findings that remain.
     """
     _check(fix, unsafe_fixes, diff, form, statistics)
+    if stdin_filename is not None and "-" not in files:
+        raise mistake(
+            "--stdin-filename names the standard input, which is not read", must="it goes with - among the files"
+        )
     said = settings_from(options, severity)
     linted, wrong = lint_all(files, said, stdin_filename)
     found, fixed = any(file.findings for file in linted), 0

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from dsgen.cli.terminal import is_coloured, width
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import DsgenError, mistake, nearest
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
     from dsgen.linting.settings import Settings
     from dsgen.report.findings import Paint
+    from dsgen.shapes.findings import Fault
 
 __all__ = [
     "LEVELS",
@@ -24,6 +25,7 @@ __all__ = [
     "for_terminal",
     "lint_all",
     "lint_options",
+    "nothing_there",
     "settings_from",
     "spare",
 ]
@@ -33,6 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # as lint_settings.CLIENT_OPTIMIZERS
 LEVELS = ("info", "warning", "error")
 TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning")  # as targets.TARGETS; the tests compare them
+_UNREADABLE = "unreadable-file"  # the rule of what is no file, or cannot be opened
 _ACCELERATORS = "cuda|cpu|..."
 _RELEASE = click.option(
     "--deepspeed", metavar="VERSION", help="DeepSpeed release that reads it (default: the newest known)."
@@ -112,9 +115,11 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
     found: list[Linted] = []
     excluded: list[Excluded] = []
     wrong: set[str] = set()  # one broken settings file is said once, however many files it speaks of
+    nothing = False
     for item in lint_files(paths, said, stdin_name):
         if isinstance(item, Linted):
             found.append(item)
+            nothing = nothing or nothing_there(item, paths) is not None
         elif isinstance(item, Excluded):
             excluded.append(item)
         elif str(item) not in wrong:
@@ -125,7 +130,29 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
         click.echo(f"note: {files} excluded by {excluded[0].by}", err=True)
     if not (found or excluded or wrong):
         click.echo(f"note: no config file in {', '.join(paths)}", err=True)
-    return found, bool(wrong)
+    _say_idle(said, found)
+    return found, bool(wrong) or nothing
+
+
+def nothing_there(file: Linted, named: Sequence[str]) -> Fault | None:
+    """Why a name that a person gave leads to nothing that can be read: their mistake, not a finding alone."""
+    faults = [fault for rule, fault in file.document.faults if rule == _UNREADABLE]
+    return faults[0] if faults and (file.piped or file.document.name in named) else None
+
+
+def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
+    """Say of the options that no file had a use for."""
+    from dsgen.linting.settings import CALLS, PACKAGES
+
+    for option, words, known in (("--missing", said.missing, PACKAGES), ("--calls", said.calls, CALLS)):
+        for word in words:
+            if word not in known:
+                close = nearest(word, known)
+                hint = f"did you mean {close[0]}?" if close else f"they ask for {', '.join(known)}"
+                click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
+    described = any(file.settings.hardware and file.settings.model for file in linted)
+    if said.seq_len is not None and linted and not described:
+        click.echo("warning: --seq-len does nothing: a run is counted where --hw and --model describe it", err=True)
 
 
 def spare(linted: Sequence[Linted], output: str) -> None:

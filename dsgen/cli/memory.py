@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.options import gpus_from, scenario_from, scenario_options
 from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
@@ -35,7 +35,7 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.report import memory as report
 
-    found = answer(_question(scenario, config, _gpus(world_size, options)), every)
+    found = answer(_question(scenario, config, gpus_from(options, world_size)), every)
     if form == "json":
         show(json.dumps(report.data(found), indent=2), "json", nl=True)
     else:
@@ -45,32 +45,19 @@ def command(
     return FOUND if found.verdict is Verdict.DOES_NOT_FIT else OK
 
 
-def _gpus(world_size: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    from dsgen.shapes.errors import mistake
-
-    if world_size is None:
-        return options
-    if options["gpus"] not in (None, world_size):
-        raise mistake(
-            f"--gpus {options['gpus']} and --world-size {world_size} mean the same",
-            todo="Drop one of them.",
-            code="contradiction",
-        )
-    return {**options, "gpus": world_size}
-
-
 def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:
     import attrs
 
-    from dsgen.asking.memory_questions import ask, ask_config, read
+    from dsgen.asking.memory_questions import ask, ask_config
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import Setting, layers
+    from dsgen.linting import configs
     from dsgen.shapes.layers import Origin
 
     said = scenario_from(scenario, options)
     if config is None:
         return ask(assemble(layers(said), said.deepspeed))
-    source = read(config)
+    source = configs.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
         ranks = Setting(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})

@@ -10,6 +10,7 @@ import click
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import facts_options, for_terminal, lint_all, settings_from
 from dsgen.cli.mending import mend
+from dsgen.shapes.errors import mistake
 
 __all__ = ["command"]
 
@@ -18,10 +19,10 @@ __all__ = ["command"]
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--to", "release", required=True, metavar="VERSION", help="The DeepSpeed release to move to.")
 @facts_options
-@click.option("--diff", "how", flag_value="diff", default="diff", help="Print what would change (the default).")
-@click.option("--write", "how", flag_value="write", help="Change the files.")
+@click.option("--diff", is_flag=True, help="Print what would change (the default).")
+@click.option("--write", is_flag=True, help="Change the files.")
 @click.option("--unsafe-fixes", is_flag=True, help="Also fixes that change what is trained.")
-def command(files: tuple[str, ...], release: str, how: str, unsafe_fixes: bool, **options: Any) -> int:
+def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsafe_fixes: bool, **options: Any) -> int:
     """Change configs to what another DeepSpeed release reads.
 
     Only what differs between releases is touched: keys that were removed, renamed or deprecated, or that the release
@@ -30,12 +31,14 @@ def command(files: tuple[str, ...], release: str, how: str, unsafe_fixes: bool, 
     from dsgen.linting.migrations import about_release, is_to_do
     from dsgen.report import findings
 
+    if diff and write:
+        raise mistake("--diff and --write exclude each other", must="--write changes the files, --diff only shows how")
     said = settings_from({**options, "deepspeed": release}, "info")
     every, wrong = lint_all(files, said)
     linted, fixed, stuck = mend(
         [about_release(file) for file in every],
         unsafe=unsafe_fixes,
-        write=how == "write",
+        write=write,
         narrow=about_release,
         only=is_to_do,
     )
@@ -43,7 +46,7 @@ def command(files: tuple[str, ...], release: str, how: str, unsafe_fixes: bool, 
     left = [finding for file in linted for finding in file.findings]
     to_do = [finding for finding in left if is_to_do(finding)]
     unsafe = sum(finding.fix is not None and not finding.fix.safe for finding in to_do)
-    summary = _summary(fixed, len(to_do), unsafe, how)
+    summary = _summary(fixed, len(to_do), unsafe, write)
     summary += f", {len(left) - len(to_do)} worth knowing" if len(left) > len(to_do) else ""
     click.echo(f"{findings.text(linted, width, paint)}DeepSpeed {release}: {summary}", err=True)
     if wrong or stuck:
@@ -51,10 +54,10 @@ def command(files: tuple[str, ...], release: str, how: str, unsafe_fixes: bool, 
     return FOUND if to_do else OK
 
 
-def _summary(fixed: int, left: int, unsafe: int, how: str) -> str:
+def _summary(fixed: int, left: int, unsafe: int, written: bool) -> str:
     if not fixed and not left:
         return "nothing to change"
-    changed = f"{fixed} {'changed' if how == 'write' else 'to change (--write does)'}" if fixed else "nothing changed"
+    changed = f"{fixed} {'changed' if written else 'to change (--write does)'}" if fixed else "nothing changed"
     return (
         f"{changed}, {left} left{f' ({unsafe} fixable with --unsafe-fixes)' if unsafe else ' by hand' if left else ''}"
     )

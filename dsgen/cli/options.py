@@ -11,9 +11,10 @@ import click
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
+from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
-__all__ = ["job_from", "scenario_from", "scenario_options"]
+__all__ = ["gpus_from", "idle", "job_from", "scenario_from", "scenario_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,6 +108,28 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
         deepspeed=options.pop("deepspeed"),
     )
     return merge(read(file), said) if file else said
+
+
+def gpus_from(options: dict[str, Any], world_size: int | str | None) -> dict[str, Any]:
+    """The options with the GPUs that --gpus or --world-size says, which mean the same.
+
+    Raises:
+        DsgenError: They say different numbers.
+    """
+    if world_size is None:
+        return options
+    if options["gpus"] not in (None, str(world_size)):
+        raise mistake(
+            f"--gpus {options['gpus']} and --world-size {world_size} mean the same",
+            todo="Drop one of them.",
+            code="contradiction",
+        )
+    return {**options, "gpus": str(world_size)}
+
+
+def idle(option: str, why: str) -> None:
+    """Say on stderr that an option does nothing where it stands."""
+    click.echo(f"warning: {option} does nothing: {why}", err=True)
 
 
 def job_from(file: str | None, options: dict[str, Any]) -> Job:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.options import idle, job_from, scenario_options
 from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
@@ -26,6 +26,8 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
 
     found = plan(job_from(scenario, options))
     if form == "json":
+        if every:
+            idle("--all", "JSON holds every rejection")
         show(json.dumps(report.data(found), indent=2), "json", nl=True)
     else:
         show(report.text(found, every, width()), "plan")

@@ -36,7 +36,7 @@ def command(
     """
     import json
 
-    from dsgen.documents import config_files
+    from dsgen.asking.proofs import provable
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import is_scenario, layers
     from dsgen.planning.planner import plan
@@ -55,7 +55,7 @@ def command(
                 todo="Drop the options, or name a scenario file.",
                 code="contradiction",
             )
-        config = config_files.read(file)
+        config = provable(file)
     else:
         scenario = scenario_from(file, options)
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()

@@ -19,10 +19,10 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "yaml"]),
+    type=click.Choice(["json", "hjson"]),
     default="json",
     show_default=True,
-    help="Format of the config.",
+    help="Of the config: hjson has a comment with the reason behind each key; DeepSpeed reads both.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the config to a file, whole or not at all.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
@@ -37,7 +37,7 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
     from dsgen.report import summary
 
     config = render(plan(job_from(scenario, options)))
-    text = config.to_json() if form == "json" else config.to_yaml()
+    text = config.to_json() if form == "json" else config.to_hjson()
     output = None if output == "-" else output
     if output is None:
         show(text, "json")

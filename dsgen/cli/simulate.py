@@ -13,9 +13,10 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
 from dsgen.cli.terminal import show
 from dsgen.documents.writing import ensure_writable, write_atomically
+from dsgen.jobs.contradictions import ADAPTERS
 
 if TYPE_CHECKING:
     from dsgen.simulating import Options, Request, Simulation
@@ -44,7 +45,7 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 @click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--dtype", metavar="bf16|fp16|fp32", help="Of the weights before initialize (default: the config's).")
 @click.option(
-    "--force", is_flag=True, help="Run with versions of DeepSpeed, torch or transformers that were not tested."
+    "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
 @click.option("--timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS")
@@ -77,6 +78,8 @@ def command(
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
     if output is not None:
         ensure_writable(output)
+    if every and form != "text":
+        idle("--all", f"it is for --format text, not {form}")
     with _waiting(f"simulating {request.title}"):
         found = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(found, form, every)
@@ -137,9 +140,7 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
                 else "a scenario is loaded by DeepSpeed",
                 code="contradiction",
             )
-    world_size = options.pop("world_size")
-    options["gpus"] = world_size if options["gpus"] is None and world_size else options["gpus"]
-    options["gpus"] = str(options["gpus"]) if options["gpus"] is not None else None
+    options = gpus_from(options, options.pop("world_size"))
     own: dict[str, Any] = {}
     if options["checkpointing"] == "deepspeed":
         own["checkpointing"], options["checkpointing"] = "deepspeed", "full"
@@ -155,6 +156,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     import attrs
 
     from dsgen import simulating
+    from dsgen.linting import configs
     from dsgen.shapes.errors import mistake
 
     run = _options(options)
@@ -168,13 +170,18 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             todo="Drop one of them.",
             code="contradiction",
         )
-    wished = {name: _fields(options).get(name) for name in _WITH_CONFIG}
+    fields = _fields(gpus_from(options, world_size))
+    wished = {name: fields.get(name) for name in _WITH_CONFIG}
+    if wished["method"] in (None, "full"):
+        for name in ADAPTERS:
+            if wished[name] is not None:
+                idle(f"--{name.replace('_', '-')}", "without --method lora or qlora there are no adapters")
     if options["model"] is None:
         raise mistake(
             "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
         )
-    document, found_target, ranks = _read(config, target)
-    world = world_size or wished["gpus"] or ranks
+    source = configs.read(config, target=target)
+    world = world_size or wished["gpus"] or source.world_size
     if world is None:
         raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")
     if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
@@ -182,12 +189,12 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     hardware = _hardware(options, wished)
     targets = wished["lora_targets"]
     return simulating.from_config(
-        document,
+        dict(source.document.config),
         model=options["model"],
         world_size=world,
         gpus_per_node=per_node,
         hardware=hardware,
-        target=found_target,
+        target=source.target,
         micro_batch=wished["micro_batch"],
         accumulation=wished["accumulation"],
         precision=wished["precision"] if wished["precision"] != "auto" else None,
@@ -211,27 +218,6 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
     """The options as values, as a scenario reads them."""
     return {name: setting.value for name, setting in scenario_from(None, dict(options)).fields.items()}
-
-
-def _read(config: str, target: str | None) -> tuple[dict[str, Any], str, int | None]:
-    """The config in a file, the program that loads it, and the ranks that the file fixes."""
-    from collections.abc import Mapping
-
-    from dsgen.linting import sources
-    from dsgen.shapes.errors import mistake
-
-    for source in sources.documents([config], target=target):
-        found = source.document.config
-        if isinstance(found, Mapping) and source.document.kind != "launch":
-            return dict(found), source.target, source.world_size
-        if source.document.faults and found is None:
-            raise mistake(
-                source.document.faults[0][1].message,
-                must="it must hold a DeepSpeed config",
-                where=config,
-                code="unreadable",
-            )
-    raise mistake("no DeepSpeed config in it", must="--config takes one", where=config, code="unreadable")
 
 
 def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dsgen.cli import MISTAKE, OK
-from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, settings_from, spare
+from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, nothing_there, settings_from, spare
 from dsgen.cli.terminal import show, width
 from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
@@ -34,7 +34,7 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
     from dsgen.report import survey
 
     found, wrong = lint_all(files, settings_from(options, severity))
-    linted = [file for file in found if not _is_nothing(file, files)]
+    linted = [file for file in found if not _is_said(file, files)]
     if form == "text":
         report = survey.text(linted, width())
     else:
@@ -45,13 +45,13 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
         spare(linted, output)
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
-    return MISTAKE if wrong or len(linted) < len(found) else OK
+    return MISTAKE if wrong else OK
 
 
-def _is_nothing(file: Linted, named: tuple[str, ...]) -> bool:
+def _is_said(file: Linted, named: tuple[str, ...]) -> bool:
     """Whether a name that a person gave leads to no file, which is said; it is no file of the tree to count."""
-    faults = [fault.message for rule, fault in file.document.faults if rule == "unreadable-file"]
-    if not faults or file.document.name not in named:
+    fault = nothing_there(file, named)
+    if fault is None:
         return False
-    complain(mistake(faults[0], where=file.document.name, code="unreadable"))
+    complain(mistake(fault.message, where=file.document.name, code="unreadable"))
     return True

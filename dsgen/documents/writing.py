@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from dsgen.shapes.errors import mistake
 
 __all__ = ["ensure_writable", "write_atomically"]
+
+_READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
+_PAUSE_SECONDS = 0.05
 
 
 def ensure_writable(path: str, *, by: str = "-o") -> None:
@@ -48,7 +52,8 @@ def write_atomically(path: str, text: str, *, by: str = "-o") -> None:
     with _told(path):
         target = _target(path, by)
         if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
-            target.write_text(text, encoding="utf-8")
+            with open(target, "w", encoding="utf-8", opener=_open_pipe) as pipe:
+                pipe.write(text)
             return
         mask = os.umask(0)
         os.umask(mask)
@@ -67,14 +72,41 @@ def write_atomically(path: str, text: str, *, by: str = "-o") -> None:
             raise
 
 
+def _open_pipe(path: str, flags: int) -> int:
+    """Open what is no file; a named pipe waits a while for its reader, which may be started beside us.
+
+    Raises:
+        OSError: Nobody reads the pipe.
+    """
+    over = time.monotonic() + _READER_SECONDS
+    while (descriptor := _opened(path, flags)) is None:
+        if time.monotonic() > over:
+            raise OSError(errno.ENXIO, "it is a pipe that nobody reads")
+        time.sleep(_PAUSE_SECONDS)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _opened(path: str, flags: int) -> int | None:
+    """The descriptor of a pipe; None while nobody reads it."""
+    try:
+        return os.open(path, (flags & ~os.O_CREAT) | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+
+
 def _target(path: str, by: str) -> Path:
     """The file that is written: behind a link, what it links to."""
     if not path:
         todo = "Without -o it goes to stdout." if by == "-o" else None
         raise mistake(f"{by} names no file", must="it must name one", todo=todo, code="missing")
     target = Path(path).expanduser()
-    target = target.resolve() if target.is_symlink() else target
-    if target.is_symlink():  # older Pythons say so themselves
+    if target.is_symlink():
+        behind = target.resolve()  # of /dev/stdout or /dev/fd/63 it may be a name that no file has: pipe:[4026]
+        target = behind if behind.exists() or not target.exists() else target
+    if target.is_symlink() and not target.exists():  # links in a circle; older Pythons say so themselves
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.is_dir():
         raise mistake("it is a folder", must=f"{by} names a file", where=path, code="unwritable")

@@ -19,6 +19,7 @@ from dsgen.effective.refusals import sentence
 from dsgen.effective.rows import defaults, in_force, rows
 from dsgen.proving import session as child
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.limits import check_gpus
 from dsgen.targets import Target
 
 __all__ = ["load", "load_many"]
@@ -79,6 +80,7 @@ def load_many(
     program = targets.find(target)
     if world_size is not None and (isinstance(world_size, bool) or world_size < 1):
         raise mistake(f"world_size is {world_size!r}", must="it must be a whole number of at least 1")
+    check_gpus(world_size or 1, "world_size")
     if not timeout_seconds > 0:
         raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
     jobs = [_job(source, program) for source in sources]

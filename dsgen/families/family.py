@@ -26,12 +26,14 @@ class AutoTP:
 
     Attributes:
         refused: Why it does not train it, or gives it nothing, with {} for the model_type; empty where it trains it.
+        runs: What is refused does not stop: it runs, and next to nothing is split.
         head: It splits an output head of its own: Hugging Face's plan names the head, or it is GPT-NeoX's.
         tied_head: It splits a head that is tied to the embedding: the plan names the embedding, and DeepSpeed can take
             the loss from the shards, which it then does.
     """
 
     refused: str = ""
+    runs: bool = False
     head: bool = False
     tied_head: bool = False
 

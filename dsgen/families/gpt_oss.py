@@ -40,5 +40,7 @@ GPT_OSS = Family(
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.router mlp.experts"),
     kernels=("flash",),
     experts_as_stored=True,
-    autotp=AutoTP(refused="AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU"),
+    autotp=AutoTP(
+        refused="AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU", runs=True
+    ),
 )

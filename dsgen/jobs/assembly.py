@@ -13,11 +13,12 @@ from dsgen import catalog
 from dsgen.catalog.structure import structure
 from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
-from dsgen.deepspeed.autos import dropped
+from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions
 from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
+from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.pins import collect
 from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 
@@ -205,7 +206,8 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     named = tuple(layers)
     if not any(layer.rank == Rank.TRAINING for layer in named):
         named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
-    ranked = dropped(canonical(named, version), known)
+    said = canonical(named, version)
+    ranked = dropped(said, known)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
     for section, option in (("hardware", "--hw"), ("model", "--model")):
@@ -238,7 +240,12 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         deepspeed_layers=_deepspeed_only(ranked),
         provenance=provenance,
         version=known.version,
-        warnings=(*folded.warnings, *warnings, *contradictions(hardware, model, wishes, provenance)),
+        warnings=(
+            *left_open(said, known),
+            *folded.warnings,
+            *warnings,
+            *contradictions(hardware, model, wishes, provenance),
+        ),
     )
 
 
@@ -254,8 +261,11 @@ def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
 def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tuple[int, int]:
     """Nodes and GPUs per node from what was said of them."""
     full = hardware.gpus_per_node
+    said = "cluster.nodes" if cluster.gpus is None else "cluster.gpus"
+    nodes = cluster.nodes or 1
+    check_gpus(nodes * full if cluster.gpus is None else cluster.gpus, provenance.where(said))
     if cluster.gpus is None:
-        return cluster.nodes or 1, full
+        return nodes, full
     # As few nodes as share the GPUs evenly.
     nodes = cluster.nodes or cluster.gpus // next(each for each in range(full, 0, -1) if cluster.gpus % each == 0)
     where = provenance.where("cluster.gpus")

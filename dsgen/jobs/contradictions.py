@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from dsgen.families import family_of
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Provenance
+from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
 from dsgen.shapes.units import gib
 
-__all__ = ["contradictions"]
+__all__ = ["ADAPTERS", "contradictions"]
+
+ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings")  # wishes that only adapters have
 
 
 def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:
@@ -32,6 +34,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
     if said and used and said.rank > used.rank:
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
+    yield from _idle(training, provenance)
     if training.target_len and not model.encoder_layers:
         raise mistake(
             f"training.target_len is {training.target_len}",
@@ -58,3 +61,21 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
                 code="contradiction",
             )
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
+
+
+def _idle(training: Training, provenance: Provenance) -> Iterator[str]:
+    """What a person wishes that nothing reads beside the other wishes."""
+    for path, why in _unread(training):
+        winner = provenance.winner(path)
+        if winner is not None and winner.rank >= Rank.SITE and winner.value is not None:
+            yield f"{winner.origin}: {path} does nothing: {why}"
+
+
+def _unread(training: Training) -> Iterator[tuple[str, str]]:
+    if training.method == "full":
+        why = "training.method is full, which has no adapters; --method lora has"
+        yield from ((f"training.{name}", why) for name in ADAPTERS)
+    if training.scheduler == "none":
+        yield "training.warmup_steps", "training.scheduler is none"
+    if training.scheduler in ("none", "WarmupLR"):
+        yield "training.total_steps", f"training.scheduler is {training.scheduler}, which knows no end"

@@ -15,12 +15,32 @@ from dsgen.deepspeed import surface
 from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
+from dsgen.shapes.limits import check_gpus
 
-__all__ = ["ACCELERATORS", "CLIENT_OPTIMIZERS", "Settings", "alike", "checked", "named", "severity"]
+__all__ = [
+    "ACCELERATORS",
+    "CALLS",
+    "CLIENT_OPTIMIZERS",
+    "PACKAGES",
+    "Settings",
+    "alike",
+    "checked",
+    "named",
+    "severity",
+]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
 CLIENT_OPTIMIZERS = ("none", "torch", "deepspeed")  # of Facts.client_optimizer
+# What the rules ask of Facts.calls and Facts.missing; another name has nobody who listens.
+CALLS = (
+    "checkpointing.configure",
+    "checkpointing.checkpoint",
+    "engine.compile",
+    "engine.generate",
+    "deepspeed --autotuning",
+)
+PACKAGES = ("tensorboard", "wandb", "comet_ml", "datastates", "mup", "libaio")
 BROKE = ("DSG000", "rule-broke")  # the linter's own, when a rule breaks; no Rule stands behind it
 _PREFIX = re.compile(r"DSG[0-9]*")
 
@@ -129,6 +149,11 @@ def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
             named(word, by(field))
     if said.deepspeed is not None:
         surface.load(said.deepspeed)
+    for field in ("world_size", "seq_len"):
+        count = getattr(said, field)
+        if count is not None and (type(count) is not int or count < 1):
+            raise mistake(f"{by(field)} is {count!r}", must="it must be a whole number of at least 1")
+    check_gpus(said.world_size or 1, by("world_size"))
     if said.target is not None:
         targets.find(said.target)
     for field, choices in (("accelerator", ACCELERATORS), ("client_optimizer", CLIENT_OPTIMIZERS)):

@@ -104,9 +104,9 @@ class Config(Mapping[str, Any]):
         """The config as DeepSpeed reads it, indented, with a final newline."""
         return json.dumps(self.tree, indent=2, ensure_ascii=False) + "\n"
 
-    def to_yaml(self) -> str:
-        """The config as YAML, each key with its reason beside it as a comment."""
-        from dsgen.documents.yaml.writer import commented
+    def to_hjson(self) -> str:
+        """The config as HJSON, which DeepSpeed reads too, each key with its reason beside it as a comment."""
+        from dsgen.documents.hjson.writer import commented
 
         return commented(self.tree, {path: self.why(path).reason for path in self.paths()})
 

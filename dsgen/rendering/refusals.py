@@ -9,10 +9,11 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
 from dsgen.linting.meanings import BOUNDED, NARROW, SECOND_COPY
 from dsgen.memory.secondary import counts
-from dsgen.memory.states import ON_CPU, takes
+from dsgen.memory.states import takes
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Provenance, Rank, show
+from dsgen.strategies.constraints import keys, of_layout, refusals
 
 __all__ = ["cautions", "refuse"]
 
@@ -32,7 +33,11 @@ _UNCOUNTED = (
 _OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
 
 _ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
-_PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+# Constraint on a key -> what to do
+_TODO = {
+    "masters-on-the-gpu": "Add --offload optimizer, or with bf16 --set bf16.bf16_optimizer_states=true.",
+    "states-without-masters": "Add --set bf16.bf16_master_weights_and_grads=true.",
+}
 
 
 def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, provenance: Provenance) -> None:
@@ -69,7 +74,7 @@ def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Ite
     yield from _classes(values, known)
     yield from _offloaded(plan, values)
     yield from _zero(plan, values)
-    yield from _precision(plan, values)
+    yield from _constrained(plan, values)
 
 
 def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tuple[str, str, str | None]]:
@@ -107,7 +112,7 @@ def _offloaded(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     zero = values.get("zero_optimization", {})
-    stage, world = zero.get("stage", 0), plan.job.world
+    stage = zero.get("stage", 0)
     reduce_scatter = zero.get("reduce_scatter", True)
     if stage >= 2 and reduce_scatter:
         if values.get("prescale_gradients"):
@@ -122,9 +127,6 @@ def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str
         yield "zero_optimization.allgather_bucket_size", "it must be even", None
     if zero.get("compute_grad_norm", True) is False and values.get("gradient_clipping", 1.0):
         yield "zero_optimization.compute_grad_norm", "false needs gradient_clipping: 0.0", None
-    share = zero.get("zero_hpz_partition_size", 1)
-    if share > world or world % share:
-        yield "zero_optimization.zero_hpz_partition_size", f"it must divide the {world} GPUs", None
     zenflow = zero.get("zenflow")
     if isinstance(zenflow, dict) and zenflow.get("update_interval", "auto") == "auto":
         yield (
@@ -136,32 +138,9 @@ def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str
         yield "sequence_parallel_size", "dsgen plans no sequence parallelism: the batch would not be what it says", None
 
 
-def _precision(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    chosen = plan.chosen.strategy
-    _, wanted = lookup(values, "data_types.grad_accum_dtype")
-    if chosen.stage == 0 and wanted and _PRECISION.get(str(wanted)) != chosen.precision:
-        yield "data_types.grad_accum_dtype", f"at stage 0 it must be the model's own, {chosen.precision}", None
-    yield from _narrowed(plan, values)
-
-
-def _narrowed(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """Master weights and states in 16 bits (runtime/base_optimizer.py of 0.19.8, _configure_master_weights)."""
-    chosen, optimizer = plan.chosen.strategy, plan.job.training.optimizer
-    states = values.get("bf16", {}).get("bf16_optimizer_states")
-    for dtype in ("fp16", "bf16"):
-        path = f"{dtype}.{dtype}_master_weights_and_grads"
-        if not lookup(values, path)[1]:
-            continue
-        resident = dtype == "bf16" and states
-        other = ", or bf16_optimizer_states: true" if dtype == "bf16" else ""
-        todo = ", or --set bf16.bf16_optimizer_states=true" if dtype == "bf16" else ""
-        if chosen.offload_optimizer == "cpu" and optimizer not in ON_CPU:
-            yield path, f"with the optimizer on the CPU it needs DeepSpeed's own {' or '.join(ON_CPU)}", None
-        elif chosen.offload_optimizer != "cpu" and not resident:
-            yield path, f"it needs the optimizer on the CPU{other}", f"Add --offload optimizer{todo}."
-    if states and not lookup(values, "bf16.bf16_master_weights_and_grads")[1]:
-        yield (
-            "bf16.bf16_optimizer_states",
-            "it needs bf16_master_weights_and_grads: true",
-            "Add --set bf16.bf16_master_weights_and_grads=true.",
-        )
+def _constrained(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """The keys that the strategy cannot have, as `dsgen.strategies.constraints` says."""
+    at = of_layout(plan.job, plan.chosen.strategy, keys(lambda path: lookup(values, path)[1]))
+    for item in refusals(at):
+        if item.of_keys:
+            yield at.path(item.about), item.says(at), _TODO.get(item.code)

@@ -21,6 +21,16 @@ def text(found: Comparison) -> str:
         lines.append(item.path)
         lines.extend(_value("-", item.first, item.missing == "first", item.reasons[0]))
         lines.extend(_value("+", item.second, item.missing == "second", item.reasons[1]))
+    for item in found.written_out:
+        side = found.second if item.missing == "first" else found.first
+        lines.extend(
+            textwrap.wrap(
+                f"same: {item.path} is {show(item.first)}, DeepSpeed's default, which only {side.name} writes out",
+                WIDTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+            )
+        )
     total = len(found.differences)
     lines.append(
         f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference"
@@ -34,6 +44,7 @@ def data(found: Comparison) -> dict[str, Any]:
         "first": found.first.name,
         "second": found.second.name,
         "differences": [_difference(item) for item in found.differences],
+        "written_out_defaults": [_difference(item) for item in found.written_out],
     }
 
 

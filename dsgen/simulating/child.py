@@ -20,7 +20,7 @@ from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["ask"]
 
-_SERVER = "simulate"
+_SERVER = "simulate.__main__"
 _LAST_WORDS = 400  # characters of the child's log in an error
 # Sections that make DeepSpeed write or measure, and hold no tensor.
 _OBSERVERS = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")

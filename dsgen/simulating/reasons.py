@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dsgen.families.parameters import TWO_COPIES
+from dsgen.strategies.constraints import BY_CODE
+
 __all__ = ["known"]
 
 _ZERO = "zero_optimization"
@@ -44,23 +47,22 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
         )
     if message.endswith("does not work with lora_dropout != 0."):
         return (
-            "lora_dropout must be 0 where adapters are for experts or their router: peft knows none there",
+            BY_CODE["dropout-of-experts"].reason,
             "Name other modules with --lora-targets, or leave --lora-dropout out.",
         )
     if "in defragment" in site and message == "(no message)":
         return (
-            "stage 3 takes trained weights of one type alone, and these are of two",
-            "A real run ends so too. With --lora-train-embeddings peft's adapters are fp32 beside copies in 16 bits: "
-            f"take stage 2 or --method qlora, or {_ZERO}.offload_param, which makes them alike.",
+            BY_CODE["copies-at-stage-3"].reason,
+            f"A real run ends so too. Take stage 2, --method qlora or {_ZERO}.offload_param.",
         )
     if error.get("type") == "TiedHeadError":
         return (
             message,
-            "peft would train two copies of one tensor. Leave --lora-train-embeddings out, or train the whole model.",
+            f"{TWO_COPIES}. Leave --lora-train-embeddings out, or train the whole model.",
         )
     if message.startswith("Parameter") and "_create_param_mapping" in site:
         return (
-            "AutoTP has put other layers in the place of some that have adapters, and their weights are lost",
+            BY_CODE["autotp-with-adapters"].reason,
             "Leave tensor_parallel out: adapters fit beside every stage of ZeRO.",
         )
     if message.startswith("AutoTP not supported for model"):

@@ -13,10 +13,13 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware
 from dsgen.simulating import models
 from dsgen.simulating.autos import Filled, fill
+from dsgen.simulating.setups import of_config
+from dsgen.strategies.constraints import Setup, refusals
 from dsgen.strategies.strategies import describe
 
 __all__ = ["ATTENTION", "CHECKPOINTING", "DTYPES", "Options", "Request", "from_config", "from_rendered"]
@@ -25,6 +28,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
+_TODO = "Where that is not so, --force asks DeepSpeed all the same."
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
 
@@ -43,7 +47,7 @@ class Options:
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
-        force: Run with versions that were not tested.
+        force: Run with versions that were not tested, and what is known to be refused.
     """
 
     rank: int = 0
@@ -190,6 +194,7 @@ def from_config(
     """
     options = options or Options()
     _check_counts({"world_size": world_size, "micro_batch": micro_batch or 1, "accumulation": accumulation or 1})
+    check_gpus(world_size, "world_size")
     if precision not in (None, *DTYPES):
         raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
     name, facts, notes = models.read(model)
@@ -273,8 +278,7 @@ def _checked(request: Request) -> Request:
             todo="Say --gpus-per-node.",
             code="contradiction",
         )
-    _divides(request)
-    return request
+    return _constrained(request)
 
 
 def _check_counts(counts: Mapping[str, Any]) -> None:
@@ -283,17 +287,27 @@ def _check_counts(counts: Mapping[str, Any]) -> None:
             raise mistake(f"{name} is {value!r}", must="it must be a whole number of at least 1")
 
 
-def _divides(request: Request) -> None:
-    """AutoTP shares heads and ranks; DeepSpeed 0.19 checks neither before it fails with words about something else."""
-    degree = lookup(request.config, "tensor_parallel.autotp_size")[1]
-    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 2:
-        return
-    if request.world_size % degree:
-        raise _indivisible(f"{request.world_size} GPUs", degree)
-    heads = request.model.get("num_attention_heads", request.model.get("n_head"))
-    if isinstance(heads, int) and heads % degree:
-        raise _indivisible(f"{heads} attention heads", degree)
+def _constrained(request: Request) -> Request:
+    """Refuse what stops for certain, and note what runs and does something else than was asked; nothing with force.
+
+    What dsgen itself does not count is none of this: the engine is asked because it counts all.
+    """
+    run = request.run
+    if run.force:
+        return request
+    at = of_config(request.config, request.model, request.world_size, request.gpus_per_node, request.hardware, run)
+    notes = []
+    for item in refusals(at):
+        if item.stops:
+            raise mistake(_said(at, item.about), must=item.says(at), todo=_TODO)
+        if item.by != "dsgen":
+            notes.append(item.says(at))
+    return attrs.evolve(request, notes=(*request.notes, *notes))
 
 
-def _indivisible(what: str, degree: int) -> DsgenError:
-    return mistake(f"tensor_parallel.autotp_size is {degree}", must=f"it must divide {what}")
+def _said(at: Setup, about: str) -> str:
+    """What is, as it was said: a key of the config, or an option."""
+    path = at.path(about)
+    if about in ("tp", "stage"):
+        return f"{path} is {getattr(at, about)}"
+    return f"{path} is set" if "." in path else f"{path} is {getattr(at.training, about)!r}"

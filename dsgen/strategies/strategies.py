@@ -12,8 +12,7 @@ import attrs
 from dsgen.jobs.job import Job
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import Buffers
-from dsgen.strategies.copies import no_copies, uncounted_encoder
-from dsgen.strategies.unsplit import unsplit
+from dsgen.strategies.constraints import DEGREE, Setup, first, refusals
 
 __all__ = [
     "Layout",
@@ -38,8 +37,6 @@ _OFFLOADS = {
     3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "cpu"), ("nvme", "nvme")),
 }
 _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wrong in 16 bit, stage 3 is new in 0.19.4
-_TP_AT_3 = (0, 19, 4)  # first release that takes AutoTP with stage 3 (runtime/engine.py of 0.19.0 to 0.19.5 compared)
-_UNSCALED = (0, 18, 3)  # first release without a scaled loss in fp16 at stage 0 (run; DeepSpeed pull request 8393)
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
 
@@ -132,7 +129,7 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
             if pin is not None:
                 yield Rejection(layout=layout, why=f"{pin} excludes it", pin=pin)
                 continue
-            why = _impossible(job, layout)
+            why = first(job, layout)
             yield layout if why is None else Rejection(layout=layout, why=why)
 
 
@@ -150,7 +147,7 @@ def _degrees(job: Job) -> tuple[int, ...]:
         return tuple(sorted(asked))
     if job.hardware.intra_node_link not in ("nvlink", "xgmi"):
         return (1,)  # over PCIe the all-reduce of every layer costs more than it saves
-    return tuple(tp for tp in (1, 2, 4, 8) if _impossible_tp(job, tp) is None)
+    return tuple(tp for tp in (1, 2, 4, 8) if _degree(job, tp))
 
 
 def best_precision(job: Job) -> str:
@@ -161,53 +158,19 @@ def best_precision(job: Job) -> str:
     return "fp16" if hardware.fp16_flops_per_second > 0 else "fp32"
 
 
-def _impossible(job: Job, layout: Layout) -> str | None:
-    """Why a layout cannot run; None when it can."""
-    hardware, stage, optimizer, parameter = job.hardware, layout.stage, layout.offload_optimizer, layout.offload_param
-    if layout.precision == "bf16" and not hardware.bf16_flops_per_second:
-        return "this GPU has no bf16 units; use fp16"
-    if layout.precision == "fp16" and not hardware.fp16_flops_per_second:
-        return "this device has no fp16 units"
-    if stage == 0 and optimizer != "none":
-        return "optimizer offload needs ZeRO: at stage 0 DeepSpeed offloads nothing"
-    if stage == 0 and job.training.optimizer == "Adagrad" and layout.precision != "fp32":
-        return "Adagrad at stage 0 in 16 bit cannot save a checkpoint (KeyError in 0.19.8); stage 1 can"
-    if stage == 0 and job.narrow:
-        return "16-bit master weights need ZeRO: at stage 0 DeepSpeed refuses them"
-    if stage == 0 and layout.precision == "fp16" and _release(job) >= _UNSCALED:
-        return "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 scales it"
-    if stage < 3 and parameter != "none":
-        return "parameter offload works at stage 3 only"
-    if stage < 3 and optimizer == "nvme":
-        return "NVMe offload works at stage 3 only: below it DeepSpeed silently uses CPU memory"
-    if "nvme" in (optimizer, parameter) and not hardware.nvme_capacity_bytes:
-        return "this node has no local NVMe"
-    if hardware.vendor == "cpu" and (optimizer, parameter) != ("none", "none"):
-        return "on a CPU there is nowhere to offload to"
-    if (why := no_copies(job, layout) or uncounted_encoder(job.model, job.training, layout)) or layout.tp == 1:
-        return why
-    if why := _impossible_tp(job, layout.tp):
-        return why
-    if stage == 0 and layout.precision != "fp32":
-        return "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (seen on 0.19.8); stage 1 is right"
-    if stage == 3 and _release(job) < _TP_AT_3:
-        return f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
-    return None
-
-
-def _impossible_tp(job: Job, tp: int) -> str | None:
+def _degree(job: Job, tp: int) -> bool:
+    """Whether a tensor-parallel degree can be had at any stage."""
     model = job.model
-    if tp > 1 and _release(job) < (0, 16, 4):
-        return f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
-    if tp > 1 and (why := unsplit(job)):
-        return why
-    if job.world % tp:
-        return f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
-    if tp > job.gpus_per_node:
-        return f"tensor parallelism over {tp} GPUs would leave the node of {job.gpus_per_node}"
-    if model.attention_heads % tp or model.kv_heads % tp:
-        return f"{model.attention_heads} heads and {model.kv_heads} key heads do not divide by {tp}"
-    return None
+    at = Setup(
+        version=job.version,
+        tp=tp,
+        training=job.training,
+        architecture=model.architecture,
+        heads=(model.attention_heads, model.kv_heads),
+        world=job.world,
+        gpus_per_node=job.gpus_per_node,
+    )
+    return next(refusals(at, DEGREE), None) is None
 
 
 def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
@@ -253,10 +216,6 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
         return triples
     asked = [f"micro-batch {micro}" if micro else "", f"accumulation {steps}" if steps else ""]
     return f"{' and '.join(part for part in asked if part)} cannot make {per_replica} sequences per replica and step"
-
-
-def _release(job: Job) -> tuple[int, ...]:
-    return tuple(int(part) for part in job.version.split("."))
 
 
 def strategy(layout: Layout, batch: tuple[int, int, int], buffers: Buffers) -> Strategy:

@@ -81,10 +81,10 @@ def test_every_fact_names_who_said_it() -> None:
 @pytest.mark.parametrize(
     ("training", "place", "note"),
     [
-        ({"zero_stage": 0, "offload": "optimizer"}, ("none", "none"), "offloads nothing: the optimizer"),
-        ({"zero_stage": 0, "offload": "all"}, ("none", "none"), "offloads nothing: the parameters"),
-        ({"zero_stage": 2, "offload": "nvme"}, ("cpu", "none"), "swaps nothing to NVMe"),
-        ({"zero_stage": 1, "offload": "all"}, ("cpu", "none"), "offloads no parameters"),
+        ({"zero_stage": 0, "offload": "optimizer"}, ("none", "none"), "at stage 0 DeepSpeed offloads nothing"),
+        ({"zero_stage": 0, "offload": "all"}, ("none", "none"), "parameter offload works at stage 3 only"),
+        ({"zero_stage": 2, "offload": "nvme"}, ("cpu", "none"), "below it DeepSpeed silently uses CPU memory"),
+        ({"zero_stage": 1, "offload": "all"}, ("cpu", "none"), "parameter offload works at stage 3 only"),
     ],
 )
 def test_offload_that_a_stage_ignores_is_counted_where_it_really_is(
@@ -426,7 +426,7 @@ def test_hpz_is_noted_where_its_copy_is_not_counted(config, counted):
     [
         ({"zero_optimization": {"stage": 7}}, "zero_optimization.stage is 7; it must be 0, 1, 2 or 3"),
         ({"zero_optimization": {"stage": "two"}}, "it must be 0, 1, 2 or 3"),
-        ({"tensor_parallel": {"autotp_size": 3}}, "8 GPUs do not divide into groups of 3"),
+        ({"tensor_parallel": {"autotp_size": 3}}, "8 GPUs do not divide into tensor-parallel groups of 3"),
     ],
 )
 def test_a_config_that_cannot_run_is_a_mistake(config: dict[str, Any], message: str) -> None:

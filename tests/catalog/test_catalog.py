@@ -131,7 +131,7 @@ def test_no_name_is_too_strange_for_a_message(name: str) -> None:
         ("kind: hardware\nsource: 3\n", "{file}:2: source is 3; a source is text: a document and its address"),
         (
             "kind: hardware\nnam: x\n",
-            "{file}:2: unknown key nam; a profile's header has name, kind, title, aliases, extends, "
+            "{file}:2: unknown key nam; a profile's header has name, kind, title, aliases, extends, hub, "
             "source\n  did you mean name?",
         ),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -200,11 +201,11 @@ def test_a_model_that_fits_nowhere_gets_a_change_that_works(arguments: list[str]
         ),
         (
             ["diff", "no-a.json", "no-b.json"],
-            "error: no-a.json: no such file\n  Check the path; `dsgen profiles list` shows the built-in names.\n",
+            "error: no-a.json: there is no such file\n",
         ),
         (
             ["prove", "no.json"],
-            "error: no.json: no such file\n  Check the path; `dsgen profiles list` shows the built-in names.\n",
+            "error: no.json: there is no such file\n",
         ),
     ],
 )
@@ -275,5 +276,42 @@ def test_a_stdout_that_nobody_reads(command: list[str]) -> None:
 def test_a_stdout_that_the_shell_has_closed() -> None:
     done = shell(">&-")
 
-    assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 2)
+    assert (done.returncode, done.stderr) == (2, UNWRITTEN.format(why="Bad file descriptor"))
+
+
+def test_a_closed_stdout_that_nothing_is_printed_on(tmp_path: Path) -> None:
+    done = shell(f"-o {shlex.quote(str(tmp_path / 'ds.json'))} >&-")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "ds.json").is_file()
+
+
+def test_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    done = shell(f"-o {shlex.quote(str(tmp_path / 'pipe'))}")
+
+    assert done.returncode == 2
+    assert "it cannot be written (it is a pipe that nobody reads)" in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["-o {pipe} & cat {pipe}; wait $!", "-o >(cat)", "-o /dev/stdout | cat"])
+def test_a_pipe_that_somebody_reads(ending: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    done = shell(ending.format(pipe=shlex.quote(str(tmp_path / "pipe"))))
+
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["train_batch_size"]
+
+
+@pytest.mark.parametrize(("option", "count"), [("--gpus", 1_000_000_000), ("--nodes", 125_001)])
+def test_more_gpus_than_there_are(option: str, count: int) -> None:
+    done = run("render", *MAIN, option, str(count))
+
+    assert done.code == 2
+    assert f"error: {option}: {count * (8 if option == '--nodes' else 1):,} GPUs; at most 1,000,000" in done.err
+
+
+def test_as_many_gpus_as_there_may_be() -> None:
+    assert run("plan", *MAIN, "--gpus", "1000000").code == 0

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dsgen.cli import COMMANDS, main
-from dsgen.documents.yaml.reader import entries
+from dsgen.documents.hjson import reader as hjson
 
 MAIN = ["--hw", "a100-40g", "--model", "7b"]
 
@@ -71,11 +71,19 @@ def test_a_written_file_keeps_its_mode_and_its_link(run, tmp_path):
     assert json.loads(target.read_text())
 
 
-def test_yaml_carries_the_reasons(run):
-    code, out, _ = run("render", *MAIN, "--format", "yaml")
+def test_hjson_carries_the_reasons_and_says_what_json_says(run):
+    code, out, _ = run("render", *MAIN, "--format", "hjson")
+    document = hjson.read(out, "ds.hjson")
 
     assert code == 0
-    assert all(entry.comment for entry in entries(out, "yaml"))
+    assert {rule for rule, _ in document.faults} == {"not-strict-json"}  # only for its comments
+    assert document.config == json.loads(run("render", *MAIN)[1])
+    leaves = [line for line in out.splitlines() if line.strip(" {},") and not line.rstrip(" ").endswith("{")]
+    assert all("  // " in line for line in leaves)
+
+
+def test_no_yaml_is_offered(run):
+    assert "Invalid value for '--format': 'yaml'" in run("render", *MAIN, "--format", "yaml")[2]
 
 
 def test_a_scenario_file_says_what_the_options_say(run, tmp_path):
@@ -159,6 +167,30 @@ def test_diff_of_a_config_with_itself_is_code_0(run, tmp_path):
 
     assert code == 0
     assert out.endswith("no difference\n")
+
+
+def test_a_default_that_is_written_out_is_no_difference(run, tmp_path):
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    first.write_text('{"train_batch_size": 8, "gradient_clipping": 1, "zero_optimization": {"stage": 0}}')
+    second.write_text('{"train_batch_size": 8}')
+
+    code, out, _ = run("diff", str(first), str(second))
+    data = json.loads(run("diff", str(second), str(first), "--format", "json")[1])
+
+    assert (code, out.splitlines()[-1]) == (0, "no difference")
+    assert "same: zero_optimization.stage is 0, DeepSpeed's default, which only" in out
+    assert data["differences"] == []
+    assert [item["path"] for item in data["written_out_defaults"]] == ["gradient_clipping", "zero_optimization.stage"]
+
+
+def test_a_whole_number_is_one_however_it_is_written(run, tmp_path):
+    for name, text in (("a", "{gradient_clipping: 1.0, a: [2.0]}"), ("b", '{"gradient_clipping": 1, "a": [2]}')):
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "c.json").write_text('{"gradient_clipping": true, "a": [2]}')
+    a, b, c = (str(tmp_path / f"{name}.json") for name in "abc")
+
+    assert run("diff", a, b)[0] == 0
+    assert run("diff", b, c)[0] == 1
 
 
 def test_diff_says_what_a_missing_key_means(run, tmp_path):

@@ -297,7 +297,7 @@ def test_a_mistake_is_one_message_and_exit_code_2(run: Run, more: list[str], mes
     [
         ("", "the file holds nothing"),
         ("{}", "it is empty"),
-        ("[1, 2]", "it has no key that DeepSpeed reads"),
+        ("[1, 2]", ":1:1: the top level is a list"),
         ('{"a": ', "never closed"),
         ('{"train_batch_size": 8, "zero_optimization": {"stage": 7}}', ":1: zero_optimization.stage is 7"),
         ('{"model_type": "llama", "hidden_size": 64}', "name that with --model"),

@@ -130,7 +130,7 @@ def test_the_exit_code_is_1_where_it_does_not_fit(
         (("--config", "ds.json", "--model", "7b"), "--config needs the number of GPUs"),
         (("--config", "none.json", "--model", "7b", "--world-size", "8"), "there is no such file"),
         (
-            ("--config", "config.json", "--model", "7b", "--world-size", "8", "--rank", "8"),
+            ("--config", "ds.json", "--model", "7b", "--world-size", "8", "--rank", "8"),
             "rank is 8; it must be from",
         ),
         (("ds.json",), "To simulate a DeepSpeed config: --config ds.json"),

@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dsgen.documents.yaml.reader import MAX_BYTES, MAX_ENTRIES, entries, read_text
-from dsgen.documents.yaml.writer import commented
 from dsgen.shapes.errors import DsgenError
-from dsgen.shapes.layers import leaves
 
 
 def read(text: str) -> dict[str, Any]:
@@ -235,32 +231,3 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
 
     assert read(read_text(path)) == {"a": 1}
-
-
-PLAIN = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**18), 10**18)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=("Cs", "Cc"))),
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=5,
-)
-TREES = st.dictionaries(
-    st.from_regex(r"[a-z][a-z_0-9]{0,5}", fullmatch=True),
-    PLAIN | st.dictionaries(st.from_regex(r"[a-z]{1,5}x", fullmatch=True), PLAIN, min_size=1, max_size=3),
-    min_size=1,
-    max_size=4,
-)
-WORDS = ("true", "null", "yes", "on", "off", "no", "y", "n")
-
-
-@settings(deadline=None, max_examples=100)
-@given(
-    TREES.filter(lambda tree: not any(part in WORDS for path, _ in leaves(tree) for part in path.split("."))),
-    st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=30),
-)
-def test_what_the_writer_writes_reads_back(tree: dict[str, Any], comment: str) -> None:
-    text = commented(tree, {path: comment for path, _ in leaves(tree)})
-
-    assert read(text) == dict(leaves(tree))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulations
 from ruamel.yaml import YAML
 
 from dsgen.families.hf_config import to_hf_config
@@ -41,17 +42,7 @@ def simulate(stage: int, world: int = 1, model: dict[str, Any] | None = None, **
     config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
     config.update(more.pop("config", {}))
     request = {"config": config, "model": model or LLAMA, "world_size": world, "seq_len": TOKENS, **more}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "dsgen.engine.simulate"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        timeout=300,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return simulations.simulate(request)
 
 
 def phase(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -357,18 +348,18 @@ def test_an_error_of_a_hook_in_backward_is_told():
     program = """
 import os
 import torch
-from dsgen.engine import simulate_device
+from dsgen.engine.simulate import devices
 
 def fail(gradient):
     raise ValueError("a hook has failed")
 
-simulate_device.register()
-with simulate_device.fake_mode():
-    weight = torch.ones(2, device=simulate_device.NAME, requires_grad=True)
+devices.register()
+with devices.fake_mode():
+    weight = torch.ones(2, device=devices.NAME, requires_grad=True)
     product = weight * 2
     product.register_hook(fail)
     try:
-        with simulate_device.telling():
+        with devices.telling():
             product.sum().backward()
     except ValueError as error:
         print(error, flush=True)

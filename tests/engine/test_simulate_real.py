@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulations
 
 pytestmark = pytest.mark.proof
 
@@ -32,7 +33,15 @@ def simulate(world: int, zero: dict[str, Any], **more: Any) -> dict[str, Any]:
     config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
     config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
     config.update(more.pop("config", {}))
-    request = {"config": config, "model": MODEL, "world_size": world, "seq_len": 32, **more}
+    return simulations.simulate({"config": config, "model": MODEL, "world_size": world, "seq_len": 32, **more})
+
+
+def test_the_server_answers_as_a_process_of_its_own_does():
+    """All other tests ask the server, which has loaded the libraries before it hears of a request."""
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+    config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
+    request = {"config": config, "model": MODEL, "world_size": 4, "seq_len": 32, "method": "lora", "lora_rank": 2}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "dsgen.engine.simulate"],
         input=json.dumps(request),
@@ -42,8 +51,13 @@ def simulate(world: int, zero: dict[str, Any], **more: Any) -> dict[str, Any]:
         timeout=300,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+
+    alone, served = json.loads(done.stdout), simulations.simulate(request)
+
+    assert "error" not in alone, alone["error"]
+    for of_this_machine in ("seconds", "rss_bytes"):
+        del alone[of_this_machine], served[of_this_machine]
+    assert served == alone
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def test_defaults_fill_what_is_not_asked():
         ({"lora_dropout": True}, "lora_dropout is True"),
         ({"lora_dropout": "0.05"}, "lora_dropout is '0.05'"),
         ({"lora_train_embeddings": 1}, "lora_train_embeddings is 1; it must be true or false"),
+        ({"every_pass": "no"}, "every_pass is 'no'; it must be true or false"),
         ({"model": {"hidden_size": 8}}, "no model_type"),
         ({"config": {"tensor_parallel": {"autotp_size": 3}}}, "autotp_size is 3, which does not divide 8 ranks"),
         ({"config": {"sequence_parallel_size": 2}}, "sequence_parallel_size is 2; .*seq_len divided by 2"),

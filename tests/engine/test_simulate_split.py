@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
+import simulations
 
 from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf
@@ -18,7 +15,6 @@ from dsgen.shapes.profiles import Model
 
 pytestmark = pytest.mark.proof
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}
 SIZES |= {"max_position_embeddings": 64, "pad_token_id": 0}
 LLAMA = {**SIZES, "intermediate_size": 128, "num_key_value_heads": 2}
@@ -54,23 +50,6 @@ OTHERS = {
 }
 UNSPLIT = [name for name, family in FAMILIES.items() if family.autotp.refused]
 TYPES = [name for name in model_types() if name not in ("t5", "mt5")]  # AutoTP of encoders is refused apart
-MANY = """
-import json, os, sys, torch, transformers
-from dsgen.engine import simulate
-for request in json.load(sys.stdin):
-    inlet, outlet = os.pipe()
-    if not os.fork():
-        os.close(inlet)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1), os.dup2(null, 2)
-        with os.fdopen(outlet, "w") as pipe:
-            json.dump(simulate.answer(request), pipe)
-        os._exit(0)
-    os.close(outlet)
-    with os.fdopen(inlet) as pipe:
-        sys.stdout.write(pipe.read() + "\\n")
-    os.wait()
-"""
 
 
 def described(name: str) -> dict[str, Any]:
@@ -84,8 +63,8 @@ def answers() -> dict[tuple[str, int], Any]:
     cases = [(name, 2) for name in TYPES] + [(name, 1) for name in UNSPLIT]
     config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}
     config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
-    asked = [
-        {
+    asked = {
+        (name, tp): {
             "config": {**config, **({"tensor_parallel": {"autotp_size": tp}} if tp > 1 else {})},
             "model": described(name),
             "world_size": 4,
@@ -95,17 +74,8 @@ def answers() -> dict[tuple[str, int], Any]:
             "steps": 1,
         }
         for name, tp in cases
-    ]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", MANY],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        timeout=900,
-        check=True,
-    )
-    return dict(zip(cases, map(json.loads, done.stdout.splitlines()), strict=True))
+    }
+    return {case: simulations.simulate(request) for case, request in asked.items()}
 
 
 def weights(answer: dict[str, Any]) -> int:

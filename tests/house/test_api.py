@@ -335,6 +335,8 @@ def test_which_rules_speak_can_be_said() -> None:
         ),
         (lambda: dsgen.lint({}, severity="warn"), "no severity 'warn'; it must be one of info", "unknown-name"),
         (lambda: dsgen.lint({}, target="hf"), "no target 'hf'", "unknown-name"),
+        (lambda: dsgen.lint({}, world_size="8"), "world_size is '8'; it must be a whole number", "bad-value"),
+        (lambda: dsgen.prove({"gradient_clipping": "auto"}), 'gradient_clipping is "auto"; a proof hands', "bad-value"),
         (lambda: dsgen.lint({}, accelerator="cdua"), "did you mean cuda?", "unknown-name"),
         (lambda: dsgen.lint({}, client_optimizer="mine"), "no client optimizer 'mine'", "unknown-name"),
         (lambda: dsgen.lint({}, deepspeed="9"), "DeepSpeed 9 is not known", "unknown-name"),
@@ -482,7 +484,7 @@ def test_the_output_does_not_depend_on_the_hash_seed() -> None:
         "import dsgen; c = dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('mixtral-8x7b') "
         "| dsgen.profile('lora') "
         "| {'training.monitor': 'csv', 'cluster': {'gpus': 32}, 'comms_logger': {'enabled': True, 'verbose': True}});"
-        " print(c.to_json(), c.to_yaml(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
+        " print(c.to_json(), c.to_hjson(), c.warnings, c.plan.reason, [str(r.strategy) for r in c.plan.runners_up])"
     )
     outputs = {
         subprocess.run(

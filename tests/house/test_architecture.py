@@ -220,16 +220,45 @@ def test_an_assert_states_something_of_our_own() -> None:
 
 
 def test_ci_runs_every_session() -> None:
-    noxfile = ast.parse((REPOSITORY / "noxfile.py").read_text("utf-8"))
-    values = {ast.unparse(node.targets[0]): node.value for node in noxfile.body if isinstance(node, ast.Assign)}
-    pythons = ast.literal_eval(values["PYTHONS"])
-    sessions = ast.literal_eval(values["nox.options.sessions"])
-    expected = [name for one in sessions for name in ([f"tests-{it}" for it in pythons] if one == "tests" else [one])]
     workflow = (REPOSITORY / ".github" / "workflows" / "ci.yml").read_text("utf-8")
 
     matrix = next(line for line in workflow.splitlines() if line.strip().startswith("session: ["))
 
-    assert matrix.partition("[")[2].rstrip("]").split(", ") == expected
+    assert matrix.partition("[")[2].rstrip("]").split(", ") == default_sessions()
+
+
+def default_sessions() -> list[str]:
+    """What `nox` runs, the tests once for each Python."""
+    pythons, sessions = sessions_named("PYTHONS"), sessions_named("nox.options.sessions")
+    return [name for one in sessions for name in ([f"tests-{it}" for it in pythons] if one == "tests" else [one])]
+
+
+def sessions_named(name: str) -> list[str]:
+    """A list of noxfile.py."""
+    body = ast.parse((REPOSITORY / "noxfile.py").read_text("utf-8")).body
+    values = {ast.unparse(node.targets[0]): node.value for node in body if isinstance(node, ast.Assign)}
+    found: list[str] = ast.literal_eval(values[name])
+    return found
+
+
+def test_everything_has_what_nox_runs_and_the_workflow_at_night_runs_it() -> None:
+    nightly = (REPOSITORY / ".github" / "workflows" / "nightly.yml").read_text("utf-8")
+    default, everything = default_sessions(), sessions_named("EVERYTHING")
+
+    assert everything[: len(default)] == default
+    assert {f"whole-{python}" for python in sessions_named("PYTHONS") if python != "3.11"} < set(everything)
+    assert "run: nox -s everything\n" in nightly
+
+
+def test_what_can_differ_between_pythons_is_there() -> None:
+    tests = REPOSITORY / "tests"
+    listed = next(
+        ast.literal_eval(node.value)
+        for node in ast.parse((tests / "conftest.py").read_text("utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ACROSS_PYTHONS"
+    )
+
+    assert [one for one in listed if not (tests / one).exists()] == []
 
 
 def test_ruff_has_one_version() -> None:

@@ -136,12 +136,12 @@ def test_the_dictionary_is_plain_json(make_job):
     assert config.to_dict() is not config.tree
 
 
-def test_yaml_reads_back_as_the_same_config(make_job):
-    from dsgen.documents.yaml.reader import entries
+def test_hjson_reads_back_as_the_same_config(make_job):
+    from dsgen.documents.hjson.reader import read
 
     config = rendered(make_job("a100-40g", "70b"))
 
-    assert {entry.path: entry.value for entry in entries(config.to_yaml(), "yaml")} == dict(leaves(config.tree))
+    assert read(config.to_hjson(), "ds.hjson").config == config.tree
 
 
 def test_an_unknown_key_suggests(make_job):
@@ -165,22 +165,25 @@ def test_render_takes_a_plan_a_job_or_layers(make_job):
         ({"prescale_gradients": True}, "reduce_scatter: false"),
         ({"zero_optimization": {"stage": 2, "allgather_bucket_size": 100000001}}, "it must be even"),
         ({"zero_optimization": {"compute_grad_norm": False}}, "false needs gradient_clipping: 0.0"),
-        ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}, "it must divide the 8 GPUs"),
+        (
+            {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}},
+            "3 does not divide 8 GPUs",
+        ),
         (
             {"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}, "offload_optimizer": {"device": "cpu"}}},
             "the loss is NaN",
         ),
         ({"sequence_parallel_size": 2}, "no sequence parallelism"),
-        ({"bf16": {"bf16_master_weights_and_grads": True}}, "it needs the optimizer on the CPU"),
-        ({"bf16": {"bf16_optimizer_states": True}}, "it needs bf16_master_weights_and_grads: true"),
-        ({"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}}, "it needs the optimizer on the CPU"),
+        ({"bf16": {"bf16_master_weights_and_grads": True}}, "16-bit master weights need the optimizer on the CPU"),
+        ({"bf16": {"bf16_optimizer_states": True}}, "bf16_optimizer_states needs bf16_master_weights_and_grads: true"),
+        ({"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}}, "need the optimizer on the CPU"),
         (
             {
                 "optimizer": {"type": "Muon"},
                 "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
                 "bf16": {"bf16_master_weights_and_grads": True},
             },
-            "it needs DeepSpeed's own AdamW or Adam",
+            "on the CPU need DeepSpeed's own AdamW or Adam",
         ),
     ],
 )

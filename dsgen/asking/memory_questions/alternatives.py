@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.memory import MemoryEstimate, estimate
-from dsgen.strategies.copies import no_copies, uncounted_encoder
+from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Alternative", "alternatives", "places"]
@@ -58,11 +59,9 @@ def places(question: Question) -> Iterator[tuple[int, str, str]]:
     job = question.job
     for stage, ways in _FULL.items():
         for optimizer, parameters in _ADAPTERS_AT_3 if stage == 3 and job.training.method != "full" else ways:
-            if job.training.lora_train_embeddings or job.model.encoder_layers:
-                other = attrs.evolve(question.strategy, stage=stage, offload_param=parameters)
-                if no_copies(job, other) or uncounted_encoder(job.model, job.training, other):
-                    continue
-            yield stage, optimizer, parameters
+            where: dict[str, Any] = {"stage": stage, "offload_optimizer": optimizer, "offload_param": parameters}
+            if cannot(job, attrs.evolve(question.strategy, **where)) is None:
+                yield stage, optimizer, parameters
 
 
 def _other(question: Question, stage: int, optimizer: str, parameters: str, checkpointing: bool) -> Strategy:

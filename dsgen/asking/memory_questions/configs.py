@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,20 +16,26 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
-from dsgen.linting import meanings, sources
+from dsgen.linting import meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
+from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 
-__all__ = ["ask_config", "given", "read"]
+__all__ = ["ask_config", "given"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+# Wish that no config leaves open -> what does
+_IDLE = {
+    "training.global_batch": "its batch keys, or --micro-batch and --accumulation, say it",
+    "training.objective": "the config is taken as it is",
+}
 # Field of a strategy -> the keys of a config that say it
 _KEYS = {
     "stage": (_STAGE,),
@@ -41,38 +46,6 @@ _KEYS = {
     "micro_batch": ("train_micro_batch_size_per_gpu", "train_batch_size"),
     "accumulation": ("gradient_accumulation_steps", "train_batch_size"),
 }
-
-
-def read(path: str) -> Source:
-    """The config that a file is, or that it names: JSON, HJSON, or YAML of Accelerate and of training programs.
-
-    Raises:
-        DsgenError: Unreadable, broken, or no config.
-    """
-    if Path(path).is_dir():
-        raise mistake("it is a folder", must="--config names a file", where=path, code="unreadable")
-    found = list(sources.documents([path]))
-    held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
-    fatal = [fault for item in found for _, fault in item.document.faults if item.document.config is None]
-    if held and _ours(held[0].document.config):
-        return held[0]
-    if fatal and not held:
-        raise mistake(fatal[0].message, where=path, code="unreadable")
-    empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
-    model = bool(held and "model_type" in held[0].document.config)
-    raise mistake(
-        "it is empty" if empty else "it has no key that DeepSpeed reads",
-        must="it must be or name a map of DeepSpeed's keys",
-        where=path,
-        todo="It looks like a model's config.json: name that with --model." if model else None,
-        code="unreadable",
-    )
-
-
-def _ours(config: Mapping[str, Any]) -> bool:
-    """Whether at least one key is DeepSpeed's."""
-    known = surface.load()
-    return any(known.key(str(name)) is not None or name in known.sections for name in config)
 
 
 def given(config: Mapping[str, Any]) -> Source:
@@ -100,8 +73,15 @@ def ask_config(job: Job, source: Source) -> Question:
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
     if optimizer and training is not job.training:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
-    notes = (*job.warnings, *doubts(asked, chosen), *_notes(subject, asked, chosen))
+    notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
+
+
+def _idle(job: Job) -> Iterator[str]:
+    """What a person says that a config leaves nothing to do for."""
+    for path, instead in _IDLE.items():
+        if _above(job, path):
+            yield f"{path} ({job.provenance.where(path)}) does nothing beside a config: {instead}"
 
 
 def _subject(job: Job, source: Source) -> Subject:
@@ -174,12 +154,10 @@ def _fixed(subject: Subject, job: Job) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     """The strategy that is said; of several the fastest that fits, else the one nearest to fitting."""
-    if job.world % fixed["tp"]:
-        raise mistake(
-            f"tensor parallelism over {fixed['tp']} GPUs",
-            must=f"{job.world} GPUs do not divide into groups of {fixed['tp']}",
-            where=_where(subject, _KEYS["tp"][0]),
-        )
+    at, uneven = Setup(tp=fixed["tp"], world=job.world), BY_CODE["autotp-and-gpus"]
+    if uneven.refuses(at):  # no strategy can be made of it that could be asked for the others
+        where = _where(subject, _KEYS["tp"][0])
+        raise mistake(f"tensor parallelism over {at.tp} GPUs", must=uneven.says(at), where=where)
     found = list(_open(job, subject, fixed))
     fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
     if not fitting:

@@ -18,7 +18,7 @@ from dsgen.families import family_of
 from dsgen.families.parameters import adaptable
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
-from dsgen.strategies.copies import uncounted_encoder
+from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
@@ -187,9 +187,10 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
             continue
         if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
             continue
-        if uncounted_encoder(job.model, training, asked):
+        other = attrs.evolve(job, training=training)
+        if cannot(other, asked):
             continue
-        memory = estimate(attrs.evolve(job, training=training), asked)
+        memory = estimate(other, asked)
         if memory.verdict is Verdict.FITS:
             value = getattr(training, name)
             words = (

@@ -14,6 +14,7 @@ import attrs
 
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, named, place
 from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import lookup
 from dsgen.families.parameters import check_dropout, check_embeddings, check_head
 from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
@@ -26,9 +27,8 @@ from dsgen.planning.planner import decide
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import choose
-from dsgen.strategies.copies import no_copies, uncounted_encoder
+from dsgen.strategies.constraints import ENCODERS, Keys, cannot, keys, of_layout, refusals
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
-from dsgen.strategies.unsplit import unsplit
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
 
@@ -37,14 +37,8 @@ _PLACES = ("none", "cpu", "nvme")
 _RANK = {Verdict.FITS: 0, Verdict.UNCERTAIN: 1, Verdict.DOES_NOT_FIT: 2}
 _ABOUT = 1.05  # of what the best lacks: offload that saves less of it is not worth being shown
 _WHOLE = 3  # the stage that partitions the parameters
-_TP = (0, 16, 4)  # first release with AutoTP for training
-_TP_AT_3 = (0, 19, 4)  # first release that takes it with stage 3
-_INSTEAD = {
-    (0, "offload_optimizer"): "offloads nothing: the optimizer is counted on the GPU",
-    (0, "offload_param"): "offloads nothing: the parameters are counted on the GPU",
-    (1, "offload_optimizer"): "swaps nothing to NVMe: the optimizer is counted in CPU memory",
-    (1, "offload_param"): "offloads no parameters: they are counted on the GPU",
-}
+# What a constraint is about -> the strategy that has it, in words; of others the wish is named beside the strategy.
+_WHAT = {"tp": "tensor parallelism over {0.tp} GPUs", "stage": "{0}"}
 # Fact as a person names it -> the field of a strategy
 FIELDS = {
     "stage": "stage",
@@ -150,9 +144,7 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
         unasked = layout.tp > 1 and "tp" not in pinned  # where nothing fits it would only be the most exotic misfit
         if not unasked and (real == layout or "stage" in pinned):
             found.append(real)
-    runs = [item for item in found if not no_copies(job, item)] or found
-    known = [item for item in runs if not uncounted_encoder(job.model, job.training, item)]
-    return tuple(dict.fromkeys(known or runs))
+    return tuple(dict.fromkeys([item for item in found if cannot(job, item) is None] or found))
 
 
 def at_stage(layout: Layout) -> Layout:
@@ -164,63 +156,52 @@ def at_stage(layout: Layout) -> Layout:
 
 
 def refuse(job: Job, chosen: Layout) -> None:
-    """Refuse what DeepSpeed or peft cannot run at all.
+    """Refuse what DeepSpeed or peft cannot run at all, or nobody has counted: see `dsgen.strategies.constraints`.
 
     Raises:
-        DsgenError: A degree that divides neither GPUs nor heads, or that the release does not take; a dropout for
-            adapters of experts; embedding and head trained beside adapters where they are one, or nothing runs so.
+        DsgenError: The first constraint that is broken; where the arithmetic of memory knows what to do, its own words.
     """
     if job.training.method != "full" and job.training.lora_dropout:
         check_dropout(job.model, job.training.lora_targets)
     if job.training.method != "full" and job.training.lora_train_embeddings:
         check_embeddings(job.model, job.training.lora_targets)
-    if why := no_copies(job, chosen):
-        raise mistake(f"lora_train_embeddings with {chosen}", must=why, code="refused")
     if job.training.method != "full" and job.training.chunked_loss:
         check_head(job.model, job.training.lora_targets)
-    tp, release = chosen.tp, tuple(int(part) for part in job.version.split("."))
-    heads, keys = job.model.attention_heads, job.model.kv_heads
-    if tp == 1:
-        return
-    if release < _TP:
-        why = f"DeepSpeed {job.version} has no AutoTP for training; 0.16.4 is the first"
-    elif chosen.stage == _WHOLE and release < _TP_AT_3:
-        why = f"DeepSpeed {job.version} refuses AutoTP with stage 3; 0.19.4 is the first that does not"
-    elif found := unsplit(job):
-        why = found
-    elif job.world % tp:
-        why = f"{job.world} GPUs do not divide into tensor-parallel groups of {tp}"
-    elif heads % tp or keys % tp:
-        why = f"{heads} heads and {keys} key heads do not divide by {tp}"
-    if why:
-        raise mistake(f"tensor parallelism over {tp} GPUs", must=why, where=_place(job, "tp"))
+    at = of_layout(job, chosen)
+    for item in refusals(at):
+        if item.fatal and not item.of_keys and item not in ENCODERS:  # of those the arithmetic of memory says more
+            what = _WHAT.get(item.about, f"{item.about} with {{0}}").format(chosen)
+            raise mistake(what, must=item.says(at), where=_place(job, item.about))
 
 
-def doubts(job: Job, chosen: Layout) -> Iterator[str]:
-    """What runs, and a person should know of all the same."""
-    for field in ("offload_optimizer", "offload_param"):
-        for pin in job.pins:
-            if pin.field == field and getattr(chosen, field) not in pin.allowed:
-                yield f"{pin}: at stage {chosen.stage} DeepSpeed {_INSTEAD[min(chosen.stage, 1), field]}"
+def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str]:
+    """What runs, or is counted as if a key were away, and a person should know of all the same.
+
+    Args:
+        job: The job.
+        chosen: What is counted.
+        beside: The keys of the config that is asked about; without one those of the job.
+    """
+    yield from _ignored(job, chosen)
     for wish in ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
-    sixteen = chosen.precision != "fp32"
-    if chosen.precision == "bf16" and not job.hardware.bf16_flops_per_second:
-        yield "this GPU has no bf16 units: torch emulates them, slowly"
-    if chosen.stage == 0 and chosen.tp > 1 and sixteen:
-        yield "AutoTP at stage 0 in 16 bit computes a wrong gradient norm (DeepSpeed 0.19.8); stage 1 is right"
-    elif chosen.stage == 0 and chosen.precision == "fp16":
-        yield "since 0.18.3 DeepSpeed does not scale the loss in fp16 at stage 0, and hardly learns; stage 1 does"
+    at = of_layout(job, chosen, beside or keys(lambda path: lookup(job.deepspeed, path)[1]))
+    yield from (item.says(at) for item in refusals(at) if item.of_keys or not item.fatal)
     if why := doubted(job.model, job.training, chosen.stage):
         yield why
-    if chosen.tp > 1 and job.training.chunked_loss:
-        yield "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
     if narrow(job, chosen):
         also = ", and the optimizer's states" if job.narrow == STATES else ""
         yield f"fp32 master weights: in 16 bits, as the config asks, with their gradients{also}"
-    if chosen.tp > job.gpus_per_node:
-        yield f"tensor parallelism over {chosen.tp} GPUs leaves the node of {job.gpus_per_node}"
+
+
+def _ignored(job: Job, chosen: Layout) -> Iterator[str]:
+    """Each offload that was said and that the stage has not."""
+    for pin in job.pins:
+        if pin.field in ("offload_optimizer", "offload_param") and getattr(chosen, pin.field) not in pin.allowed:
+            at = of_layout(job, attrs.evolve(chosen, **{pin.field: pin.allowed[-1]}))
+            why = next((item.says(at) for item in refusals(at) if item.about == pin.field), "")
+            yield f"{pin}: {why}; it is counted where it is"
 
 
 def narrow(job: Job, chosen: Layout) -> bool:
@@ -249,7 +230,8 @@ def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[st
 
 
 def _place(job: Job, field: str) -> str | None:
-    return next((str(pin.override.origin) for pin in job.pins if pin.field == field), None)
+    pinned = next((str(pin.override.origin) for pin in job.pins if pin.field == field), None)
+    return pinned or place(job, f"training.{field}")
 
 
 def _said(job: Job) -> str | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from dsgen.engine.simulate import requests
 
-__all__ = ["answer", "main"]
+__all__ = ["answer", "environment", "main", "versions"]
 
 _PACKAGES = ("deepspeed", "torch", "transformers")
 _LOOK_SECONDS = 1.0
@@ -32,9 +32,7 @@ _KIB = 1024  # bytes in a unit of ru_maxrss
 
 def main(_: Sequence[str] = ()) -> None:
     """Answer the request on stdin."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["DS_ACCELERATOR"] = "cpu"  # until the virtual one is set: no search for devices
+    environment()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -43,6 +41,13 @@ def main(_: Sequence[str] = ()) -> None:
     answers.flush()
     # Nothing is left to save; tearing a fake world down has no meaning and can hang on its threads.
     os._exit(0)
+
+
+def environment() -> None:
+    """What the libraries find in the environment when they are imported."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["DS_ACCELERATOR"] = "cpu"  # until the virtual one is set: no search for devices
 
 
 def _end_with(parent: int) -> None:
@@ -56,19 +61,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The result of one request; an error is a result too."""
     began = time.monotonic()
     gc.disable()  # until everything is imported: of what modules make nothing is garbage (0.7 s)
-    try:
-        adapters = ("peft",) if request.get("method") in ("lora", "qlora") else ()
-        versions = {name: metadata.version(name) for name in (*_PACKAGES, *adapters)}
-    except metadata.PackageNotFoundError as error:
-        return {"missing": error.name}
+    found = versions(("peft",) if request.get("method") in ("lora", "qlora") else ())
+    if "missing" in found:
+        return found
     progress = {"phase": "load"}
     try:
         asked = requests.filled(request)
         from dsgen.engine.simulate import ops, results, runs
 
-        ledger, recorder, engine = runs.run(asked, versions, progress)
+        ledger, recorder, engine = runs.run(asked, found, progress)
         return {
-            "versions": versions,
+            "versions": found,
             "engine": runs.facts(engine),
             **results.describe(ledger, asked["gpu_memory_bytes"]),
             "nvme": ops.written(),
@@ -78,7 +81,15 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
         }
     except BaseException as error:  # whatever ends the engine is told, SystemExit of a library included
-        return {"versions": versions, "error": {**_told(error), "phase": progress["phase"]}}
+        return {"versions": found, "error": {**_told(error), "phase": progress["phase"]}}
+
+
+def versions(more: Sequence[str]) -> dict[str, str]:
+    """The versions of the packages that a simulation needs, and of others; or `{"missing": package}`."""
+    try:
+        return {name: metadata.version(name) for name in (*_PACKAGES, *more)}
+    except metadata.PackageNotFoundError as error:
+        return {"missing": str(error.name)}
 
 
 def _told(error: BaseException) -> dict[str, Any]:

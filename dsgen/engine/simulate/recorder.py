@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dsgen.engine.simulate import devices, fakes, kinds
+from dsgen.engine.simulate import devices, fakes, kinds, passes
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
 
 __all__ = ["Recorder"]
@@ -50,6 +50,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.step = 0
         self.enter("load")
         self.collectives: dict[tuple[int, str, str, int, int], int] = {}
+        self._before_pass: dict[tuple[int, str, str, int, int], int] = {}
         self.live = [0, 0]
         self._watched: dict[int, _Watch] = {}
         self._pin = False
@@ -166,6 +167,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def enter(self, phase: str) -> None:
         """Note that a phase begins."""
         self.phase = self._progress["phase"] = phase
+
+    def start(self) -> passes.Start:
+        """Note that a pass of accumulation begins."""
+        self._before_pass = dict(self.collectives)
+        return passes.Start(self.ledger)
+
+    def repeat(self, before: passes.Start, last: passes.Start, count: int) -> bool:
+        """Write the pass that ends now down `count` times more, if it did what the one before it did.
+
+        Args:
+            before: Where the one before it began.
+            last: Where it began itself.
+            count: How many passes more.
+        """
+        if not passes.alike(self.ledger, before, last):
+            return False
+        shift = passes.repeat(self.ledger, before, last, count)
+        for watch in self._watched.values():
+            if watch.number >= last.storages:
+                watch.number += shift
+        for key, done in self.collectives.items():
+            self.collectives[key] = done + count * (done - self._before_pass.get(key, 0))
+        return True
 
     def claim(self, tensor: Any, kind: str) -> None:
         """Say what a tensor's storage is for; nothing happens where it is not counted."""

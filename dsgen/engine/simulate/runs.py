@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import attention, checkpointing, holders, models, patches
+from dsgen.engine.simulate import attention, checkpointing, holders, models, passes, patches
 from dsgen.engine.simulate import devices as simulate_device
 from dsgen.engine.simulate import versions as simulate_versions
 from dsgen.engine.simulate.ledger import Ledger
 from dsgen.engine.simulate.recorder import Recorder
 
-__all__ = ["facts", "run"]
+__all__ = ["facts", "prepare", "run"]
 
 
 def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, str]) -> tuple[Ledger, Recorder, Any]:
@@ -69,17 +69,40 @@ def facts(engine: Any) -> dict[str, Any]:
     }
 
 
+@functools.cache
+def prepare() -> None:
+    """Load the libraries, and change what does not hang on a request: once a process, and forks of it have it too."""
+    patches.patch_torch(_pin, _is_pinned)
+    simulate_device.register()
+    import deepspeed  # noqa: F401
+
+    patches.patch_deepspeed()
+    attention.register()
+
+
+_recorders: list[Recorder] = []  # the one of this process's run, once it has one
+
+
+def _pin(tensor: Any, shape: Any) -> Any:
+    return _recorders[0].pin(tensor, shape)
+
+
+def _is_pinned(tensor: Any) -> bool:
+    return _recorders[0].is_pinned(tensor)
+
+
 def _world(request: dict[str, Any], recorder: Recorder) -> None:
-    """The fake process group, the device, the accelerator and the patches."""
+    """The fake process group and the accelerator."""
     # Whatever the rank, its GPU is the one of this process.
     os.environ.update(RANK=str(request["rank"]), WORLD_SIZE=str(request["world_size"]), LOCAL_RANK="0")
-    patches.patch_torch(recorder.pin, recorder.is_pinned)
-    simulate_device.register()
+    prepare()
+    _recorders.append(recorder)
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     torch.distributed.init_process_group(
         "fake", store=FakeStore(), rank=request["rank"], world_size=request["world_size"]
     )
+    import deepspeed
     from deepspeed.accelerator import set_accelerator
 
     from dsgen.engine.simulate import accelerator as simulate_accelerator
@@ -93,11 +116,7 @@ def _world(request: dict[str, Any], recorder: Recorder) -> None:
         is_pinned=recorder.is_pinned,
     )
     set_accelerator(accelerator)
-    import deepspeed
-
-    patches.patch_deepspeed()
     deepspeed.init_distributed(dist_backend="fake", verbose=False)
-    attention.register()
 
 
 def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recorder) -> Any:
@@ -130,25 +149,41 @@ def _gradient(recorder: Recorder, gradient: Any) -> None:
 
 
 def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) -> None:
-    """One optimizer step: every micro-batch's forward and backward."""
+    """One optimizer step: forward and backward of every micro-batch, but for those that would do the same once more.
+
+    Of a pass's number the engine asks no more than whether it is the last one, which reduces and steps: that one runs.
+    """
     recorder.step = step
-    samples = engine.train_micro_batch_size_per_gpu()
-    for micro_batch in range(1, engine.gradient_accumulation_steps() + 1):
-        recorder.enter("input")
-        tokens, labels = _tokens(request, samples)
-        recorder.enter("forward")
-        out = engine(input_ids=tokens, labels=labels)
-        loss = out.loss
-        del out  # a training loop keeps the loss alone
-        _end(recorder, engine.module, engine, micro_batch)
-        recorder.enter("backward")
-        with simulate_device.telling():
-            engine.backward(loss)
-        _end(recorder, engine.module, engine, micro_batch)
-        recorder.enter("step")
-        engine.step()
-        del loss, tokens, labels  # a training loop refers to them while it steps
+    accumulation = engine.gradient_accumulation_steps()
+    starts: list[passes.Start] = []
+    micro_batch = 1
+    while micro_batch <= accumulation:
+        starts.append(recorder.start())
+        _pass(request, engine, recorder, micro_batch)
+        left = accumulation - micro_batch - 1
+        if left > 0 and len(starts) > 1 and not request["every_pass"] and recorder.repeat(starts[-2], starts[-1], left):
+            engine.micro_steps += left
+            micro_batch += left
+        micro_batch += 1
     _end(recorder, engine.module, engine)
+
+
+def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch: int) -> None:
+    """Forward and backward of one micro-batch, and the engine's step, which is one only after the last."""
+    recorder.enter("input")
+    tokens, labels = _tokens(request, engine.train_micro_batch_size_per_gpu())
+    recorder.enter("forward")
+    out = engine(input_ids=tokens, labels=labels)
+    loss = out.loss
+    del out  # a training loop keeps the loss alone
+    _end(recorder, engine.module, engine, micro_batch)
+    recorder.enter("backward")
+    with simulate_device.telling():
+        engine.backward(loss)
+    _end(recorder, engine.module, engine, micro_batch)
+    recorder.enter("step")
+    engine.step()
+    del loss, tokens, labels  # a training loop refers to them while it steps
 
 
 def _tokens(request: dict[str, Any], samples: int) -> tuple[Any, Any]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dsgen.families.parameters.adapters import (
     ALL_LINEAR,
+    HEAD_TWICE,
+    NO_DROPOUT,
+    TWO_COPIES,
     Adapter,
     adaptable,
     adapters,
@@ -29,6 +32,9 @@ from dsgen.families.parameters.tensors import Parameter, Stretch, stretches
 
 __all__ = [
     "ALL_LINEAR",
+    "HEAD_TWICE",
+    "NO_DROPOUT",
+    "TWO_COPIES",
     "Adapter",
     "Parameter",
     "Stretch",

@@ -16,6 +16,9 @@ from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "ALL_LINEAR",
+    "HEAD_TWICE",
+    "NO_DROPOUT",
+    "TWO_COPIES",
     "Adapter",
     "adaptable",
     "adapters",
@@ -31,6 +34,10 @@ __all__ = [
 ]
 
 ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
+# What peft refuses of adapters, as the table of constraints says it too (dsgen.strategies.constraints).
+NO_DROPOUT = "peft has no dropout for adapters of experts and their router"
+TWO_COPIES = "peft trains a copy of embedding and head each, which are then no longer one tensor"
+HEAD_TWICE = "the head must get one of the two: a trained copy or an adapter"
 
 
 class Adapter(NamedTuple):
@@ -84,7 +91,7 @@ def check_dropout(model: Model, targets: Iterable[str]) -> None:
         plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
         raise mistake(
             f"lora_dropout is above 0 and lora_targets names {target!r}",
-            must="it must be 0 there: peft has no dropout for adapters of experts and their router",
+            must=f"it must be 0 there: {NO_DROPOUT}",
             todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
         )
 
@@ -98,14 +105,14 @@ def check_embeddings(model: Model, targets: Iterable[str]) -> None:
     if model.tied_embeddings:
         raise mistake(
             "lora_train_embeddings is true, and the model's head is tied to its embedding",
-            must="it must be false there: peft trains a copy of each, which are no longer one tensor",
+            must=f"it must be false there: {TWO_COPIES}",
             todo="Train the adapters alone, or the whole model.",
         )
     heads = [item.name for item in parameters(model) if item.kind == "head"]
     if named := next((one for one in targets if set(_matches(model, one, fused_targets(model))) & {*heads}), None):
         raise mistake(
             f"lora_train_embeddings is true and lora_targets names {named!r}",
-            must="the head must get one of the two: a trained copy or an adapter",
+            must=HEAD_TWICE,
             todo="Leave it out of lora_targets.",
         )
 

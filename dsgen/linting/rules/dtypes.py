@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dsgen.linting.subjects import OPEN, Subject
+from dsgen.strategies.constraints.setup import DTYPES
 
 __all__ = ["DTYPES", "builds_optimizer", "model_dtype"]
-
-DTYPES: Mapping[str, str] = {  # DtypeEnum of deepspeed/runtime/config.py (0.19.8): every name -> the short one
-    **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
-    **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
-    **dict.fromkeys(("fp32", "float32", "float", "torch.float32"), "fp32"),
-    **dict.fromkeys(("int8", "torch.int8"), "int8"),
-}
 
 
 def model_dtype(subject: Subject) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 from dsgen.shapes.profiles import Hardware
@@ -22,7 +23,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         if subject.on(dtype) and not _peak(hardware, dtype):
             edits = (Assign(path, False), Assign(f"{other}.enabled", True))
             fix = Fix(f"use {other}", edits, safe=False) if _peak(hardware, other) else None
-            yield Fault(path, f"this GPU has no {dtype} units: torch emulates {dtype}, slower than fp32", fix)
+            yield Fault(path, sentence(subject, "no-16-bit-units", precision=dtype), fix)
 
 
 def _peak(hardware: Hardware, dtype: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.described import described
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 from dsgen.shapes.units import gib
@@ -25,7 +26,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         if subject.offload(what) != "nvme" or not subject.written(path):
             continue
         if not hardware.nvme_capacity_bytes:
-            yield Fault(path, "the hardware profile names no local NVMe; set hardware.nvme_capacity if there is one")
+            yield Fault(path, f"{sentence(subject, 'no-nvme')}; set hardware.nvme_capacity if there is one")
         elif need > hardware.nvme_capacity_bytes:
             there = gib(hardware.nvme_capacity_bytes)
             yield Fault(path, f"swapping takes {gib(need)} GiB on the drives of each node, and they hold {there}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -21,8 +22,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     if subject.surface.key(_PATH) is not None:
         yield Fault(
             _PATH,
-            f"autotp_size is {size} and a node has {hardware.gpus_per_node} GPUs: the all-reduces of every layer then "
-            f"cross the network",
+            f"{sentence(subject, 'autotp-leaves-the-node')}: the all-reduces of every layer then cross the network",
             Fix(f"set it to {hardware.gpus_per_node}", (Assign(_PATH, hardware.gpus_per_node),), safe=False),
         )
 

@@ -6,27 +6,23 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.arguments import client_wins
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
 
-_STAGE = 3
-_SINCE = (0, 18, 9)  # the first release with Muon at stage 3
-
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The switch, or the stage where the release has no way."""
-    if subject.optimizer != "muon" or subject.stage != _STAGE or client_wins(subject):
+    if client_wins(subject):
         return
     path = "zero_optimization.reduce_scatter"
-    if subject.version < _SINCE:
+    if why := refused(subject, "muon-at-stage-3"):
         fix = Fix("write 2", (Assign("zero_optimization.stage", 2),), safe=False)
-        said = f"DeepSpeed {subject.surface.version} refuses Muon at stage 3; it must be stage 2 or lower"
-        yield Fault("zero_optimization.stage", said, fix, on="value")
-    elif subject.value(path) is True:
-        fix = Fix("write false", (Assign(path, False),))
-        yield Fault(path, "Muon at stage 3 needs reduce_scatter false; with true deepspeed.initialize stops", fix)
+        yield Fault("zero_optimization.stage", why, fix, on="value")
+    elif why := refused(subject, "muon-with-reduce-scatter"):
+        yield Fault(path, why, Fix("write false", (Assign(path, False),)))
 
 
 RULE = Rule(

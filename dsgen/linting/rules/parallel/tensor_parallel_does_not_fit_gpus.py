@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import SIZE, tensor_parallel
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -15,7 +16,8 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """An autotp_size above 1 that does not divide the number of GPUs."""
     degree, world = tensor_parallel(subject), subject.facts.world_size
-    if degree == 1 or not world or world % degree == 0:
+    why = refused(subject, "autotp-and-gpus")
+    if why is None or degree == 1 or not world:
         return
     best = max(part for part in range(1, min(degree, world) + 1) if world % part == 0)
     outcome = (
@@ -24,7 +26,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         else f"DeepSpeed does not check it, and what is left over ({world % degree}) stops with an IndexError"
     )
     fix = Fix(f"write {best}", (Assign(SIZE, best),), safe=False)
-    yield Fault(SIZE, f"autotp_size {degree} does not divide {world} GPUs: {outcome}", fix, on="value")
+    yield Fault(SIZE, f"{why}: {outcome}", fix, on="value")
 
 
 RULE = Rule(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import SIZE, tensor_parallel
 from dsgen.linting.rules.zero_switches import settled
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -15,15 +16,11 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An autotp_size above 1 at stage 0 with bf16."""
-    if tensor_parallel(subject) == 1 or subject.stage != 0 or not subject.on("bf16"):
+    why = refused(subject, "autotp-at-stage-0")
+    if why is None or tensor_parallel(subject) == 1 or not subject.on("bf16") or not settled(subject):
         return
-    if not settled(subject):
-        return
-    message = (
-        "autotp_size in bf16 at stage 0: each GPU takes the gradient norm of its own part of the model, so clipping "
-        "is too weak; stage 1 computes the norm of all"
-    )
-    yield Fault(SIZE, message, Fix("write stage: 1", (Assign("zero_optimization.stage", 1),), safe=False))
+    said = f"{why}: below it each GPU takes the norm of its own part of the model, and clipping is too weak"
+    yield Fault(SIZE, said, Fix("write stage: 1", (Assign("zero_optimization.stage", 1),), safe=False))
 
 
 RULE = Rule(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import SIZE, tensor_parallel
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -14,13 +15,9 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An autotp_size above 1 at stage 3."""
-    if tensor_parallel(subject) > 1 and subject.stage == 3:
-        message = (
-            f"DeepSpeed {subject.surface.version} refuses autotp_size at stage 3, in deepspeed.initialize; 0.19.4 is "
-            "the first release that takes both"
-        )
-        fix = Fix("write stage: 2", (Assign("zero_optimization.stage", 2),), safe=False)
-        yield Fault(SIZE, message, fix)
+    why = refused(subject, "autotp-at-stage-3")
+    if why is not None and tensor_parallel(subject) > 1:
+        yield Fault(SIZE, why, Fix("write stage: 2", (Assign("zero_optimization.stage", 2),), safe=False))
 
 
 RULE = Rule(

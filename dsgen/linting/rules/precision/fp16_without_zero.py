@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.arguments import number
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -22,10 +23,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     if subject.stage or mode is None or unscaled or subject.facts.accelerator == "cpu":
         return
     fix = Fix("use stage 1", (Assign("zero_optimization.stage", 1),), safe=False)
-    said = (
-        f"at stage 0 DeepSpeed {subject.surface.version} does not scale the loss but divides the gradients by the scale"
-    )
-    yield Fault(f"{mode}.enabled", f"{said}, so that {mode} hardly learns; ZeRO stage 1 scales it", fix)
+    yield Fault(f"{mode}.enabled", sentence(subject, f"{mode}-at-stage-0"), fix)
 
 
 RULE = Rule(

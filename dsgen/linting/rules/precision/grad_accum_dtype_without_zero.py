@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.dtypes import DTYPES, builds_optimizer, model_dtype
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
@@ -26,8 +27,12 @@ def check(subject: Subject) -> Iterator[Fault]:
     refused = subject.version < _BF16_ALONE_SINCE and both == ("bf16", "bf16")
     if (model == wanted and not refused) or older:
         return
-    said = f"without ZeRO a model in {model} cannot accumulate gradients in {wanted}, and deepspeed.initialize stops"
-    yield Fault(path, said, Fix("remove grad_accum_dtype", (Remove(path),), safe=False), on="value")
+    yield Fault(
+        path,
+        sentence(subject, "sums-at-stage-0", precision=model),
+        Fix("remove grad_accum_dtype", (Remove(path),), safe=False),
+        on="value",
+    )
 
 
 RULE = Rule(

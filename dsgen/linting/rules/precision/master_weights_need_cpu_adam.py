@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dsgen.linting.rules.arguments import built_optimizer
 from dsgen.linting.rules.dtypes import DTYPES, builds_optimizer, model_dtype
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -28,9 +29,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         path = f"{section}.{section}_master_weights_and_grads"
         states = section == "bf16" and subject.value("bf16.bf16_optimizer_states") is True and not on_cpu
         if subject.value(path) is True and not states and subject.surface.key(path) is not None:
-            has = f"{built.title} with it" if on_cpu and built else "no offload"
-            said = f"{section}_master_weights_and_grads needs offload_optimizer and DeepSpeedCPUAdam; here is {has}"
-            yield Fault(path, f"{said}, and deepspeed.initialize stops")
+            why = sentence(subject, "masters-without-cpu-adam" if on_cpu else "masters-on-the-gpu")
+            yield Fault(path, f"{why}; here is {built.title}" if on_cpu and built else why)
 
 
 def _zenflow(subject: Subject) -> object:

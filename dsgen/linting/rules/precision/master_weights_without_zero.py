@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
@@ -25,9 +26,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         path = f"{section}.{name}"
         if subject.surface.key(path) is None or subject.value(path) is not True or subject.stage in stages:
             continue
-        wanted = "2" if stages == (2,) else "1, 2 or 3"
-        said = f"{name} needs ZeRO stage {wanted}, the stage is {subject.stage}, and the parse stops"
-        yield Fault(path, said, Fix(f"remove {name}", (Remove(path),), safe=False))
+        why = sentence(subject, "masters-at-stage-2-alone" if subject.stage else "masters-at-stage-0")
+        yield Fault(path, f"{why}, and the parse stops", Fix(f"remove {name}", (Remove(path),), safe=False))
 
 
 RULE = Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -14,10 +15,10 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """The key, where its partner is off."""
     path, partner = "bf16.bf16_optimizer_states", "bf16.bf16_master_weights_and_grads"
-    if subject.stage and subject.value(path) is True and subject.value(partner) is False:
+    why = refused(subject, "states-without-masters")
+    if why is not None and subject.stage and subject.value(partner) is False:
         fix = Fix("switch bf16_master_weights_and_grads on", (Assign(partner, True),), safe=False)
-        said = "bf16_optimizer_states needs bf16_master_weights_and_grads, and the parse stops without it"
-        yield Fault(path, said, fix)
+        yield Fault(path, why, fix)
 
 
 RULE = Rule(

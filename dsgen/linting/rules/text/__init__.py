@@ -19,6 +19,7 @@ from dsgen.linting.rules.text import (
     too_deep,
     too_large,
     unreadable_file,
+    yaml_not_read,
 )
 
 __all__ = ["RULES"]
@@ -39,4 +40,5 @@ RULES: tuple[Rule, ...] = (
     template_placeholder.RULE,
     python_literal.RULE,
     text_runs_on.RULE,
+    yaml_not_read.RULE,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.batch_sizes import whole
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -17,19 +18,14 @@ _PATH = "zero_optimization.zero_hpz_partition_size"
 def check(subject: Subject) -> Iterator[Fault]:
     """A group size above 1 at stage 3 that does not divide the number of GPUs, or exceeds it."""
     size, world = whole(subject.value(_PATH)), subject.facts.world_size
-    if subject.stage != 3 or size is None or size < 2 or not world or world % size == 0:
+    if size is None or not world:
         return
-    if size > world:
-        message = (
-            f"zero_hpz_partition_size {size} is more than the {world} GPUs, and DeepSpeed uses {world}: one group of "
-            "all GPUs holds a second copy of the parameters and saves no traffic"
-        )
+    if why := refused(subject, "hpz-above-gpus"):
         fix = Fix("write 1, which is off", (Assign(_PATH, 1),), safe=False)
-        yield Fault(_PATH, message, fix, Severity.WARNING, on="value")
-    else:
-        message = f"zero_hpz_partition_size {size} does not divide {world} GPUs: deepspeed.initialize stops"
+        yield Fault(_PATH, why, fix, Severity.WARNING, on="value")
+    elif why := refused(subject, "hpz-and-gpus"):
         best = max(part for part in range(1, size) if world % part == 0)
-        yield Fault(_PATH, message, Fix(f"write {best}", (Assign(_PATH, best),), safe=False), on="value")
+        yield Fault(_PATH, why, Fix(f"write {best}", (Assign(_PATH, best),), safe=False), on="value")
 
 
 RULE = Rule(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.linting.rules.batch_sizes import whole
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -16,14 +16,8 @@ _PATH = "zero_optimization.zero_hpz_partition_size"
 
 def check(subject: Subject) -> Iterator[Fault]:
     """A group size above 1 at stage 3 beside offload_param to NVMe."""
-    size = whole(subject.value(_PATH))
-    if subject.stage != 3 or size is None or size < 2 or subject.offload("param") != "nvme":
-        return
-    message = (
-        f"zero_hpz_partition_size {size} puts its copy of the parameters where offload_param says, and torch has no "
-        'device "nvme": deepspeed.initialize stops'
-    )
-    yield Fault(_PATH, message, Fix("write 1, which is off", (Assign(_PATH, 1),), safe=False), on="value")
+    if why := refused(subject, "hpz-with-nvme"):
+        yield Fault(_PATH, why, Fix("write 1, which is off", (Assign(_PATH, 1),), safe=False), on="value")
 
 
 RULE = Rule(

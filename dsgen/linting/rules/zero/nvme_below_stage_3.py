@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Edit, Fault, Fix, Remove, Severity
 
@@ -16,13 +17,13 @@ _ONLY_NVME = ("nvme_path", "buffer_count", "pipeline_read", "pipeline_write", "f
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An offload_optimizer to "nvme" at stage 1 or 2."""
-    if subject.stage not in (1, 2) or subject.value(f"{_SECTION}.device") != "nvme":
+    why = refused(subject, "nvme-below-stage-3")
+    if why is None or subject.stage == 0 or subject.value(f"{_SECTION}.device") != "nvme":
         return
     idle = [name for name in _ONLY_NVME if subject.written(f"{_SECTION}.{name}")]
     edits: tuple[Edit, ...] = (Assign(f"{_SECTION}.device", "cpu"), *(Remove(f"{_SECTION}.{name}") for name in idle))
     dropped = f" and remove {', '.join(idle)}" if idle else ""
-    message = f'device "nvme" works at stage 3 only; at stage {subject.stage} DeepSpeed offloads to CPU memory instead'
-    yield Fault(f"{_SECTION}.device", message, Fix(f"write cpu{dropped}, which is what it does", edits), on="value")
+    yield Fault(f"{_SECTION}.device", why, Fix(f"write cpu{dropped}, which is what it does", edits), on="value")
 
 
 RULE = Rule(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.zero_switches import ADAMS, settled
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -16,7 +17,8 @@ _ON_CPU = (*ADAMS, "lion", "adagrad")  # types of which DeepSpeed takes a CPU ve
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An offload_optimizer with a device, or the old cpu_offload, at stage 0."""
-    if subject.stage != 0 or subject.offload("optimizer") == "none" or not settled(subject):
+    why = refused(subject, "optimizer-offload-at-stage-0")
+    if why is None or not settled(subject):
         return
     new = "zero_optimization.offload_optimizer"
     path = new if subject.written(new) else "zero_optimization.cpu_offload"
@@ -27,11 +29,10 @@ def check(subject: Subject) -> Iterator[Fault]:
     outcome = (
         "takes its CPU optimizer for parameters that are on the GPU, and stops in the first step"
         if dies
-        else "has no partitions to offload: the states stay where the parameters are"
+        else "the states stay where the parameters are"
     )
     fix = Fix("write stage: 1", (Assign("zero_optimization.stage", 1),), safe=False)
-    message = f"{path.rpartition('.')[2]} needs stage 1, 2 or 3; at stage 0 DeepSpeed {outcome}"
-    yield Fault(path, message, fix, Severity.ERROR if dies else None)
+    yield Fault(path, f"{why}, {outcome}", fix, Severity.ERROR if dies else None)
 
 
 RULE = Rule(

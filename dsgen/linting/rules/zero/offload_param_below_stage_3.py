@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.zero_switches import settled
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
@@ -14,14 +15,15 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An offload_param with a device, or the old cpu_offload_param, at stage 0, 1 or 2."""
-    if subject.stage == 3 or subject.offload("param") == "none":
+    why = refused(subject, "parameter-offload-below-stage-3")
+    if why is None:
         return
     if not settled(subject) or subject.raw("zero_optimization.stage") in (None, "auto"):
         return  # the stage itself is the fault
     new = "zero_optimization.offload_param"
     path = new if subject.written(new) else "zero_optimization.cpu_offload_param"
     name = path.rpartition(".")[2]
-    message = f"{name} works at stage 3 only; at stage {subject.stage} DeepSpeed ignores it: parameters stay on the GPU"
+    message = f"{why}; at stage {subject.stage} DeepSpeed ignores {name}: parameters stay on the GPU"
     yield Fault(path, message, Fix(f"remove {name}: it does nothing", (Remove(path),)))
 
 

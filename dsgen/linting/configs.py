@@ -1,0 +1,96 @@
+"""The one reader of a config that a person names: JSON, HJSON, or YAML of Accelerate and of training programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dsgen.deepspeed import surface
+from dsgen.documents.document import Document
+from dsgen.documents.misreadings import misread
+from dsgen.linting import sources
+from dsgen.linting.sources import STDIN, Source
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Fault
+
+__all__ = ["for_deepspeed", "place", "read"]
+
+
+def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
+    """The config that a file is, or that it names, with the place of every key.
+
+    Args:
+        path: The file; - is the standard input.
+        target: The program that loads it; by default what a file that names it says, else a guess.
+        bare: Whether a map without any key of DeepSpeed's is taken too.
+
+    Raises:
+        DsgenError: Unreadable, broken, a key twice, or no config; with line and column.
+    """
+    if path != "-" and Path(path).is_dir():
+        raise mistake("it is a folder", must="a config is a file", where=path)
+    found = list(sources.documents([path], target=target))
+    held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
+    if held and (bare or _has_ours(held[0].document.config)):
+        for rule, fault in held[0].document.faults:
+            if rule == "duplicate-key":
+                raise _at(held[0].document, fault, must="a key stands once: DeepSpeed refuses duplicates")
+        return held[0]
+    for item, fault in _fatal(found) if not held else ():
+        raise _at(item.document, fault)
+    raise _none(path, found, held)
+
+
+def for_deepspeed(source: Source) -> dict[str, Any]:
+    """The config as DeepSpeed itself takes it from the file.
+
+    Raises:
+        DsgenError: The file is YAML, which DeepSpeed reads as something else.
+    """
+    document = source.document
+    if (said := misread(document)) is not None:
+        raise mistake(
+            "it is YAML, which DeepSpeed does not read",
+            must=said,
+            where=document.name,
+            todo="Write it as JSON or HJSON: dsgen render --format hjson keeps the comments.",
+        )
+    return dict(document.config)
+
+
+def place(document: Document, path: str) -> str:
+    """Where a key stands in its file: ds.json:7."""
+    return f"{document.name}:{document.position(document.span(path).start)[0]}"
+
+
+def _has_ours(config: Mapping[str, Any]) -> bool:
+    """Whether at least one key is DeepSpeed's."""
+    known = surface.load()
+    return any(known.key(str(name)) is not None or name in known.sections for name in config)
+
+
+def _fatal(found: list[Source]) -> Iterator[tuple[Source, Fault]]:
+    """What is wrong with the text of those that are no map."""
+    broken = (item for item in found if not isinstance(item.document.config, Mapping))
+    return ((item, fault) for item in broken for _, fault in item.document.faults)
+
+
+def _at(document: Document, fault: Fault, must: str | None = None) -> DsgenError:
+    """The error of a fault in the text; of a file that cannot be opened it has no place."""
+    if not document.text:
+        return mistake(fault.message, must=must, where=document.name)
+    span = fault.span or document.span(fault.path, fault.on)
+    line, column = document.position(span.start)
+    return mistake(fault.message, must=must, where=f"{document.name}:{line}:{column}")
+
+
+def _none(path: str, found: list[Source], held: list[Source]) -> DsgenError:
+    empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
+    model = bool(held and "model_type" in held[0].document.config)
+    return mistake(
+        "it is empty" if empty else "it has no key that DeepSpeed reads",
+        must="it must be or name a map of DeepSpeed's keys",
+        where=STDIN if path == "-" else path,
+        todo="It looks like a model's config.json: name that with --model." if model else None,
+    )

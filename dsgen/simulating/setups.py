@@ -1,0 +1,78 @@
+"""A request to simulate as the constraints of strategies see it: its config as a rule reads it, with its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
+from dsgen.families.hf_config import model_from_hf
+from dsgen.linting.setups import of_subject
+from dsgen.linting.subjects import Facts, Subject
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Hardware, Model
+from dsgen.strategies.constraints import Setup
+
+__all__ = ["of_config"]
+
+_HEADS, _KEY_HEADS = ("num_attention_heads", "n_head"), ("num_key_value_heads",)
+
+
+def of_config(
+    config: Mapping[str, Any],
+    model: Mapping[str, Any],
+    world_size: int,
+    gpus_per_node: int,
+    hardware: Hardware | None,
+    run: Any,
+) -> Setup:
+    """The way to run that a request asks for.
+
+    Args:
+        config: As DeepSpeed gets it.
+        model: A config.json; of a model that dsgen does not know only its name and its heads are.
+        world_size, gpus_per_node: GPUs in all, and of a node.
+        hardware: What there is; None where nobody said.
+        run: The request's options, each of them decided.
+    """
+    subject = Subject(
+        config=config,
+        surface=surface.load(),
+        target=targets.find("deepspeed"),
+        document=unwritten(config),
+        facts=Facts(world_size=world_size, hardware=hardware),
+    )
+    at = of_subject(subject)
+    heads = _whole(model, _HEADS)
+    training = attrs.evolve(
+        at.training,
+        method=run.method,
+        lora_targets=run.lora_targets or ("all-linear",),
+        lora_dropout=run.lora_dropout or 0.0,
+        lora_train_embeddings=bool(run.lora_train_embeddings),
+        chunked_loss=bool(run.chunked_loss),
+    )
+    return at._replace(
+        precision=at.precision if at.precision == run.dtype else None,  # else the weights are loaded in another type
+        training=training,
+        model=_known(model),
+        architecture=str(model.get("model_type", "")),
+        heads=(heads, _whole(model, _KEY_HEADS) or heads) if heads else None,
+        gpus_per_node=gpus_per_node,
+    )
+
+
+def _whole(model: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    found = next((model[name] for name in names if name in model), None)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+
+def _known(model: Mapping[str, Any]) -> Model | None:
+    try:
+        return Model(**model_from_hf(model, "the model"))  # type: ignore[arg-type]
+    except DsgenError:  # transformers may know it, or refuse it in its own words
+        return None

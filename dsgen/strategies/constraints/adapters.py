@@ -1,0 +1,87 @@
+"""What peft and DeepSpeed refuse of adapters, and what of trained copies beside them is not counted."""
+
+from __future__ import annotations
+
+from dsgen.families.parameters import HEAD_TWICE, NO_DROPOUT, TWO_COPIES, adapts_head, expert_target
+from dsgen.strategies.constraints.constraint import Constraint
+from dsgen.strategies.constraints.setup import Setup
+
+__all__ = ["ADAPTERS", "COPIES"]
+
+
+def _copies(at: Setup) -> bool:
+    return at.adapters and at.training.lora_train_embeddings
+
+
+def _mixed(at: Setup) -> bool:
+    """Whether stage 3 gets adapters in fp32 beside copies in 16 bits; parameters that are offloaded become alike."""
+    return _copies(at) and at.stage == 3 and at.training.method == "lora" and at.sixteen and at.offload_param == "none"
+
+
+def _uncounted_states(at: Setup) -> bool:
+    optimizer = at.training.optimizer
+    return _copies(at) and (optimizer == "Muon" or (optimizer == "Adagrad" and at.stage == 3))
+
+
+COPIES = (
+    Constraint(
+        code="copies-at-stage-3",
+        about="lora_train_embeddings",
+        by="deepspeed",
+        stops=True,
+        condition=_mixed,
+        reason="stage 3 takes trained tensors of one type, and peft's adapters are fp32 beside copies in 16 bits"
+        " (AssertionError in 0.19.8); stage 2 runs, qlora does, and so does offload of parameters",
+        source="deepspeed/runtime/zero/utils.py (0.19.8): defragment; tests/engine/test_simulate_methods.py",
+    ),
+    Constraint(
+        code="copies-not-counted",
+        about="lora_train_embeddings",
+        by="dsgen",
+        stops=False,
+        condition=_uncounted_states,
+        reason="what {at.training.optimizer} holds for embedding and head beside adapters is not known; AdamW's is",
+        source="docs/memory-agreement.md: what was held against the simulation",
+    ),
+)
+
+# They hang on wishes and model alone, whatever the strategy: the arithmetic of memory refuses them too.
+ADAPTERS = (
+    Constraint(
+        code="dropout-of-experts",
+        about="lora_dropout",
+        by="peft",
+        stops=True,
+        condition=lambda at: (
+            at.adapters
+            and at.training.lora_dropout > 0
+            and at.model is not None
+            and expert_target(at.model, at.training.lora_targets) is not None
+        ),
+        reason=NO_DROPOUT,
+        source="peft 0.21, tuners/lora/layer.py: ParamWrapper",
+    ),
+    Constraint(
+        code="copies-of-tied-weights",
+        about="lora_train_embeddings",
+        by="peft",
+        stops=True,
+        condition=lambda at: _copies(at) and at.model is not None and at.model.tied_embeddings,
+        reason=TWO_COPIES,
+        source="peft 0.21, utils/other.py: ModulesToSaveWrapper",
+    ),
+    Constraint(
+        code="head-copied-and-adapted",
+        about="lora_train_embeddings",
+        by="dsgen",
+        stops=False,
+        condition=lambda at: (
+            _copies(at)
+            and at.model is not None
+            and not at.model.tied_embeddings
+            and adapts_head(at.model, at.training.lora_targets)
+        ),
+        reason=HEAD_TWICE,
+        source="peft 0.21, tuners/tuners_utils.py: what modules_to_save names gets no adapter",
+    ),
+)

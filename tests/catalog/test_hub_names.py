@@ -1,0 +1,98 @@
+"""Repositories on the Hugging Face hub: every built-in model is found by the names people copy from there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dsgen import catalog
+from dsgen.catalog import profile_index
+from dsgen.shapes.errors import DsgenError
+
+ENTRIES = [entry for entry in profile_index.entries().values() if entry["kind"] == "model"]
+REPOSITORIES = [(entry["name"], name) for entry in ENTRIES for name, _ in entry["hub"]]
+
+# Whose config.json differs from the profile's, and in what; the first was looked up in files that carry it whole.
+DIFFERING = (
+    ("Qwen/Qwen2.5-7B-Instruct", "max_positions", 32768),
+    ("Qwen/Qwen3-8B-Base", "max_positions", 32768),
+    ("Qwen/Qwen3-30B-A3B-Instruct-2507", "max_positions", 262144),
+    ("mistralai/Mistral-7B-v0.3", "vocab_size", 32768),
+    ("mistralai/Mixtral-8x22B-Instruct-v0.1", "vocab_size", 32768),
+)
+
+
+def facts(name: str) -> dict[str, object]:
+    return {item.path.removeprefix("model."): item.value for item in catalog.find("model", name).layer.overrides}
+
+
+def test_every_model_whose_facts_come_from_the_hub_names_its_repositories() -> None:
+    from_the_hub = {entry["name"] for entry in ENTRIES if "huggingface.co" in entry["sources"]["default"]}
+
+    assert from_the_hub == {name for name, _ in REPOSITORIES}
+    for entry in ENTRIES:
+        address = entry["sources"]["default"]
+        assert not entry["hub"] or entry["hub"][0][0] in address, address
+
+
+@pytest.mark.parametrize(("profile", "repository"), REPOSITORIES)
+def test_a_repository_is_found_in_any_case_and_without_its_organisation(profile: str, repository: str) -> None:
+    for name in (repository, repository.lower(), repository.upper(), repository.rpartition("/")[2]):
+        assert catalog.find("model", name).name == profile
+
+
+@pytest.mark.parametrize(("repository", "fact", "value"), DIFFERING)
+def test_a_repository_that_differs_has_its_own_fact_and_source(repository: str, fact: str, value: int) -> None:
+    found = catalog.find("model", repository)
+
+    assert facts(repository) == {**facts(found.name), fact: value}
+    assert facts(found.name)[fact] != value
+    assert found.source_of(fact) == f"https://huggingface.co/{repository}/blob/main/config.json"
+
+
+def test_no_repository_means_two_profiles() -> None:
+    names = [name.casefold() for _, repository in REPOSITORIES for name in (repository, repository.rpartition("/")[2])]
+
+    assert sorted(names) == sorted(set(names))
+
+
+def test_an_unknown_repository_names_the_nearest_and_asks_for_its_config() -> None:
+    with pytest.raises(DsgenError) as error:
+        catalog.find("model", "Qwen/Qwen2.5-7B-Zork")
+
+    assert "did you mean qwen2.5-7b" in str(error.value)
+    assert "config.json" in str(error.value)
+
+
+def test_an_own_profile_names_repositories_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "kind: model\nextends: qwen2.5-7b\nhub:\n  - Us/Ours-7B\n  - {name: Us/Ours-7B-Long, max_positions: 9}\n"
+    (tmp_path / "ours.yaml").write_text(text)
+    monkeypatch.setenv("DSGEN_PROFILE_PATH", str(tmp_path))
+
+    assert catalog.find("model", "us/ours-7b").name == "ours"
+    winners = {item.path: item.value for item in catalog.find("model", "Ours-7B-Long").layer.overrides}
+    assert winners["model.max_positions"] == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "hub", "said"),
+    [
+        ("model", "Qwen/Qwen2.5-7B", "it must be a list of repositories"),
+        ("model", "[{max_positions: 9}]", "it must be a list of repositories"),
+        ("hardware", "[Us/Ours]", "only a model has repositories"),
+    ],
+)
+def test_a_list_of_repositories_that_is_none(kind: str, hub: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(f"kind: {kind}\nextends: {'7b' if kind == 'model' else 'a100-40g'}\nhub: {hub}\n")
+
+    with pytest.raises(DsgenError, match=said):
+        catalog.find(kind, str(file))
+
+
+def test_the_index_holds_names_as_the_hub_writes_them() -> None:
+    text = (profile_index.data_root() / "profiles" / "index.json").read_text("utf-8")
+
+    assert json.dumps("Qwen/Qwen2.5-7B-Instruct") in text
