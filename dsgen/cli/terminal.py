@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
@@ -14,6 +13,8 @@ __all__ = ["is_coloured", "show", "width"]
 
 def width() -> int:
     """Columns of the terminal; 80 where there is none."""
+    import shutil  # a dozen modules, which a config on stdout does not need
+
     return shutil.get_terminal_size().columns
 
 

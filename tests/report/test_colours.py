@@ -151,6 +151,12 @@ def test_a_terminal_may_refuse_colours(environment: dict[str, str], folder: Path
     assert "\x1b" not in said
 
 
+def test_a_file_gets_no_colours_from_the_terminal_beside_it(folder: Path) -> None:
+    assert "wrote out.txt" in at_a_terminal(folder, "lint", "a.json", "-o", "out.txt")
+
+    assert (folder / "out.txt").read_text() == piped(folder, "lint", "a.json").stdout
+
+
 @pytest.mark.parametrize("name", ["plan", "memory", "render", "why", "diff", "a mistake"])
 def test_a_pipe_does_not_load_rich(name: str, folder: Path) -> None:
     program = (
