@@ -24,7 +24,7 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
-              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators"]  # fmt: skip
+              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "coverage", "mutants"]  # fmt: skip
 
 nox.needs_version = ">=2026.10.20"
 nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
@@ -156,8 +156,7 @@ def proof(session: nox.Session) -> None:
     """The tests that start a real DeepSpeed, and the schema of the release against the release itself."""
     install_proof(session)
     schema_of_installed(session)
-    session.env |= {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(Path(session.virtualenv.location) / "headers")}
-    session.run("python", "tests/helpers/operators.py")
+    build_operators(session)
     session.run("pytest", "-m", "proof", *session.posargs)
 
 
@@ -167,6 +166,26 @@ def operators(session: nox.Session) -> None:
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
     session.run("pytest", "-m", "proof", "tests/proving", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def coverage(session: nox.Session) -> None:
+    """How much of dsgen/ tests and proofs run, branches and child processes included; pyproject.toml has the bound."""
+    install_proof(session)
+    session.install("-e", ".", *dependencies("coverage"))
+    build_operators(session)
+    session.env["COVERAGE_FILE"] = str(Path(session.create_tmp()) / "coverage")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
+@nox.session(python=PYTHON, default=False)
+def mutants(session: nox.Session) -> None:
+    """A sample of small faults in rules, memory and planner, of which the tests must notice nearly all."""
+    session.install("-e", ".", *dependencies("tests"))
+    session.run("python", "benchmarks/mutants.py", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False, requires=EVERYTHING)
@@ -245,6 +264,12 @@ def install_proof(session: nox.Session) -> None:
     session.install(".[proof]", *dependencies("tests"), *dependencies("proof"))
     # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+
+
+def build_operators(session: nox.Session) -> None:
+    """DeepSpeed's operators, quickly: with little optimisation, and torch's header compiled once."""
+    session.env.update(CXX=str(COMPILER), DSGEN_TORCH_HEADERS=str(Path(session.virtualenv.location) / "headers"))
+    session.run("python", "tests/helpers/operators.py")
 
 
 def with_deepspeed(session: nox.Session) -> str:

@@ -12,6 +12,7 @@ import attrs
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 
 from dsgen.memory import MemoryEstimate, estimate
+from dsgen.memory.estimates import ERROR
 
 __all__ = [
     "DROPPING",
@@ -151,8 +152,8 @@ def summary(found: Sequence[Compared]) -> str:
     if not counted:
         return "nothing recorded"
     sizes = sorted(abs(item.error) for item in counted)
-    within = sum(size <= 0.02 for size in sizes)
+    within = sum(size <= ERROR for size in sizes)
     return (
-        f"{len(counted)} scenarios: {within} within 2 %, median {statistics.median(sizes):.2%}, "
+        f"{len(counted)} scenarios: {within} within {100 * ERROR:g} %, median {statistics.median(sizes):.2%}, "
         f"largest {sizes[-1]:.2%}; {failed} ended with an error"
     )

@@ -188,7 +188,7 @@ def effective(
     source: Values | Path,
     *,
     world_size: int | None = None,
-    target: str = "deepspeed",
+    target: str | None = None,
     python: str | None = None,
     timeout_seconds: float = 120,
 ) -> Effective:
@@ -197,17 +197,24 @@ def effective(
     Args:
         source: A config: a Config, a dict of DeepSpeed's keys or a file.
         world_size: GPUs in all; by default as the batch keys imply. No rank is started.
-        target: The program that hands the config over; what it fills in is left open.
+        target: The program that hands the config over; by default DeepSpeed's own, or that of the file that holds it.
         python: Interpreter that has torch and deepspeed; by default this one.
         timeout_seconds: For everything but the imports.
 
     Raises:
         DsgenError: No such file, a package is missing, or the child was lost. What DeepSpeed refuses is in `.refused`.
     """
+    from dsgen.asking.handovers import loadable
     from dsgen.effective import load
 
-    asked = source if isinstance(source, Mapping) else os.fspath(source)
-    return load(asked, world_size=world_size, target=target, python=python, timeout_seconds=timeout_seconds)
+    given, program, ranks = (source, None, None) if isinstance(source, Mapping) else loadable(os.fspath(source))
+    return load(
+        given,
+        world_size=world_size or ranks,
+        target=target or program or "deepspeed",
+        python=python,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 @named()
@@ -233,7 +240,7 @@ def prove(
     Raises:
         DsgenError: Unreadable, a package is missing, or an argument is not what it must be.
     """
-    from dsgen.asking.proofs import provable
+    from dsgen.asking.handovers import provable
     from dsgen.proving import prover
 
     asked = source if isinstance(source, Mapping) else os.fspath(source)

@@ -90,10 +90,10 @@ def _explanation(wanted: Scene) -> Iterator[str]:
 
 def _amount(place: Place) -> str:
     """One place's memory as the summary shows it, without the bar."""
-    numbers = f"{gib(place.peak_bytes)} of {gib(place.limit_bytes)} GiB, {place.verdict.value}"
-    if place.low_bytes == place.high_bytes:
+    numbers = f"{gib(place.needed_bytes)} of {gib(place.limit_bytes)} GiB, {place.verdict.value}"
+    if place.least_bytes == place.high_bytes:
         return numbers
-    return f"{numbers} ({gib(place.low_bytes)} to {gib(place.high_bytes)})"
+    return f"{numbers} ({gib(place.least_bytes)} to {gib(place.high_bytes)})"
 
 
 def _line(key: Explanation) -> str:

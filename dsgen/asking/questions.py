@@ -14,6 +14,7 @@ from dsgen.planning.planner import Plan, plan
 from dsgen.rendering import Explanation, render
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import collect, deciders
 from dsgen.shapes.profiles import SECTIONS, yaml_name
 
@@ -107,7 +108,7 @@ def _fact(job: Job, section: str, name: str) -> Answer:
         close = nearest(name, fields)
         raise mistake(
             f"{section} has no {name or 'key of that name'}",
-            todo=f"did you mean {' or '.join(f'{section}.{item}' for item in close)}?" if close else None,
+            todo=offer(f"{section}.{item}" for item in close),
             code="unknown-name",
         )
     field = fields[name]

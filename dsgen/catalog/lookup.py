@@ -12,6 +12,7 @@ from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yam
 from dsgen.catalog.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
@@ -186,7 +187,7 @@ def _unknown(kind: str, name: str) -> DsgenError:
     alike = (*nearest(name, known.values()), *nearest(name, known))  # names before aliases
     close = tuple(dict.fromkeys(known[match] for match in alike))[:3]
     listing = f"(dsgen profiles list{' ' + kind if kind else ''})"
-    todo = f"did you mean {' or '.join(close)}?  {listing}" if close else f"{listing[1:-1]} shows all of them"
+    todo = f"{offer(close)}  {listing}" if close else f"{listing[1:-1]} shows all of them"
     if kind in ("", "model") and "/" in name:
         todo = f"{todo}\n  Another repository of the hub: download its config.json, and give the path of that."
     other = next((other for other in KINDS if kind and built_in(other, name)), None)

@@ -10,6 +10,7 @@ import attrs
 
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Rank, show
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_sheet"]
 
@@ -95,7 +96,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
                 f"unknown key {entry.path}",
                 must=f"a profile's header has {', '.join(_HEADER)}",
                 where=where,
-                todo=f"did you mean {' or '.join(close)}?" if close else "Put it under its section.",
+                todo=offer(close, "Put it under its section."),
                 code="unknown-name",
             )
     if kind is None and "kind" not in header:
@@ -145,7 +146,7 @@ def _header_value(key: str, value: Any, where: str) -> Any:
             f"kind is {show(value)}",
             must=f"it must be one of {', '.join(KINDS)}",
             where=where,
-            todo=f"did you mean {close[0]}?" if close else None,
+            todo=offer(close[:1]),
         )
     if not isinstance(value, str) or not value:
         raise mistake(

@@ -17,6 +17,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from dsgen.shapes.errors import DsgenError, mistake, nearest, together
 from dsgen.shapes.layers import Origin, Provenance, show
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import LARGEST_COUNT
 from dsgen.shapes.profiles import yaml_name
 from dsgen.shapes.units import UNITS, parse
@@ -201,7 +202,7 @@ def _choice_hook(kind: Any) -> Hook:
         if isinstance(value, str) and value in choices:
             return value
         close = nearest(str(value), choices)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; {offer(close[:1])}" if close else ""
         raise _WrongError(value, f"it must be one of {', '.join(choices)}{hint}")
 
     return read

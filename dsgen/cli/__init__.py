@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["COMMANDS", "OBJECTS", "main"]
 
@@ -74,7 +75,7 @@ class _Lazy(click.Group):
             from dsgen.shapes.errors import nearest
 
             close = nearest(args[0], COMMANDS)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"commands: {', '.join(COMMANDS)}"
+            hint = offer(close, f"commands: {', '.join(COMMANDS)}")
             ctx.fail(f"no command {args[0]!r}\n  {hint}")
         return super().resolve_command(ctx, args)
 

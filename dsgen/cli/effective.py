@@ -22,14 +22,15 @@ __all__ = ["command"]
 @click.option(
     "--target",
     type=click.Choice(TARGETS),
-    default="deepspeed",
-    show_default=True,
-    help="The program that hands the config over; what it fills in is left open.",
+    help="The program that hands the config over (default: deepspeed, or the one whose file it is); what it fills in is"
+    " left open.",
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
 @click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(file: str, world_size: int | None, target: str, python: str | None, timeout: float, form: str) -> int:
+def command(
+    file: str, world_size: int | None, target: str | None, python: str | None, timeout: float, form: str
+) -> int:
     """Load a config through the installed DeepSpeed and show what survives.
 
     FILE is a DeepSpeed config. Every written key stands beside the value in force: kept, converted, dropped, moved or
@@ -38,10 +39,14 @@ def command(file: str, world_size: int | None, target: str, python: str | None, 
     """
     import json
 
+    from dsgen.asking.handovers import loadable
     from dsgen.effective import load
     from dsgen.report import effective as report
 
-    found = load(file, world_size=world_size, target=target, python=python, timeout_seconds=timeout)
+    source, program, ranks = loadable(file)
+    found = load(
+        source, world_size=world_size or ranks, target=target or program, python=python, timeout_seconds=timeout
+    )
     if form == "text":
         show(report.text(found, width()), "effective", nl=True)
     else:

@@ -10,6 +10,7 @@ import click
 
 from dsgen.cli.terminal import is_coloured, width
 from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.near_misses import offer
 
 if TYPE_CHECKING:
     from dsgen.linting.files import Linted
@@ -148,7 +149,7 @@ def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
         for word in words:
             if word not in known:
                 close = nearest(word, known)
-                hint = f"did you mean {close[0]}?" if close else f"they ask for {', '.join(known)}"
+                hint = offer(close[:1], f"they ask for {', '.join(known)}")
                 click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
     described = any(file.settings.hardware and file.settings.model for file in linted)
     if said.seq_len is not None and linted and not described:

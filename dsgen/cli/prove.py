@@ -36,7 +36,7 @@ def command(
     """
     import json
 
-    from dsgen.asking.proofs import provable
+    from dsgen.asking.handovers import provable
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import is_scenario, layers
     from dsgen.planning.planner import plan

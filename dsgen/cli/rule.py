@@ -49,6 +49,7 @@ def _named(name: str) -> Rule:
     from dsgen.linting.rules import RULES
     from dsgen.linting.settings import BROKE
     from dsgen.shapes.errors import mistake, nearest
+    from dsgen.shapes.near_misses import offer
 
     for rule in RULES:
         if name in (rule.name, rule.code) or name.upper() == rule.code:
@@ -61,8 +62,4 @@ def _named(name: str) -> Rule:
             code="unknown-name",
         )
     close = nearest(name, [key for rule in RULES for key in (rule.name, rule.code)])
-    raise mistake(
-        f"no rule {name!r}",
-        todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them.",
-        code="unknown-name",
-    )
+    raise mistake(f"no rule {name!r}", todo=offer(close, "`dsgen rule` lists them."), code="unknown-name")

@@ -8,6 +8,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.deepspeed.surface import Surface
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["meant", "sentence"]
 
@@ -86,7 +87,7 @@ def _faults(refused: Mapping[str, Any], written: Mapping[str, Any], known: Surfa
             said.append(own)
         elif message.startswith("Extra inputs"):
             close = meant(path, known)
-            said.append(f"DeepSpeed knows no {path}" + (f" (did you mean {close}?)" if close else ""))
+            said.append(f"DeepSpeed knows no {path}" + (f" ({offer([close])})" if close else ""))
         else:
             must = re.sub(r", (\S+) or \1$", r" or \1", message.replace("Input should be", "it must be", 1))
             said.append(f"{path} is {say(lookup(written, path)[1])}; {must}")

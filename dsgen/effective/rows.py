@@ -9,6 +9,7 @@ from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
 from dsgen.effective.records import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, Row
 from dsgen.effective.refusals import meant
+from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
 
 __all__ = ["defaults", "in_force", "rows"]
@@ -113,7 +114,7 @@ class _Rows:
         if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
             return Row(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
         close = meant(path, self.known)
-        hint = f"did you mean {close}?" if close else None
+        hint = offer([close] if close else [])
         return Row(path=path, written=value, in_force=None, happened=NOT_READ, note=hint)
 
     def _held(self, path: str) -> Any:

@@ -32,6 +32,7 @@ from dsgen.families.stablelm import STABLELM
 from dsgen.families.starcoder2 import STARCODER2
 from dsgen.families.t5 import MT5, T5
 from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.profiles import Model
 
 __all__ = ["FAMILIES", "Family", "family_of"]
@@ -77,7 +78,7 @@ def family_of(model: Model) -> Family:
     family = FAMILIES.get(model.architecture)
     if family is None:
         near = nearest(model.architecture, FAMILIES)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        hint = f"{offer(near)}  " if near else ""
         raise mistake(
             f"model.architecture is {model.architecture!r}",
             must="it must be a supported model_type of Hugging Face",

@@ -11,6 +11,7 @@ from dsgen.families import FAMILIES
 from dsgen.families.family import Family
 from dsgen.families.reading import WRITTEN_DROPOUT, Reader
 from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.profiles import Model
 
 __all__ = ["model_from_hf", "to_hf_config"]
@@ -109,7 +110,7 @@ def _family(config: Mapping[str, object], part: Mapping[str, object], where: str
         )
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         near = nearest(model_type, FAMILIES) if isinstance(model_type, str) else ()
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        hint = f"{offer(near)}  " if near else ""
         raise mistake(
             f"model_type is {model_type!r}",
             must="it must be one that dsgen knows",

@@ -19,6 +19,7 @@ from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
+from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import collect
 from dsgen.shapes.profiles import SECTIONS, Cluster, Hardware, Model, Network, Training, yaml_name
 
@@ -166,7 +167,7 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
         theirs = known.nearest(path) if known else ()
         close += [full for full in theirs if not close or full.rpartition(".")[2] == last]
         close = close or list(nearest(path, mine))
-    todo = f"did you mean {' or '.join(list(dict.fromkeys(close))[:3])}?" if close else None
+    todo = offer(list(dict.fromkeys(close))[:3])
     return mistake(
         f"unknown path {path}",
         must="neither dsgen nor DeepSpeed reads it",

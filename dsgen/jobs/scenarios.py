@@ -15,6 +15,7 @@ from dsgen.jobs.composed import plain
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["FIELDS", "NAMES", "Scenario", "Setting", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
 
@@ -294,12 +295,11 @@ def _scenario(said: Iterable[tuple[str, Setting]], folder: Path | None, rank: Ra
 
 
 def _unknown(path: str, name: str, origin: Origin) -> DsgenError:
-    close = nearest(name, NAMES)
     return mistake(
         f"unknown field {path}",
         must=f"a scenario has {', '.join(NAMES)}",
         where=origin,
-        todo=f"did you mean {' or '.join(close)}?" if close else "Other paths go under set:.",
+        todo=offer(nearest(name, NAMES), "Other paths go under set:."),
         code="unknown-name",
     )
 

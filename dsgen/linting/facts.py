@@ -9,7 +9,7 @@ import attrs
 from dsgen.families.parameters import parameters as parameters_of
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError
-from dsgen.shapes.profiles import Model
+from dsgen.shapes.profiles import Hardware, Model, Network, Training
 
 __all__ = ["facts"]
 
@@ -19,14 +19,15 @@ def facts(
     *,
     world_size: int | None = None,
     seq_len: int | None = None,
-    hardware: str | None = None,
-    model: str | None = None,
-    network: str | None = None,
+    hardware: Hardware | str | None = None,
+    model: Model | str | None = None,
+    network: Network | str | None = None,
     accelerator: str | None = None,
     client_optimizer: str | None = None,
     missing: Iterable[str] = (),
     calls: Iterable[str] = (),
     parameters: tuple[str, ...] | None = None,
+    training: Training | None = None,
 ) -> Facts:
     """The facts of a run.
 
@@ -34,12 +35,13 @@ def facts(
         config: The config; what it says of the run itself is not repeated.
         world_size: GPUs in all.
         seq_len: Tokens per sequence.
-        hardware, model, network: Names, aliases or files of profiles.
+        hardware, model, network: Profiles, or names, aliases or files of some.
         accelerator: DeepSpeed's name of the device. Hardware that is a CPU implies "cpu".
         client_optimizer: "none", "torch" or "deepspeed".
         missing: Packages that the training machine lacks.
         calls: What else the program calls.
         parameters: Names of the model's parameters; without them those of the model profile.
+        training: What is trained and how; all parameters without it.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -55,6 +57,7 @@ def facts(
         missing=frozenset(missing),
         calls=frozenset(calls),
         parameters=parameters,
+        training=training,
     )
     implied = accelerator
     if accelerator is None and found.hardware is not None and found.hardware.vendor == "cpu":

@@ -14,6 +14,7 @@ from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, na
 from dsgen.linting.suppressions import Suppression
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.findings import Severity
+from dsgen.shapes.near_misses import offer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,7 +86,7 @@ def table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") ->
             f"no setting {before}{key}",
             must=f"the settings are {', '.join(shape)}",
             where=file,
-            todo=f"did you mean {' or '.join(close)}?" if close else None,
+            todo=offer(close),
             code="unknown-name",
         )
     return {key: shape[key](value, f"{before}{key}", file) for key, value in said.items()}

@@ -16,6 +16,7 @@ from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
 from dsgen.shapes.limits import check_gpus
+from dsgen.shapes.near_misses import offer
 
 __all__ = [
     "ACCELERATORS",
@@ -25,6 +26,7 @@ __all__ = [
     "Settings",
     "alike",
     "checked",
+    "knows",
     "named",
     "severity",
 ]
@@ -164,7 +166,7 @@ def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
                 f"no {field.replace('_', ' ')} {word!r}",
                 must=f"{'DeepSpeed knows' if field == 'accelerator' else 'it must be one of'} {', '.join(choices)}",
                 where=by(field),
-                todo=f"did you mean {close[0]}?" if close else None,
+                todo=offer(close[:1]),
                 code="unknown-name",
             )
     return said
@@ -190,34 +192,34 @@ def named(word: str, where: object = None) -> frozenset[str]:
     Raises:
         DsgenError: No rule has that name, or a code that starts so.
     """
-    found = _meant(word)
-    if found:
+    if found := _rules(word):
         return found
-    close = alike(word) or ()
     raise mistake(
         f"no rule {word!r}",
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
         where=where,
-        todo=f"did you mean {' or '.join(close)}?" if close else "`dsgen rule` lists them.",
+        todo=offer(alike(word), "`dsgen rule` lists them."),
         code="unknown-name",
     )
 
 
-def alike(word: str) -> tuple[str, ...] | None:
-    """The names and codes that a word is most like, where it names no rule; None where it names one."""
-    if _meant(word):
-        return None
+def knows(word: str) -> bool:
+    """Whether a word names a rule, or several."""
+    return bool(_rules(word))
+
+
+def alike(word: str) -> tuple[str, ...]:
+    """The names and codes of rules that are most like a word, best first."""
     codes = _codes()
     return nearest(word, [*codes, *codes.values()])
 
 
-def _meant(word: str) -> frozenset[str]:
-    """The rules that a word names; none where it names none."""
+def _rules(word: str) -> frozenset[str]:
     codes = _codes()
     if word in codes:
         return frozenset({word})
-    begun = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
-    return begun if _PREFIX.fullmatch(word.upper()) else frozenset()
+    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
+    return found if _PREFIX.fullmatch(word.upper()) else frozenset()
 
 
 def _codes() -> dict[str, str]:

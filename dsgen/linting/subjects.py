@@ -16,7 +16,7 @@ from dsgen.deepspeed.surface import Surface
 from dsgen.documents.document import Document
 from dsgen.jobs.assembly import canonical
 from dsgen.shapes.layers import fold
-from dsgen.shapes.profiles import SECTIONS, Hardware, Model, Network
+from dsgen.shapes.profiles import SECTIONS, Hardware, Model, Network, Training
 from dsgen.targets import Target
 
 __all__ = ["OPEN", "Facts", "Subject"]
@@ -73,6 +73,7 @@ class Facts:
         parameters: Names of the model's parameters, as named_parameters() has them.
         hardware, network, model: Profiles, or the names or files of some.
         seq_len: Tokens per sequence.
+        training: What is trained and how, where a job says it; all parameters without it.
     """
 
     world_size: int | None = None
@@ -85,6 +86,7 @@ class Facts:
     network: Network | None = attrs.field(default=None, converter=_network)
     model: Model | None = attrs.field(default=None, converter=_model)
     seq_len: int | None = None
+    training: Training | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from dsgen.documents.document import Document
-from dsgen.linting.settings import alike, named
+from dsgen.linting.settings import alike, knows, named
 from dsgen.shapes.findings import Finding, Span
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["Quieted", "Suppression", "in_comments", "quiet"]
 
@@ -93,10 +94,10 @@ def in_comments(document: Document) -> Iterator[Suppression]:
 
 
 def _unknown(word: str) -> str:
-    close = alike(word)
-    if close is None:
+    if knows(word):
         return ""
-    return f"no such rule; did you mean {' or '.join(close)}?" if close else "no such rule"
+    close = alike(word)
+    return f"no such rule{f'; {offer(close)}' if close else ''}"
 
 
 def _at_or_below(path: str, section: str) -> bool:

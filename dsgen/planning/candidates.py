@@ -195,20 +195,21 @@ def _too_large(job: Job, gpu: Room, trial: _Trial, found: Parts, host: Place, sm
     """A rejection when not even the smallest micro-batch can fit."""
     peak = found.peak(smallest)
     less = widened(job, trial.layout, trial.buffers)[0]
-    missing = gpu.low(peak, found.doubted, less) - gpu.limit
+    needed = gpu.low(peak, found.doubted, less)
+    missing = needed - gpu.limit
     if missing > 0:
         return Rejection(
             layout=trial.layout,
             missing_bytes=missing,
             place="gpu",
-            why=f"needs {gib(peak)} GiB: {gib(missing)} GiB too much",
+            why=f"needs {gib(needed)} GiB: {gib(missing)} GiB too much",
         )
     if host.verdict is Verdict.DOES_NOT_FIT:
         return Rejection(
             layout=trial.layout,
-            missing_bytes=host.low_bytes + host.overhead_bytes - host.limit_bytes,
+            missing_bytes=host.least_bytes - host.limit_bytes,
             place="host",
-            why=f"needs {gib(host.low_bytes + host.overhead_bytes)} GiB of host RAM: {_more(host)} GiB too much",
+            why=f"needs {gib(host.least_bytes)} GiB of host RAM: {_more(host)} GiB too much",
         )
     nvme = found.host.stored
     if nvme > job.hardware.nvme_capacity_bytes:
@@ -222,7 +223,7 @@ def _too_large(job: Job, gpu: Room, trial: _Trial, found: Parts, host: Place, sm
 
 
 def _more(place: Place) -> str:
-    return gib(place.low_bytes + place.overhead_bytes - place.limit_bytes)
+    return gib(place.least_bytes - place.limit_bytes)
 
 
 def _best(job: Job, trial: _Trial, sure: list[int]) -> tuple[Strategy, StepCost]:

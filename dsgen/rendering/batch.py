@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.planning.planner import Plan
 from dsgen.rendering.keys import Key
+from dsgen.shapes.units import gib
 
 __all__ = ["keys"]
 
@@ -63,7 +64,7 @@ def keys(plan: Plan) -> Iterator[Key]:
 
 
 def _micro_batch(plan: Plan) -> str:
-    peak = f"the GPU's peak is {plan.chosen.memory.gpu.peak_bytes / 2**30:.1f} GiB"
+    peak = f"the GPU then takes {gib(plan.chosen.memory.gpu.needed_bytes)} GiB"
     if any(pin.field == "micro_batch" for pin in plan.job.pins):
         return f"as asked: {peak}"
     if plan.job.training.objective == "memory":

@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -15,14 +15,18 @@ from dsgen.deepspeed import surface
 from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
+from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.keys import Key
 from dsgen.rendering.refusals import cautions, refuse
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.near_misses import offer
+
+if TYPE_CHECKING:
+    from dsgen.shapes.findings import Finding
 
 __all__ = ["Config", "Explanation", "render"]
 
-PLANNER = Origin("planner")
 _PREFIX = "deepspeed."
 
 # The order in which a person reads a config; sections not named here follow in DeepSpeed's own order.
@@ -78,7 +82,8 @@ class Config(Mapping[str, Any]):
         plan: The plan it was rendered from.
         provenance: Who wrote each `deepspeed.` path.
         dropped: Keys left out because they would do nothing, and why.
-        warnings: What a person should know of.
+        warnings: What a person should know of, the findings among it.
+        findings: What the linter warns of, with the job at hand.
     """
 
     tree: dict[str, Any]
@@ -86,6 +91,7 @@ class Config(Mapping[str, Any]):
     provenance: Provenance = attrs.field(repr=False)
     dropped: dict[str, str]
     warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = attrs.field(default=(), eq=False)
 
     def __getitem__(self, key: str) -> Any:
         return copy.deepcopy(self.tree[key])
@@ -138,7 +144,7 @@ class Config(Mapping[str, Any]):
             close = known.nearest(path)
             raise mistake(
                 f"DeepSpeed {known.version} has no key {path}",
-                todo=f"did you mean {' or '.join(close)}?" if close else "dsgen render shows the keys in use.",
+                todo=offer(close, "dsgen render shows the keys in use."),
                 code="unknown-name",
             )
         node: Any = self.tree
@@ -162,6 +168,9 @@ def render(plan: Plan) -> Config:
 
     Every key is written by the plan, or by a layer above it; a key that the release does not read, or that would do
     nothing beside the others, is left out and said so.
+
+    Raises:
+        DsgenError: A key that cannot be beside the others, or an error that the linter finds.
     """
     job = plan.job
     known = surface.load(job.version)
@@ -177,12 +186,15 @@ def render(plan: Plan) -> Config:
     for path in dropped:
         _remove(tree, path)
     refuse(plan, tree, known, folded.provenance)
+    values = _ordered(tree)
+    findings = judge(plan, values, folded.provenance)
     return Config(
-        tree=_ordered(tree),
+        tree=values,
         plan=plan,
         provenance=folded.provenance,
         dropped=dropped,
-        warnings=(*plan.warnings, *warnings, *cautions(plan, tree)),
+        warnings=(*plan.warnings, *warnings, *cautions(plan, tree), *worded(findings, folded.provenance)),
+        findings=findings,
     )
 
 

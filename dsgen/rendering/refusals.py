@@ -13,6 +13,7 @@ from dsgen.memory.states import takes
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Provenance, Rank, show
+from dsgen.shapes.near_misses import offer
 from dsgen.strategies.constraints import keys, of_layout, refusals
 
 __all__ = ["cautions", "refuse"]
@@ -86,7 +87,7 @@ def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tupl
         if required is None:
             names = known.classes(section)
             close = nearest(str(name), names)
-            todo = f"did you mean {' or '.join(close)}?" if close else None
+            todo = offer(close)
             yield f"{section}.type", f"DeepSpeed {known.version} has {', '.join(names)}", todo
             continue
         _, params = lookup(values, f"{section}.params")

@@ -45,8 +45,7 @@ def keys(plan: Plan) -> Iterator[Key]:
         "training.gradient_clipping",
     )
     if plan.chosen.strategy.checkpointing:
-        split = plan.chosen.strategy.tp > 1
-        yield Key("activation_checkpointing.partition_activations", split, CHECKPOINTING, "training.checkpointing")
+        yield Key("activation_checkpointing.partition_activations", False, CHECKPOINTING, "training.checkpointing")
         yield Key(
             "activation_checkpointing.cpu_checkpointing",
             False,
@@ -58,7 +57,8 @@ def keys(plan: Plan) -> Iterator[Key]:
         "optimizer steps between progress lines",
         "training.steps_per_print",
     )
-    yield Key("wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each")
+    if not training.flops_profiler:  # it switches the breakdown on, whatever the config says
+        yield Key("wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each")
     yield from _monitors(plan)
 
 

@@ -20,7 +20,7 @@ def bar(share: float, width: int = WIDTH) -> str:
 
 def place_line(label: str, place: Place) -> str:
     """One place's memory against its limit, with what no tensor holds: numbers, bar, verdict and interval."""
-    needed, low = place.peak_bytes + place.overhead_bytes, place.low_bytes + place.overhead_bytes
+    needed, low = place.needed_bytes, place.least_bytes
     share = needed / place.limit_bytes if place.limit_bytes else 0.0
     numbers = f"{gib(needed)} of {gib(place.limit_bytes)} GiB"
     interval = f" ({gib(low)} to {gib(place.high_bytes)})" if gib(low) != gib(place.high_bytes) else ""

@@ -96,7 +96,7 @@ def verdict_line(estimate: MemoryEstimate) -> str:
 
 def interval(place: Place) -> str:
     """The whole interval of a place beside its limit, with what no tensor holds: "7.5 to 8.4 of 39.4 GiB"."""
-    low, high = gib(place.low_bytes + place.overhead_bytes), gib(place.high_bytes)
+    low, high = gib(place.least_bytes), gib(place.high_bytes)
     return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
 
 

@@ -111,8 +111,8 @@ def _row(item: Alternative, cells: int) -> str:
     nvme = gib(memory.nvme.peak_bytes) if memory.nvme.peak_bytes else "-"
     return (
         f"{'>' if item.asked else ' '} {chosen.stage:<5} {_NAMES[chosen.offload_optimizer]:<5} "
-        f"{_NAMES[chosen.offload_param]:<6} {gib(gpu.peak_bytes + gpu.overhead_bytes):>7} {_stacked(gpu, cells)} "
-        f"{gib(memory.host.peak_bytes + memory.host.overhead_bytes):>6} {nvme:>6} {memory.verdict.value}"
+        f"{_NAMES[chosen.offload_param]:<6} {gib(gpu.needed_bytes):>7} {_stacked(gpu, cells)} "
+        f"{gib(memory.host.needed_bytes):>6} {nvme:>6} {memory.verdict.value}"
     )
 
 

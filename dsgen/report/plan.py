@@ -78,7 +78,7 @@ def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int)
 def _numbers(item: Candidate) -> str:
     memory = item.memory
     return (
-        f"{gib(memory.gpu.peak_bytes):>7} {gib(memory.host.peak_bytes):>8} {count(item.speed):>9} "
+        f"{gib(memory.gpu.needed_bytes):>7} {gib(memory.host.needed_bytes):>8} {count(item.speed):>9} "
         f"{item.cost.communication_share:>5.0%}"
     )
 
@@ -147,7 +147,7 @@ def _memory(memory: MemoryEstimate) -> list[str]:
 
 
 def _parts(place: Place) -> list[str]:
-    largest = sorted(place.parts.items(), key=lambda item: -item[1])
+    largest = [*sorted(place.parts.items(), key=lambda item: -item[1]), *place.overhead.items()]
     return [f"      {name:<22} {gib(size):>6} GiB  {bar(size / place.limit_bytes)}" for name, size in largest if size]
 
 
@@ -190,6 +190,7 @@ def _place(place: Place) -> dict[str, Any]:
         "peak_bytes": place.peak_bytes,
         "low_bytes": place.low_bytes,
         "high_bytes": place.high_bytes,
+        "overhead_bytes": place.overhead_bytes,
         "limit_bytes": place.limit_bytes,
         "phase": place.phase,
         "verdict": place.verdict.value,

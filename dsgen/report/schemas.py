@@ -10,6 +10,7 @@ from typing import Any
 from dsgen.deepspeed import surface
 from dsgen.shapes.data import data_root
 from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["deepspeed", "listing", "names", "own"]
 
@@ -47,7 +48,7 @@ def own(name: str) -> str:
         raise mistake(
             f"no schema named {name!r}",
             must=f"it must be one of {', '.join(names())}",
-            todo=f"did you mean {close[0]}?" if close else "A DeepSpeed config's is printed with --deepspeed.",
+            todo=offer(close[:1], "A DeepSpeed config's is printed with --deepspeed."),
             code="unknown-name",
         )
     parts: dict[str, Any] = {}

@@ -70,7 +70,7 @@ def html(found: Simulation) -> str:
 def _place(label: str, place: Place, words: str, limits: bool) -> str:
     """One place: what it comes to, and its parts."""
     verdict = f" of {gib(place.limit_bytes)} GiB: {place.verdict.value}" if limits else " GiB"
-    interval = f"certain {gib(place.low_bytes + place.overhead_bytes)}, at most {gib(place.high_bytes)} GiB"
+    interval = f"certain {gib(place.least_bytes)}, at most {gib(place.high_bytes)} GiB"
     rows: list[Sequence[str]] = [
         (
             f'<span class="swatch" style="background:{COLOURS.get(name, "#6b7280")}"></span>{escape(name)}',

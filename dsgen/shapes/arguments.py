@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import ParamSpec, TypeVar
 
 from dsgen.shapes.errors import DsgenError, nearest
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["WrongArgumentError", "named"]
 
@@ -45,7 +46,7 @@ def named(said_in_dict: Collection[str] = ()) -> Callable[[Callable[P, R]], Call
 
 def _wrong(function: str, name: str, known: tuple[str, ...], said_in_dict: Collection[str]) -> WrongArgumentError:
     meant = (_MEANT[name],) if _MEANT.get(name) in known else nearest(name, known)
-    todo = f"did you mean {' or '.join(meant)}?" if meant else None
+    todo = offer(meant)
     if name in said_in_dict and name not in _MEANT.values():
         more = "" if name in ("hw", "model") else f', "{name}": ...'
         todo = f'Say it in a dict: {function}({{"hw": "a100-40g", "model": "7b"{more}}}).'

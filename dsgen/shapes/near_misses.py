@@ -1,4 +1,4 @@
-"""What someone may have meant by a key that a release does not read."""
+"""What someone may have meant by a name that is none, and the one sentence that asks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dsgen.shapes.errors import nearest
 
-__all__ = ["find"]
+__all__ = ["find", "offer"]
 
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
 _SUGGESTIONS = 3
 _COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
+
+
+def offer(names: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The sentence that offers names in the place of one that is none; `otherwise` where there are none to offer."""
+    return f"did you mean {' or '.join(offered)}?" if (offered := tuple(names)) else otherwise
 
 
 def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken: Mapping[str, str]) -> tuple[str, ...]:

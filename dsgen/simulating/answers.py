@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
+from dsgen.memory.estimates import plausible
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
@@ -88,17 +89,22 @@ def _named(answer: Mapping[str, Any], place: str) -> str:
 
 
 def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collective, ...]) -> Place:
-    """The GPU: certain are the tensors; plausible is what torch's allocator takes and what lies outside it."""
+    """The GPU: certain are the tensors; plausible is what torch's allocator needs for them, and what lies outside it.
+
+    What it reserves and does not need, it gives back before it runs out of memory. Where it runs out all the same, that
+    is how much it wants.
+    """
     found = answer["peak"]["gpu"]
-    reserved = found["allocator"]["reserved_peak_bytes"]
+    reserved, ran_out = (found["allocator"][name] for name in ("reserved_peak_bytes", "out_of_memory"))
     outside: dict[str, int] = {}
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
         outside = overhead(request.hardware, request.world_size, groups).parts
+    around = sum(outside.values())
     return Place(
         peak_bytes=found["bytes"],
         low_bytes=found["bytes"],
-        high_bytes=reserved + sum(outside.values()),
+        high_bytes=reserved + around if ran_out else plausible(found["bytes"], around, reserved=reserved),
         limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
         parts=found["parts"],
         phase=_named(answer, "gpu"),

@@ -13,6 +13,7 @@ from dsgen.linting import linter
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.findings import Severity
+from dsgen.shapes.near_misses import offer
 from dsgen.simulating.reasons import known
 from dsgen.simulating.requests import Request
 
@@ -93,7 +94,7 @@ def _unknown_model(request: Request, versions: Mapping[str, str]) -> DsgenError:
     close = nearest(name, FAMILIES)
     return mistake(
         f"transformers {versions.get('transformers', '')} has no model_type {name}",
-        todo=f"Did you mean {' or '.join(close)}?" if close else "A newer transformers may have it.",
+        todo=offer(close, "A newer transformers may have it."),
         code="unknown-name",
     )
 

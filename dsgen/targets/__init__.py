@@ -7,6 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.near_misses import offer
 from dsgen.targets.hf_accelerate import ACCELERATE
 from dsgen.targets.hf_trainer import HF_TRAINER
 from dsgen.targets.plain_deepspeed import PLAIN_DEEPSPEED
@@ -32,7 +33,7 @@ def find(name: str) -> Target:
     raise mistake(
         f"no target {name!r}",
         must=f"it must be one of {', '.join(names)}",
-        todo=f"did you mean {close[0]}?" if close else None,
+        todo=offer(close[:1]),
         code="unknown-name",
     )
 

@@ -110,6 +110,32 @@ def test_plan_as_text_and_as_json(run):
     assert found["chosen"]["memory"]["verdict"] == "fits"
     assert sum(found["chosen"]["memory"]["gpu"]["parts"].values()) == found["chosen"]["memory"]["gpu"]["peak_bytes"]
     assert all(item["missing_bytes"] > 0 for item in found["rejections"] if item["place"])
+    limit = found["chosen"]["memory"]["gpu"]["limit_bytes"]
+    short = [item for item in found["rejections"] if item["place"] == "gpu"]
+    assert short
+    for item in short:  # what it needs, less what it is too much, is what there is
+        needs = float(re.search(r"needs ([\d.]+) GiB", item["why"])[1])
+        assert abs(needs - (limit + item["missing_bytes"]) / 2**30) < 1
+
+
+@pytest.mark.parametrize("more", [(), ("--gpus", "16", "--network", "ib-hdr-200g"), ("--zero-stage", "3")])
+def test_one_strategy_takes_one_amount_of_memory_wherever_it_is_said(run, more):
+    """The table of the plan, its bars and their parts, its JSON, the summary of render, and the reason of a key."""
+    _, plan, _ = run("plan", *MAIN, *more)
+    place = json.loads(run("plan", *MAIN, *more, "--format", "json")[1])["chosen"]["memory"]["gpu"]
+    summary = run("render", *MAIN, *more)[2]
+    why = " ".join(run("why", "train_micro_batch_size_per_gpu", *MAIN, *more)[1].split())
+
+    row = next(line for line in plan.splitlines() if line.startswith(" 1 "))
+    bar = re.search(r"^GPU +([\d.]+) of", plan, re.MULTILINE)
+    assert bar is not None
+    assert f" {bar[1]} " in row
+    assert re.search(rf"^GPU +{bar[1]} of", summary, re.MULTILINE)
+    assert f"the GPU then takes {bar[1]} GiB" in why
+    assert f"{(place['peak_bytes'] + place['overhead_bytes']) / 2**30:.1f}" == bar[1]
+    parts = plan.partition("\nGPU ")[2].partition("\nhost ")[0]
+    sizes = [float(size) for line in parts.splitlines()[1:] for size in re.findall(r"([\d.]+) GiB  ", line)]
+    assert abs(sum(sizes) - float(bar[1])) < 0.05 * len(sizes)
 
 
 def test_plan_keeps_to_the_terminal(run, monkeypatch):

@@ -65,7 +65,7 @@ def errors(found: dict[tuple[str, str], Finding]) -> set[tuple[str, str]]:
 def test_guide_0_says_that_the_batch_fixes_the_gpus(number: int, blocks: Blocks) -> None:
     found = said(blocks(0, "json")[number])
 
-    assert found["batch-fixes-gpu-count", "train_batch_size"].severity is Severity.WARNING
+    assert found["batch-fixes-gpu-count", "train_batch_size"].severity is Severity.INFO
     assert "8" in found["batch-fixes-gpu-count", "train_batch_size"].message
 
 

@@ -296,7 +296,7 @@ def test_lora_rank_must_be_positive() -> None:
 
 
 def test_unknown_architecture_names_the_supported_ones() -> None:
-    with pytest.raises(DsgenError, match=r"'lama'.*(?s:.)*Did you mean llama.*mixtral"):
+    with pytest.raises(DsgenError, match=r"'lama'.*(?s:.)*did you mean llama.*mixtral"):
         parameters(attrs.evolve(LLAMA, architecture="lama"))
 
 

@@ -49,8 +49,8 @@ WALLS: dict[str, tuple[str, ...]] = {
 ASSERTS = {
     "engine.surface.dump._nested": "a path has at least one part",
     "families.reading._derived": "the rules are a table of ours",
-    "proving.session._line": "the child was started with pipes",
-    "proving.session.ask": "the child was started with pipes",
+    "proving.children._answer": "the child was started with pipes",
+    "proving.children.ask": "the child was started with pipes",
 }
 
 # A subclass's methods override theirs, and are documented there.

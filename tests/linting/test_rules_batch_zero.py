@@ -224,7 +224,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 OTHERWISE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("batch-fixes-gpu-count", {**BASE, TRAIN: 64, STEPS: 4}, {}),
     ("stage-missing", {**BASE, **z(None, overlap_comm=True)}, {}),
     ("stage-missing", {**BASE, **z(None)}, {}),
     ("zero-as-boolean", {**BASE, "zero_optimization": True}, {}),
@@ -310,6 +309,19 @@ def test_what_does_as_it_says_has_no_finding(config: dict[str, Any], facts: dict
     assert found(config, **facts) == []
 
 
+def test_three_sizes_that_multiply_up_for_some_number_of_gpus_are_a_note() -> None:
+    """They do as written; for how many GPUs they are is worth knowing, and an error where it is another number."""
+    fixed = {**BASE, TRAIN: 64, STEPS: 4}
+
+    (note,) = (item for item in lint_config(fixed) if item.rule == "batch-fixes-gpu-count")
+
+    assert note.severity is Severity.INFO
+    gpus = 64 // (4 * BASE[MICRO])
+    assert f"exactly {gpus} GPUs" in note.message
+    assert found(fixed, world_size=gpus) == []
+    assert [item.severity for item in found(fixed, world_size=gpus + 1)] == [Severity.ERROR]
+
+
 def test_hugging_face_fills_in_what_is_auto_and_nothing_else() -> None:
     auto = {MICRO: "auto", STEPS: "auto", TRAIN: "auto", **z(2)}
 
@@ -361,7 +373,7 @@ def test_a_renamed_size_is_moved_and_the_rest_removed() -> None:
 
 
 def test_messages_name_the_number_of_gpus_that_fits() -> None:
-    (fixed,) = found({**BASE, TRAIN: 64, STEPS: 4})
+    (fixed,) = (item for item in lint_config({**BASE, TRAIN: 64, STEPS: 4}) if item.code == "DSG204")
     assert "exactly 8 GPUs" in fixed.message
     (wrong,) = found({**BASE, TRAIN: 64, STEPS: 4}, world_size=4)
     assert "= 32; as it stands it needs 8 GPUs" in wrong.message

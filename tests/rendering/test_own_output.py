@@ -1,19 +1,89 @@
-"""What dsgen itself writes, under its own linter: every golden config is clean at the number of GPUs it is for."""
+"""What dsgen itself writes, under its own linter: as a file without more, and with the job it was rendered for."""
 
 from __future__ import annotations
 
-import json
+import random
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import dsgen
+from dsgen import catalog
+from dsgen.cli import main
 from dsgen.linting.linter import lint_config
-from dsgen.linting.subjects import Facts
-from dsgen.shapes.findings import Severity
+from dsgen.rendering import Config
+from dsgen.rendering.judgement import facts
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Finding, Severity
+from golden import scenes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "golden" / "configs").glob("**/*.json"))
-# Scenarios that ask for a debug switch: the linter says what it costs.
-ASKED_FOR = {"profiler-and-comms": {"profiler-left-on"}, "wall-clock": {"timers-left-on"}}
+# A scenario that asks for a switch for debugging: the linter says what it costs, and render says the same.
+ASKED_FOR = {"wall-clock": ["timers-left-on"]}
+
+WISHES: tuple[dict[str, Any], ...] = (
+    {},
+    {"training": {"method": "lora"}},
+    {"training": {"method": "qlora"}},
+    {"training": {"zero_stage": 3}},
+    {"training": {"offload": "nvme"}},
+    {"training": {"optimizer": "Muon"}},
+    {"training": {"optimizer": "SGD", "scheduler": "none"}},
+    {"training": {"precision": "fp32"}},
+    {"training": {"precision": "fp16"}},
+    {"training": {"tp": 4, "checkpointing": "full"}},
+    {"training": {"scheduler": "WarmupCosineLR", "total_steps": 1000}},
+    {"training": {"seq_len": 32768, "chunked_loss": True}},
+    {"training": {"monitor": "wandb", "flops_profiler": True}},
+    {"training": {"comms_logger": True}},
+    {"cluster": {"gpus": 1}},
+    {"cluster": {"nodes": 4}},
+    {"zero_optimization": {"stage": 1}},
+    {"wall_clock_breakdown": True, "steps_per_print": 50},
+)
+MOST = 60  # configs of the spread
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def render(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
+    """The answer of `dsgen render` for a small scenario, its stderr on one line."""
+    code, out, err = run(capsys, "render", "--hw", "a100-40g", "--model", "7b", *options)
+    return code, out, " ".join(err.split())
+
+
+def loud(found: tuple[Finding, ...]) -> list[tuple[str, str, str]]:
+    """What a person is shown, in an order of its own."""
+    return sorted((item.rule, item.path, item.message) for item in found if item.severity >= Severity.WARNING)
+
+
+def with_its_job(config: Config) -> tuple[Finding, ...]:
+    """Every rule, whoever wrote the config's keys."""
+    return lint_config(config, deepspeed=config.plan.job.version, facts=facts(config.plan.job))
+
+
+@pytest.fixture(scope="module")
+def spread() -> list[Config]:
+    """Configs of hardware, models, wishes and releases drawn from a seed."""
+    draw = random.Random(20261123)
+    hardware, models = catalog.names("hardware"), catalog.names("model")
+    found: list[Config] = []
+    while len(found) < MOST:
+        layers = dsgen.profile(draw.choice(hardware)) | dsgen.profile(draw.choice(models)) | draw.choice(WISHES)
+        try:
+            found.append(dsgen.render(layers, draw.choice((None, "0.14", "0.16", "0.18"))))
+        except DsgenError:  # it fits nowhere
+            continue
+    return found
 
 
 def test_there_are_configs() -> None:
@@ -21,15 +91,91 @@ def test_there_are_configs() -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_golden_config_is_clean(path: Path) -> None:
-    config = json.loads(path.read_text("utf-8"))
-    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    whole, micro, steps = (config.get(name) for name in sizes)
-    world = whole // (micro * steps) if whole and micro and steps else None
-    # A plan with checkpointing says so: the program switches it on, DeepSpeed's own where the block asks for more.
-    facts = Facts(world_size=world, calls=frozenset({"checkpointing.configure"}))
+def test_a_golden_config_is_clean_under_plain_lint(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "lint", str(path), "--format", "json")
 
-    found = lint_config(config, target="deepspeed", facts=facts)
+    asked = ASKED_FOR.get(path.stem, [])
+    assert code == (1 if asked else 0), out
+    assert [word for word in asked if f'"{word}"' not in out] == []
 
-    shown = {item.rule for item in found if item.severity >= Severity.WARNING}
-    assert shown == ASKED_FOR.get(path.stem, set())
+
+def test_a_config_that_is_rendered_now_is_clean_under_plain_lint_but_for_what_was_asked(spread: list[Config]) -> None:
+    for config in spread:
+        asked = {"timers-left-on": "wall_clock_breakdown", "profiler-left-on": "comms_logger.enabled"}
+        for rule, path, message in loud(lint_config(config, deepspeed=config.plan.job.version)):
+            assert asked.get(rule) == path, message
+            assert any(message in warning for warning in config.warnings)
+
+
+@pytest.mark.parametrize("name", scenes.names())
+def test_a_render_says_what_every_rule_says_of_it_with_its_job(name: str) -> None:
+    config = scenes.scene(name).config
+
+    assert loud(config.findings) == loud(with_its_job(config))
+
+
+def test_a_spread_of_renders_says_what_every_rule_says_of_it(spread: list[Config]) -> None:
+    for config in spread:
+        assert loud(config.findings) == loud(with_its_job(config))
+    assert {rule for config in spread for rule, _, _ in loud(config.findings)} >= {
+        "fp32-on-tensor-cores",
+        "profiler-left-on",
+        "timers-left-on",
+    }
+
+
+def test_what_the_linter_calls_an_error_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "ds_config.json"
+
+    code, out, err = render(capsys, "--set", "deepspeed.optimizer.params.max_grad_norm=1.0", "-o", str(output))
+
+    assert (code, out) == (2, "")
+    assert "--set: optimizer.params.max_grad_norm = 1.0" in err
+    assert "dsgen rule DSG507 explains" in err
+    assert not output.exists()
+
+
+def test_an_error_names_the_line_of_the_file_that_caused_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("# ours\ndeepspeed:\n  optimizer:\n    params:\n      max_grad_norm: 1.0\n", "utf-8")
+
+    code, _, err = render(capsys, "-f", str(site))
+
+    assert code == 2
+    assert f"{site}:5: optimizer.params.max_grad_norm" in err
+
+
+def test_the_library_refuses_what_the_command_refuses() -> None:
+    layers = dsgen.profile("a100-40g") | dsgen.profile("7b")
+
+    with pytest.raises(DsgenError, match="gradient_clipping"):
+        dsgen.render(layers | {"optimizer": {"params": {"max_grad_norm": 1.0}}})
+
+    assert dsgen.render(layers | {"gradient_clipping": 1.0}).findings == ()
+
+
+def test_a_warning_is_in_the_summary_with_its_place_and_its_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = render(capsys, "--set", "wall_clock_breakdown=true")
+
+    assert code == 0
+    assert "warning: --set: wall_clock_breakdown waits for the GPU" in err
+    assert "(DSG712)" in err
+
+
+def test_a_warning_about_a_wish_names_where_the_wish_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = render(capsys, "--set", "training.comms_logger=true")
+
+    assert "warning: --set: comms_logger.enabled waits for the GPU" in err
+
+
+@pytest.mark.parametrize("pins", [{}, {"zero_optimization.stage": 3}])
+def test_a_render_whose_pins_the_plan_follows_loads_no_rule(pins: dict[str, Any]) -> None:
+    code = (
+        f"import sys, dsgen; dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('7b') | {pins!r});"
+        "print([name for name in sys.modules if name.startswith('dsgen.linting.rules')])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout == "[]\n"

@@ -105,7 +105,7 @@ def test_deepspeeds_own_refusal_names_phase_and_place() -> None:
 def test_an_unknown_model_type_is_no_traceback() -> None:
     request = from_config(STAGE_3, model={**MODEL, "model_type": "lama"}, world_size=8)
 
-    with pytest.raises(DsgenError, match=r"has no model_type lama\n  Did you mean llama"):
+    with pytest.raises(DsgenError, match=r"has no model_type lama\n  did you mean llama"):
         simulating.simulate(request)
 
 

@@ -28,7 +28,8 @@ class Described:
     """A config on hardware, with a model.
 
     Attributes:
-        job, strategy: What the config asks for, with activation checkpointing, all parameters trained.
+        job, strategy: What the config asks for, with activation checkpointing, all parameters trained where no job
+            says otherwise.
         memory: What that takes at the sequence length said, or a usual one.
         least: What it takes at least: one token where no length is said, no logits kept, and no optimizer states
             where the config names no optimizer. None where even the size of the weights is open.
@@ -86,7 +87,8 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
     count = nodes(subject)
     if facts.model is None or world % count:
         return None
-    training = Training(seq_len=facts.seq_len, optimizer=meanings.optimizer(subject) or "AdamW")
+    optimizer = meanings.optimizer(subject) or "AdamW"
+    training = attrs.evolve(facts.training or Training(), seq_len=facts.seq_len, optimizer=optimizer)
     return Job(
         hardware=hardware,
         model=facts.model,

@@ -44,7 +44,7 @@ def plans(profile: catalog.Profile) -> str:
         chosen, memory = found.chosen.strategy, found.chosen.memory.gpu
         replicas = found.job.world // chosen.tp
         batch = f"{chosen.micro_batch} x {replicas} x {chosen.accumulation} = {chosen.global_batch}"
-        fit = f"{gib(memory.peak_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
+        fit = f"{gib(memory.needed_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
         rows.append([_link(model), cell(describe(chosen)), batch, fit, count(found.chosen.speed)])
     heads = ["model", "strategy", "micro-batch x replicas x steps", "GPU memory", "tokens/s/GPU"]
     gpus = _job(profile.name, MODELS[0]).world

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from dsgen.strategies.constraints.constraint import Constraint
-from dsgen.strategies.constraints.setup import Setup
 
 __all__ = ["CHUNKED", "DEGREE", "TENSOR_PARALLELISM"]
-
-_UNEVEN = "{at.heads[0]} heads and {at.heads[1]} key heads do not divide by {at.tp}"
-
-
-def _odd_heads(at: Setup) -> bool:
-    return at.heads is not None and at.heads[0] % at.tp != 0
-
-
-def _odd_key_heads(at: Setup) -> bool:
-    return at.heads is not None and not _odd_heads(at) and at.heads[1] % at.tp != 0
-
 
 # They hang on the degree alone, whatever the stage.
 DEGREE = (
@@ -80,20 +68,11 @@ DEGREE = (
     Constraint(
         code="autotp-and-heads",
         about="tp",
-        by="deepspeed",
-        stops=True,
-        condition=_odd_heads,
-        reason=_UNEVEN,
-        source="deepspeed/module_inject/auto_tp.py (0.19.8): heads of a rank; it stops in forward with another word",
-    ),
-    Constraint(
-        code="autotp-and-key-heads",
-        about="tp",
         by="dsgen",
         stops=False,
-        condition=_odd_key_heads,
-        reason=_UNEVEN,
-        source="deepspeed/runtime/engine.py (0.19.8): _apply_autotp_partitioning; some ranks get more, or none",
+        condition=lambda at: at.heads is not None and any(heads % at.tp for heads in at.heads),
+        reason="{at.heads[0]} heads and {at.heads[1]} key heads do not divide by {at.tp}",
+        source="deepspeed/runtime/engine.py (0.19.8): _apply_autotp_partitioning: some ranks get more heads, or none",
     ),
 )
 

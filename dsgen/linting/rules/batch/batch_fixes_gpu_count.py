@@ -26,21 +26,23 @@ def check(subject: Subject) -> Iterator[Fault]:
     if given.micro is not None and given.accumulation is not None:
         gpus = "1 GPU" if count == 1 else f"{count} GPUs"
         message = f"{TRAIN} {given.train} / ({MICRO} {given.micro} x {ACCUMULATION} {given.accumulation}) = {count}"
-        yield Fault(TRAIN, f"{message}: this config runs on exactly {gpus} and is refused on any other number", fix)
+        yield Fault(TRAIN, f"{message}: this config is for exactly {gpus}, and DeepSpeed refuses any other number", fix)
     else:
         message = f"{TRAIN} {given.train} beside the other sizes: the number of GPUs must divide {count}"
-        yield Fault(TRAIN, message, fix, Severity.INFO)
+        yield Fault(TRAIN, message, fix)
 
 
 RULE = Rule(
     code="DSG204",
     name="batch-fixes-gpu-count",
-    severity=Severity.WARNING,
-    what="All three batch sizes are given, so the config runs on one number of GPUs only.",
+    severity=Severity.INFO,
+    what="All three batch sizes are given, so the config is for one number of GPUs only.",
     why=(
         "DeepSpeed asserts `train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x GPUs`. "
-        "With all three fixed, one more or one fewer GPU stops the parse. Two of them, best the micro-batch and the "
-        "accumulation, leave the number free."
+        "With all three fixed, one more or one fewer GPU stops the parse. That is no fault: the samples of a step, and "
+        "the learning rate that was chosen for them, then cannot change unseen with the number of GPUs, and "
+        "`--world-size` checks that it is the right one. A job that is resumed on other numbers wants two of them, the "
+        "micro-batch and the accumulation; its steps then grow and shrink with the GPUs."
     ),
     example="""{
   "train_batch_size": 64,

@@ -8,6 +8,7 @@ from dsgen.linting.rules.described import described
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.memory import Place, Verdict
+from dsgen.memory.estimates import ERROR
 from dsgen.shapes.findings import Fault, Severity
 from dsgen.shapes.units import gib
 
@@ -63,7 +64,7 @@ RULE = Rule(
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
   "zero_optimization": {"stage": 3}
 }""",
-    evidence=(("dsgen/memory: within 4 % of the real engine's tensors on a virtual GPU (tests/memory)"),),
+    evidence=(f"dsgen/memory: within {100 * ERROR:g} % of the real engine's tensors on a virtual GPU (tests/memory)",),
     check=check,
     given={"hardware": "a100-40g", "model": "7b", "world_size": 8, "seq_len": 2048},
 )

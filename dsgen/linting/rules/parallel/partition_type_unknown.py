@@ -10,6 +10,7 @@ from dsgen.linting.rules.tensor_parallelism import SECTION, tensor_parallel
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Severity
+from dsgen.shapes.near_misses import offer
 
 __all__ = ["RULE", "check"]
 
@@ -25,8 +26,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     for index, spec in enumerate(specs):
         kind = spec.get("partition_type") if isinstance(spec, Mapping) else None
         if isinstance(kind, str) and kind.lower() not in _TYPES:
-            close = nearest(kind.lower(), _TYPES)
-            meant = f"; did you mean {close[0]}?" if close else ""
+            close = nearest(kind.lower(), _TYPES)[:1]
+            meant = f"; {offer(close)}" if close else ""
             message = f"partition_type {say(kind)} is none of {', '.join(_TYPES)}: deepspeed.initialize stops{meant}"
             yield Fault(f"{_PATH}.layer_specs[{index}].partition_type", message, on="value")
 

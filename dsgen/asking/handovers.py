@@ -1,4 +1,4 @@
-"""Configs that a proof can start: what DeepSpeed itself takes, with nothing left for another program to fill in."""
+"""Configs as DeepSpeed is given them: by whom, for how many ranks, and with nothing left to fill in for a proof."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ from dsgen.linting import configs
 from dsgen.linting.sources import Source
 from dsgen.shapes.errors import mistake
 
-__all__ = ["provable"]
+__all__ = ["loadable", "provable"]
+
+_ALONE = "deepspeed"  # the target where no program stands before DeepSpeed
+
+
+def loadable(file: str) -> tuple[str | Mapping[str, Any], str, int | None]:
+    """What DeepSpeed is given, by whom, and for how many ranks, where that is said.
+
+    It opens a file itself; what another program's file holds or names is handed over.
+
+    Raises:
+        DsgenError: Unreadable, or no config.
+    """
+    if file != "-" and not file.lower().endswith((".yaml", ".yml")):
+        return file, _ALONE, None
+    source = configs.read(file, bare=True)
+    if file != "-" and source.document.whole is None and source.of is None:
+        return file, _ALONE, None  # DeepSpeed's own words on YAML
+    return source.document.config, source.target, source.world_size
 
 
 def provable(source: Mapping[str, Any] | str) -> dict[str, Any]:

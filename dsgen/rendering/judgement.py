@@ -1,0 +1,112 @@
+"""What the linter's rules say of a rendered config with its job at hand, and who wrote what they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.job import Job
+from dsgen.planning.planner import Plan
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.layers import Origin, Override, Provenance, Rank, same, show
+
+if TYPE_CHECKING:
+    from dsgen.linting.subjects import Facts
+    from dsgen.shapes.findings import Finding
+
+__all__ = ["PLANNER", "facts", "judge", "worded"]
+
+PLANNER = Origin("planner")
+_PREFIX = "deepspeed."
+
+
+def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tuple[Finding, ...]:
+    """The warnings of every rule, in the order of their codes.
+
+    The rules are asked where somebody wrote what the planner does not. What the planner writes has no finding:
+    tests/rendering/test_own_output.py asks all rules of every golden job and of a spread of others, and holds the
+    answers against this function's. So a plain render, and one whose pins the plan follows, loads none of them.
+
+    Args:
+        plan: What was rendered.
+        values: The config.
+        provenance: Who wrote each `deepspeed.` path.
+
+    Raises:
+        DsgenError: A rule finds an error; with the place where it was written.
+    """
+    if not (_warned_of(plan) or any(_differs(history) for history in _said(provenance))):
+        return ()
+    from dsgen.linting.linter import lint_config
+    from dsgen.shapes.findings import Severity
+
+    found = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job))
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        raise _refusal(errors, values, provenance)
+    return tuple(
+        sorted((item for item in found if item.severity is Severity.WARNING), key=lambda item: (item.code, item.path))
+    )
+
+
+def facts(job: Job) -> Facts:
+    """What a job knows and no config says."""
+    from dsgen.linting.facts import facts as facts_of
+
+    return facts_of(
+        world_size=job.world,
+        hardware=job.hardware,
+        model=job.model,
+        network=job.network if job.nodes > 1 else None,
+        seq_len=job.seq_len,
+        training=job.training,
+    )
+
+
+def worded(findings: tuple[Finding, ...], provenance: Provenance) -> Iterator[str]:
+    """Findings as warnings of a summary: where it was written, what is, and the rule that explains it."""
+    for finding in findings:
+        place = _written(finding.path, provenance)
+        yield f"{f'{place}: ' if place else ''}{finding.message} ({finding.code})"
+
+
+def _warned_of(plan: Plan) -> bool:
+    """Whether the plan follows a wish for what the linter warns of."""
+    training = plan.job.training
+    slow = plan.chosen.strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu"
+    return slow or training.flops_profiler or training.comms_logger
+
+
+def _said(provenance: Provenance) -> Iterator[tuple[Override, ...]]:
+    """What everybody wrote of each key of the config."""
+    return (history for path, history in provenance.overrides.items() if path.startswith(_PREFIX))
+
+
+def _differs(history: tuple[Override, ...]) -> bool:
+    """Whether somebody's word is in force that the planner does not say too."""
+    last = history[-1]
+    return last.rank > Rank.PLAN and not (history[0].rank is Rank.PLAN and same(history[0].value, last.value))
+
+
+def _refusal(errors: list[Finding], values: Mapping[str, Any], provenance: Provenance) -> DsgenError:
+    """The error for the first of some findings; what was written is shown where the key is there."""
+    first, more = errors[0], len(errors) - 1
+    there, value = lookup(values, first.path)
+    fix = f"{first.fix.title[0].upper()}{first.fix.title[1:]}; " if first.fix else ""
+    others = f" {more} more error{'s' if more > 1 else ''} behind it." if more else ""
+    return mistake(
+        f"{first.path} = {show(value)}" if there and not isinstance(value, Mapping) else first.path,
+        must=first.message,
+        where=_written(first.path, provenance),
+        todo=f"{fix}dsgen rule {first.code} explains.{others}",
+    )
+
+
+def _written(path: str, provenance: Provenance) -> Origin | None:
+    """Where a key, or the wish behind it, was written; of a section, what somebody wrote in it; else None."""
+    found = provenance.winner(f"{_PREFIX}{path}")
+    if found is None:
+        below = (said[-1] for key, said in provenance.overrides.items() if key.startswith(f"{_PREFIX}{path}."))
+        found = next((item for item in below if item.rank > Rank.PLAN), None)
+    return found.origin if found is not None and found.origin != PLANNER else None
