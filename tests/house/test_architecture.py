@@ -38,6 +38,7 @@ OUTSIDE = {"dsgen", "api", "__main__"}  # the only modules that lie in no room
 WALLS: dict[str, tuple[str, ...]] = {
     "ruamel": ("documents.yaml.reader",),
     "cattrs": ("catalog.structure",),
+    "rich": ("report.colours", "report.tables"),
     "torch": ("engine",),
     "deepspeed": ("engine",),
     "transformers": ("engine",),

@@ -96,7 +96,9 @@ def _nearest(job: Job) -> Strategy:
         sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         found.append(strategy(layout, triples[-1], sizes))
     if not found:
-        raise mistake(refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job))
+        raise mistake(
+            refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job), code="does-not-fit"
+        )
     return closest(job, found)
 
 

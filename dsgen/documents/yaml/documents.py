@@ -77,7 +77,7 @@ class _Walk(Walk):
             if error.deep:
                 message = f"it nests deeper than {MAX_DEPTH} levels; a config is a few levels deep"
                 raise FaultError("too-deep", message, 0) from None
-            raise FaultError("broken-syntax", error.what, error.offset or 0) from None
+            raise FaultError("broken-syntax", error.fault, error.offset or 0) from None
         if root is None or (root.id == "scalar" and not root.value):
             self.say("empty-file", "", "the file holds nothing; it must hold a map with a batch size", Span(0, 1))
             return None

@@ -38,13 +38,20 @@ class Entry:
 
 
 class NotYamlError(DsgenError):
-    """A text that is no YAML: `what` is the fault without its place, `offset` the place in characters if known."""
+    """A text that is no YAML.
 
-    def __init__(self, message: str, what: str, offset: int | None, *, deep: bool = False) -> None:
-        super().__init__(message)
-        self.what = what
-        self.offset = offset
-        self.deep = deep
+    Attributes:
+        offset: The place in characters, where it is known.
+        deep: Whether it nests too deep for the parser.
+    """
+
+    offset: int | None = None
+    deep: bool = False
+
+    @property
+    def fault(self) -> str:
+        """What is and what must be, without the place."""
+        return f"{self.what}; {self.must}" if self.must else self.what
 
 
 def read_text(path: Path) -> str:
@@ -55,11 +62,16 @@ def read_text(path: Path) -> str:
     """
     try:
         if path.is_dir():
-            raise mistake("it is a folder", must="it must be a YAML file", where=path)
+            raise mistake("it is a folder", must="it must be a YAML file", where=path, code="unreadable")
         if not path.is_file():
             links = "a link that leads to no file" if path.is_symlink() else "no such file"
             what = "it is not a regular file" if path.exists() else links
-            raise mistake(what, where=path, todo="Check the path; `dsgen profiles list` shows the built-in names.")
+            raise mistake(
+                what,
+                where=path,
+                todo="Check the path; `dsgen profiles list` shows the built-in names.",
+                code="unreadable",
+            )
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise mistake(
@@ -67,14 +79,21 @@ def read_text(path: Path) -> str:
                 must=f"at most {MAX_BYTES:,} are read",
                 where=path,
                 todo="A profile or override file is a few kilobytes; was another file meant?",
+                code="unreadable",
             )
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise mistake(
-            f"byte {error.start} is not UTF-8", must="it must be UTF-8 text", where=path, todo="Save it again as UTF-8."
+            f"byte {error.start} is not UTF-8",
+            must="it must be UTF-8 text",
+            where=path,
+            todo="Save it again as UTF-8.",
+            code="unreadable",
         ) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
-        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path) from None
+        raise mistake(
+            f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path, code="unreadable"
+        ) from None
 
 
 def entries(text: str, source: str) -> tuple[Entry, ...]:
@@ -91,9 +110,13 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
     _refuse_older(text, source)
     root = compose(text, source)
     if root is None or root.value == []:  # no node, or a map or list of nothing
-        raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
+        raise mistake(
+            "it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source, code="unreadable"
+        )
     if root.id != "mapping":
-        raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)
+        raise mistake(
+            f"the top level is {_kind(root)}", must="it must be a map of sections", where=source, code="unreadable"
+        )
     walk = _Leaves(text, source)
     try:
         walk.node(root, "", 1, 0)
@@ -115,6 +138,7 @@ def _refuse_older(text: str, source: str) -> None:
                 where=f"{source}:{number}",
                 todo="Drop the line %YAML.",
                 must="only YAML 1.2 is read: in 1.1 no is false and 010 is 8",
+                code="unreadable",
             )
         if line.startswith("---"):
             break
@@ -150,7 +174,10 @@ def compose(text: str, source: str) -> Any:
         broken.offset = getattr(error, "position", None)  # a character that YAML forbids
         raise broken from None
     except RecursionError:
-        raise NotYamlError(str(_too_deep(source)), "it nests too deep", None, deep=True) from None
+        said = _too_deep(source)
+        broken = NotYamlError(said.what, must=said.must, where=said.where, code=said.code)
+        broken.deep = True
+        raise broken from None
     except (AssertionError, ValueError, OverflowError) as error:  # %YAML 1.9; \x00, a lone surrogate escape
         raise _not_yaml(f"not YAML: {error}", source) from None
 
@@ -159,8 +186,9 @@ def _not_yaml(
     what: str, source: str, mark: Any = None, *, must: str | None = None, todo: str | None = None
 ) -> NotYamlError:
     where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-    said = "; ".join(part for part in (what, must) if part)
-    return NotYamlError(str(mistake(what, must=must, where=where, todo=todo)), said, mark.index if mark else None)
+    broken = NotYamlError(what, must=must, where=where, todo=todo, code="unreadable")
+    broken.offset = mark.index if mark else None
+    return broken
 
 
 def _opened(error: Any) -> str:
@@ -177,11 +205,17 @@ def _twice(path: str, first: int, where: str) -> DsgenError:
         must="a key stands once",
         where=where,
         todo="Drop one of the two; most readers would silently keep the last.",
+        code="contradiction",
     )
 
 
 def _too_deep(source: str) -> DsgenError:
-    return mistake(f"it nests deeper than {DEEPEST} levels", must="a config is a few levels deep", where=source)
+    return mistake(
+        f"it nests deeper than {DEEPEST} levels",
+        must="a config is a few levels deep",
+        where=source,
+        code="unreadable",
+    )
 
 
 class _Leaves(Walk):
@@ -227,9 +261,16 @@ def _refusal(error: FaultError, text: str, source: str) -> DsgenError:
     if error.rule == "too-deep":
         return _too_deep(source)
     if error.rule == "too-large":
-        return mistake(f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred", where=source)
+        return mistake(
+            f"it holds more than {MAX_ENTRIES:,} entries",
+            must="a config has a few hundred",
+            where=source,
+            code="unreadable",
+        )
     todo = "Remove the tag; a config never builds objects." if error.tag else None
-    return mistake(error.message, where=f"{source}:{text.count(chr(10), 0, error.start) + 1}", todo=todo)
+    return mistake(
+        error.message, where=f"{source}:{text.count(chr(10), 0, error.start) + 1}", todo=todo, code="unreadable"
+    )
 
 
 def _key(node: Any, where: str) -> str:
@@ -240,13 +281,16 @@ def _key(node: Any, where: str) -> str:
                 must="only plain maps are read",
                 where=where,
                 todo="Write the keys out; a profile inherits with extends.",
+                code="unreadable",
             )
         shown = repr(node.value) if node.id == "scalar" else f"that is {_kind(node)}"
-        raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where)
+        raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where, code="unreadable")
     try:
         return as_text(node.value)
     except ValueError:
-        raise mistake(f"the key {node.value!r} is not a name", must=f"it must be {MUST['str']}", where=where) from None
+        raise mistake(
+            f"the key {node.value!r} is not a name", must=f"it must be {MUST['str']}", where=where, code="unreadable"
+        ) from None
 
 
 def _comment(lines: list[str], key_node: Any, value_node: Any) -> str | None:
