@@ -10,7 +10,7 @@ from dsgen.memory.activations.lifetimes import Record
 from dsgen.memory.activations.moments import Moment, Size, front
 from dsgen.memory.activations.tape import TEMPORARIES, Node, Tape, Tensor
 
-__all__ = ["Stretch"]
+__all__ = ["Stretch", "record"]
 
 
 class Stretch(NamedTuple):

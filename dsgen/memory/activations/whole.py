@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dsgen.families.parameters import check_dropout, check_head, parameters
 from dsgen.memory.activations import course, models
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.lifetimes import opening, size
+from dsgen.memory.activations.lifetimes import Record, opening, size
 from dsgen.memory.activations.moments import Moment, Size
 from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.stretch import Stretch
+from dsgen.memory.activations.stretch import Stretch, record
 from dsgen.memory.activations.tape import Tape, Tensor
 from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
@@ -172,7 +172,6 @@ def _activations(
     family = models.family(model.architecture)
     hidden, saved, read, referred = family.before(first, on)
     before, graph = opening(first, hidden, *saved, *read, *referred)
-    shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
     # Frozen embeddings ask for no gradient, unless checkpointing does.
     starts = hidden.edge is not None or checkpointing
     whole = size([hidden.storage])
@@ -187,12 +186,11 @@ def _activations(
         during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
     order = [(name, count) for name, count in family.order(dense, model.layers - dense) if count]
-    bodies = {name: _ready(family.body(name), on) for name, _ in order}
-    made = {name: Stretch.run(body, shape, again=checkpointing, told=told) for name, body in bodies.items()}
+    made = {name: Stretch.of(_record(on, name, hidden, True, told), again=checkpointing) for name, _ in order}
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
-        runs = _first_apart(runs, bodies, shape, told)
-    last = _head(on, shape.rows, shape.width, shape.item, told, runs[-1][2].asks)
+        runs = _first_apart(runs, on, hidden, told)
+    last = _head(on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks)
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -249,14 +247,25 @@ def _head(on: Setting, rows: Size, width: int, item: int, told: bool, asks: bool
     return Stretch.run(head, shape, again=False, vocabulary=vocabulary, told=told)
 
 
+def _record(on: Setting, name: str, hidden: Tensor, asks: bool, told: bool) -> Record:
+    """A kind of block run forward and backward, behind hidden states that ask for a gradient or not."""
+    return _recorded(on._replace(asks=False), name, hidden.rows, hidden.width, hidden.item, asks, told)
+
+
+@functools.lru_cache(maxsize=16)
+def _recorded(on: Setting, name: str, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
+    """One record serves a model with checkpointing and without."""
+    shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
+    return record(_ready(models.family(on.model.architecture).body(name), on), shape, told=told)
+
+
 def _first_apart(
-    runs: list[tuple[str, int, Stretch]], bodies: Mapping[str, Callable[[Tape, Any], Tensor]], shape: Tensor, told: bool
+    runs: list[tuple[str, int, Stretch]], on: Setting, hidden: Tensor, told: bool
 ) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
-    plain = Tensor(shape.rows, shape.width, shape.item, None)
     found: list[tuple[str, int, Stretch]] = []
     for place, (name, count, stretch) in enumerate(runs):
-        first = Stretch.run(bodies[name], plain, again=False, told=told)
+        first = Stretch.of(_record(on, name, hidden, False, told), again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
             return [*found, (name, 1, first), *others, *runs[place + 1 :]]
