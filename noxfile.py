@@ -224,12 +224,12 @@ def corpus(session: nox.Session) -> None:
     if len(folders) != 1 or not folders[0].is_dir():
         given = " ".join(map(str, folders)) or "nothing"
         session.error(f"needs the folder of public configs and guides, and got {given}: nox -s corpus -- FOLDER")
-    session.install(TORCH)
-    session.install(".[proof]", *dependencies("tests"))
+    python = with_deepspeed(session)
+    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", external=True)  # it may be an older one
     check = [] if UPDATE in session.posargs else ["--check"]
     for script in ("benchmarks/transcribe.py", "benchmarks/agreement.py"):
-        session.run("python", script, str(folders[0]), *check)
-    session.run("pytest", "tests/corpus", "--corpus", str(folders[0]))
+        session.run(python, script, str(folders[0]), *check, external=True)
+    session.run(python, "-m", "pytest", "tests/corpus", "--corpus", str(folders[0]), external=True)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -273,12 +273,11 @@ def build_operators(session: nox.Session) -> None:
 
 
 def with_deepspeed(session: nox.Session) -> str:
-    """The Python of the proofs' environment; where there is none yet, the session's own, with DeepSpeed installed."""
+    """The Python of the proofs' environment; where there is none yet, the session's own, with the same installed."""
     python = Path(session.virtualenv.location).with_name("proof") / "bin" / "python"
     if python.exists():
         return str(python)
-    session.install(TORCH)
-    session.install(".[proof]")
+    install_proof(session)
     return str(Path(session.bin) / "python")
 
 

@@ -54,7 +54,7 @@ BOUNDS = {
 }
 # What was asked for. Machines that share caches with others miss both; commit e5f2512, recorded with 9.4 and 47.7, took
 # 16.5 and 68.4 on such a one.
-AIMS = {"cold_start_ratio": 15.0, "matrix_cpu_s": 60.0}
+AIMS = {"cold_start_ratio": 12.0, "warm_render_ms": 3.0, "matrix_cpu_s": 60.0}
 FLOORS = {"lint_ratio": 300.0}  # times faster per file than asking DeepSpeed
 LINTS = 5  # runs over the folder; the median counts
 STARTS = 3  # of DeepSpeed; it takes seconds each time

@@ -199,7 +199,7 @@ def _activations(case: Case, model: Model) -> int:
 
 
 def _dsgen(case: Case) -> Guess:
-    memory = dsgen.estimate_memory(job(case), config=case.config).memory
+    memory = dsgen.memory(job(case), config=case.config).memory
     processes = sum(size for name, size in memory.host.parts.items() if name == "processes")
     return Guess(memory.gpu.peak_bytes, memory.host.peak_bytes - processes)
 

@@ -3,55 +3,107 @@
 import dsgen
 
 job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 8192}}
-config = dsgen.render(job)
-config.to_dict()                                  # for deepspeed.initialize(config=...)
+config = dsgen.render(job)                        # or render({"hw": "a100-40g", "model": "7b", "seq_len": 8192})
+config.write("ds_config.json")                    # or config.to_dict() for deepspeed.initialize(config=...)
 config.why("zero_optimization.stage").reason      # and why
-dsgen.estimate_memory(job).verdict                # whether it fits, what would
+dsgen.memory(job).verdict                         # whether it fits, what would
+dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgen.api import Layers, estimate_memory, job, overrides, plan, profile, render, scenario, simulate, site
+    from dsgen.api import (
+        Layers,
+        effective,
+        job,
+        memory,
+        overrides,
+        plan,
+        profile,
+        prove,
+        render,
+        scenario,
+        simulate,
+        site,
+        why,
+    )
+    from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
+    from dsgen.asking.questions import Answer
+    from dsgen.effective import Effective
     from dsgen.jobs.job import Job
+    from dsgen.linting.asked import fix, lint, migrate, survey
+    from dsgen.linting.files import Linted
+    from dsgen.linting.mending import Mended
     from dsgen.planning.planner import Plan
+    from dsgen.proving.prover import Proof
     from dsgen.rendering import Config, Explanation
     from dsgen.shapes.errors import DsgenError
+    from dsgen.shapes.findings import Finding
     from dsgen.simulating import Simulation
 
 __all__ = [
+    "Answer",
+    "Comparison",
     "Config",
     "DsgenError",
+    "Effective",
     "Explanation",
+    "Finding",
     "Footprint",
     "Job",
     "Layers",
+    "Linted",
+    "Mended",
     "Plan",
+    "Proof",
     "Simulation",
-    "estimate_memory",
+    "diff",
+    "effective",
+    "fix",
     "job",
+    "lint",
+    "memory",
+    "migrate",
     "overrides",
     "plan",
     "profile",
+    "prove",
     "render",
     "scenario",
     "simulate",
     "site",
+    "survey",
+    "why",
 ]
 
-# Loaded on first use: a training script that only wants one name pays for no other.
+# Loaded on first use: a training script that only wants one name pays for no other. The rest is in dsgen.api.
 _HOMES = {
+    "Answer": "dsgen.asking.questions",
+    "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "DsgenError": "dsgen.shapes.errors",
+    "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",
+    "Finding": "dsgen.shapes.findings",
     "Footprint": "dsgen.asking.memory_questions",
     "Job": "dsgen.jobs.job",
+    "Linted": "dsgen.linting.files",
+    "Mended": "dsgen.linting.mending",
     "Plan": "dsgen.planning.planner",
+    "Proof": "dsgen.proving.prover",
     "Simulation": "dsgen.simulating",
+    "diff": "dsgen.asking.comparisons",
+    "fix": "dsgen.linting.asked",
+    "lint": "dsgen.linting.asked",
+    "migrate": "dsgen.linting.asked",
+    "survey": "dsgen.linting.asked",
 }
 
 
@@ -67,3 +119,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _Face(ModuleType):
+    """This package: a room with the name of a function (memory, effective) is imported by its path and hides it not."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

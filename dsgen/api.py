@@ -1,52 +1,61 @@
-"""The library's face: profiles that compose with `|`, and the line from them to a Plan and a Config."""
+"""The library's face: what the command line does, as typed functions; each loads what it needs when it is called.
+
+A job is said as layers joined with `|`, or as a dict with the fields of a scenario; a DeepSpeed config is a `Config`, a
+dict of DeepSpeed's keys or the path of a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from dsgen import catalog
+from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
+from dsgen.jobs.composed import PYTHON, Layers
+from dsgen.jobs.composed import overrides as composed_overrides
 from dsgen.jobs.job import Job
 from dsgen.planning.planner import Plan
 from dsgen.planning.planner import plan as plan_job
 from dsgen.rendering import Config
 from dsgen.rendering import render as render_plan
+from dsgen.shapes.arguments import named
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
+from dsgen.shapes.layers import Rank
 
 if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Footprint
+    from dsgen.asking.questions import Answer
+    from dsgen.effective import Effective
+    from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware
     from dsgen.simulating import Simulation
 
-__all__ = ["Layers", "estimate_memory", "job", "overrides", "plan", "profile", "render", "scenario", "simulate", "site"]
+__all__ = [
+    "Layers",
+    "effective",
+    "job",
+    "memory",
+    "overrides",
+    "plan",
+    "profile",
+    "prove",
+    "render",
+    "scenario",
+    "simulate",
+    "site",
+    "why",
+]
 
-Overrides = Mapping[str, Any]
-
-
-@attrs.frozen
-class Layers:
-    """Named sets of overrides, joined with `|`. The order does not decide who wins; the rank of each does.
-
-    `Layers()` is the identity, `|` is associative, and joining a layer twice is joining it once.
-    """
-
-    layers: tuple[Layer, ...] = ()
-
-    def __or__(self, other: Layers | Overrides) -> Layers:
-        joined = list(self.layers)
-        for layer in _layers(other).layers:
-            if layer not in joined:
-                joined.append(layer)
-        return Layers(tuple(joined))
-
-    def __ror__(self, other: Overrides) -> Layers:
-        return _layers(other) | self
+Values = Mapping[str, Any]
+Path = str | os.PathLike[str]
+Wanted = Config | Plan | Job | Layers | Values
+"""What says a job; a dict has the fields of a scenario: {"hw": "a100-40g", "model": "7b", "seq_len": 8192}."""
 
 
+@named()
 def profile(name: str) -> Layers:
     """A built-in or own profile by name, alias or path; a Hugging Face config.json is a model.
 
@@ -56,60 +65,99 @@ def profile(name: str) -> Layers:
     return Layers((catalog.profile(name).layer,))
 
 
-def overrides(values: Overrides) -> Layers:
+@named()
+def overrides(values: Values) -> Layers:
     """Overrides of the highest rank, as `--set` gives them; a plain dict joined with `|` is the same."""
-    return _from_mapping(values, Rank.USER, "python")
+    return composed_overrides(values, Rank.USER, PYTHON)
 
 
-def site(values: Overrides) -> Layers:
+@named()
+def site(values: Values) -> Layers:
     """Overrides of a site or a repository: above every profile, below what a person says."""
-    return _from_mapping(values, Rank.SITE, "python (site)")
+    return composed_overrides(values, Rank.SITE, f"{PYTHON} (site)")
 
 
-def scenario(path: str) -> Layers:
-    """A scenario file: the options of the command line, committed.
+@named(scenarios.NAMES)
+def scenario(said: Path | Values) -> Layers:
+    """A scenario: the options of the command line, committed as a file or said as a dict.
 
     Raises:
         DsgenError: Unreadable, or an unknown field; with file and line.
     """
-    from dsgen.jobs import scenarios
+    found = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(os.fspath(said))
+    return Layers(scenarios.layers(found), found.deepspeed)
 
-    return Layers(scenarios.layers(scenarios.read(path)))
 
-
-def job(composed: Layers, deepspeed: str | None = None) -> Job:
+@named(scenarios.NAMES)
+def job(wanted: Wanted, deepspeed: str | None = None) -> Job:
     """Assemble a Job.
 
     Args:
-        composed: At least a hardware and a model.
-        deepspeed: The DeepSpeed release the config is for ("0.19"); None is the newest known.
+        wanted: At least a hardware and a model.
+        deepspeed: The DeepSpeed release ("0.19"); None is what a scenario says, else the newest known.
 
     Raises:
         DsgenError: All that is wrong, each with the place where it was written.
     """
-    return assemble(composed.layers, deepspeed)
+    if isinstance(wanted, (Config, Plan, Job)):
+        made = wanted.plan.job if isinstance(wanted, Config) else wanted.job if isinstance(wanted, Plan) else wanted
+        return _for_release(made, deepspeed)
+    if isinstance(wanted, Mapping):
+        wanted = scenario(wanted)
+    if not isinstance(wanted, Layers):
+        raise mistake(
+            f"{wanted!r} says no job",
+            must='it must be profiles joined with |, or a dict such as {"hw": "a100-40g", "model": "7b"}',
+            todo=f"For a scenario file: dsgen.scenario({os.fspath(wanted)!r})."
+            if isinstance(wanted, (str, os.PathLike))
+            else None,
+        )
+    return assemble(wanted.layers, deepspeed or wanted.deepspeed)
 
 
-def plan(wanted: Job | Layers, deepspeed: str | None = None) -> Plan:
+@named(scenarios.NAMES)
+def plan(wanted: Wanted, deepspeed: str | None = None) -> Plan:
     """Choose a strategy.
 
     Raises:
-        DsgenError: A mistake in the layers, contradicting pins, or nothing that fits.
+        DsgenError: A mistake in what was said, contradicting pins, or nothing that fits.
     """
-    return plan_job(wanted if isinstance(wanted, Job) else job(wanted, deepspeed))
+    made = job(wanted, deepspeed)
+    if isinstance(wanted, (Config, Plan)):
+        return wanted.plan if isinstance(wanted, Config) else wanted
+    return plan_job(made)
 
 
-def render(wanted: Plan | Job | Layers, deepspeed: str | None = None) -> Config:
+@named(scenarios.NAMES)
+def render(wanted: Wanted, deepspeed: str | None = None) -> Config:
     """The DeepSpeed config, with a reason for every key.
 
     Raises:
         DsgenError: As `plan`.
     """
-    return render_plan(wanted if isinstance(wanted, Plan) else plan(wanted, deepspeed))
+    return render_plan(plan(wanted, deepspeed))
 
 
-def estimate_memory(
-    wanted: Job | Layers, config: str | Mapping[str, Any] | None = None, deepspeed: str | None = None
+@named(scenarios.NAMES)
+def why(wanted: Wanted, key: str, deepspeed: str | None = None) -> Answer:
+    """Who decided a key, what lost, why, and what another value would do.
+
+    Args:
+        wanted: At least a hardware and a model.
+        key: A DeepSpeed key (zero_optimization.stage), or a fact or wish (hardware.gpu_memory, training.lr).
+        deepspeed: As in `job`.
+
+    Raises:
+        DsgenError: As `plan`; or no such key, with the nearest ones.
+    """
+    from dsgen.asking import questions
+
+    return questions.ask(job(wanted, deepspeed), key)
+
+
+@named(scenarios.NAMES)
+def memory(
+    wanted: Wanted, config: Values | Path | None = None, deepspeed: str | None = None, *, every: bool = False
 ) -> Footprint:
     """How much memory a training run takes, whether it fits, what every other stage and offload takes, and what fits.
 
@@ -119,119 +167,178 @@ def estimate_memory(
     Args:
         wanted: At least a hardware and a model.
         config: A DeepSpeed config, or the file of one, taken as it is; overrides in `wanted` win over it.
-        deepspeed: The DeepSpeed release that runs it; None is the newest known.
+        deepspeed: The DeepSpeed release that runs it; as in `job`.
+        every: Alternatives with and without activation checkpointing.
 
     Raises:
-        DsgenError: A mistake in the layers or the config, or sizes that no run has.
+        DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
-    from dsgen.asking.memory_questions import (  # a script that renders needs none of it
-        answer,
-        ask,
-        ask_config,
-        given,
-    )
+    from dsgen.asking import memory_questions as questions  # a script that renders needs none of it
     from dsgen.linting import configs
 
-    asked = wanted if isinstance(wanted, Job) else job(wanted, deepspeed)
+    asked = job(wanted, deepspeed)
     if config is None:
-        return answer(ask(asked))
-    return answer(ask_config(asked, configs.read(config) if isinstance(config, str) else given(config)))
+        return questions.answer(questions.ask(asked), every)
+    known = questions.given(config) if isinstance(config, Mapping) else configs.read(os.fspath(config))
+    return questions.answer(questions.ask_config(asked, known), every)
 
 
-def simulate(
-    wanted: Config | Plan | Job | Layers | Mapping[str, Any],
+@named()
+def effective(
+    source: Values | Path,
     *,
-    model: str | Mapping[str, Any] | None = None,
+    world_size: int | None = None,
+    target: str | None = None,
+    python: str | None = None,
+    timeout_seconds: float = 120,
+) -> Effective:
+    """Load a config through the installed DeepSpeed, in a child process, and say what survives of every key.
+
+    Args:
+        source: A config: a Config, a dict of DeepSpeed's keys or a file.
+        world_size: GPUs in all; by default as the batch keys imply. No rank is started.
+        target: The program that hands the config over; by default DeepSpeed's own, or that of the file that holds it.
+        python: Interpreter that has torch and deepspeed; by default this one.
+        timeout_seconds: For everything but the imports.
+
+    Raises:
+        DsgenError: No such file, a package is missing, or the child was lost. What DeepSpeed refuses is in `.refused`.
+    """
+    from dsgen.asking.handovers import loadable
+    from dsgen.effective import load
+
+    given, program, ranks = (source, None, None) if isinstance(source, Mapping) else loadable(os.fspath(source))
+    return load(
+        given,
+        world_size=world_size or ranks,
+        target=target or program or "deepspeed",
+        python=python,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+@named()
+def prove(
+    source: Values | Path,
+    *,
+    ranks: int | None = None,
+    device: str = "auto",
+    steps: int = 3,
+    timeout_seconds: float = 600,
+    python: str | None = None,
+) -> Proof:
+    """Start a real deepspeed.initialize with a config and check what it observed; `.outcome` says whether it holds.
+
+    Args:
+        source: A config: a Config, a dict of DeepSpeed's keys or a file; or the path of a scenario.
+        ranks: Processes; by default 2, or the AutoTP degree where that is larger.
+        device: "auto" takes CUDA where there is a GPU for every rank, else "cpu".
+        steps: Optimizer steps.
+        timeout_seconds: For everything, the building of DeepSpeed's operators included.
+        python: Interpreter that has torch, deepspeed and transformers; by default this one.
+
+    Raises:
+        DsgenError: Unreadable, a package is missing, or an argument is not what it must be.
+    """
+    from dsgen.asking.handovers import provable
+    from dsgen.proving import prover
+
+    asked = source if isinstance(source, Mapping) else os.fspath(source)
+    if isinstance(asked, str) and scenarios.is_scenario(asked):
+        asked = render(scenario(asked))
+    return prover.prove(
+        provable(asked), ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
+    )
+
+
+@named()
+def simulate(
+    wanted: Config | Plan | Job | Layers | Values,
+    *,
+    model: str | Values | None = None,
     world_size: int | None = None,
     gpus_per_node: int | None = None,
     hardware: Hardware | str | None = None,
+    target: str | None = None,
+    rank: int = 0,
+    steps: int = 2,
+    seq_len: int | None = None,
+    target_len: int | None = None,
+    attention: str | None = None,
+    checkpointing: str | None = None,
+    method: str | None = None,
+    lora_rank: int | None = None,
+    lora_targets: Sequence[str] | None = None,
+    lora_dropout: float | None = None,
+    lora_train_embeddings: bool | None = None,
+    chunked_loss: bool | None = None,
+    dtype: str | None = None,
+    force: bool = False,
     python: str | None = None,
     timeout_seconds: float | None = None,
-    **options: Any,
 ) -> Simulation:
     """Run the real DeepSpeed at full size on a virtual GPU, in a child process: bytes by place and phase.
 
     Args:
-        wanted: What `render` takes, or its Config; or a DeepSpeed config as a dict, which needs what follows.
+        wanted: What `render` makes a config of, or its Config; or a DeepSpeed config as a dict.
         model: For a dict: a model profile's name, a config.json or its folder, or what stands in it.
-        world_size: For a dict: GPUs in all.
-        gpus_per_node: For a dict: GPUs of a node; by default those of the hardware, else 8.
+        world_size, gpus_per_node: For a dict: GPUs in all, and of a node; by default those of the hardware, else 8.
         hardware: For a dict: what there is, or the name of its profile; without it there are no limits.
+        target: For a dict: the program that loads it, which fills in "auto".
+        rank, steps: The rank that is simulated, and its optimizer steps.
+        seq_len, target_len: Tokens per sequence, and per target of a model with an encoder.
+        attention: flash, sdpa, math or eager.
+        checkpointing: none, full or deepspeed.
+        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
+        chunked_loss: The loss never holds all logits.
+        dtype: Of the weights before initialize: bf16, fp16 or fp32.
+        force: Run with versions that were not tested.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
         timeout_seconds: For everything; by default half an hour.
-        options: Fields of `dsgen.simulating.Options`: rank, steps, seq_len, attention, checkpointing, method ...
 
     Raises:
         DsgenError: As `plan`; a package is missing, its version was not tested, or DeepSpeed refuses the config.
     """
     from dsgen import simulating
 
-    run = simulating.Options(**options)
-    if isinstance(wanted, Mapping):
+    run = simulating.Options(
+        rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
+        checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,
+        lora_targets=None if lora_targets is None else tuple(lora_targets),
+        lora_train_embeddings=lora_train_embeddings, chunked_loss=chunked_loss,
+    )  # fmt: skip
+    said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware}
+    if isinstance(wanted, Mapping) and not isinstance(wanted, Config):
         if model is None or world_size is None:
-            raise mistake("a config as a dict needs model and world_size", todo='simulate({...}, model="7b", ...)')
+            absent = "model" if model is None else "world_size"
+            raise mistake(
+                f"{absent} is missing", must="a config as a dict needs model and world_size", code="missing",
+                todo='simulate({...}, model="7b", world_size=8)',
+            )  # fmt: skip
         request = simulating.from_config(
             wanted,
             model=model,
             world_size=world_size,
             gpus_per_node=gpus_per_node,
             hardware=simulating.hardware_of(profile(hardware).layers) if isinstance(hardware, str) else hardware,
+            target=target or "deepspeed",
             options=run,
         )
     else:
-        said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware}
-        if extra := [name for name, value in said.items() if value is not None]:
-            raise mistake(f"{extra[0]} is for a config as a dict", must="a job says it itself")
-        request = simulating.from_rendered(wanted if isinstance(wanted, Config) else render(wanted), run)
+        if extra := [name for name, value in {**said, "target": target}.items() if value is not None]:
+            raise mistake(f"{extra[0]} is for a config as a dict", must="a job says it itself", code="contradiction")
+        request = simulating.from_rendered(render(wanted), run)
     seconds = simulating.TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     return simulating.simulate(request, python=python, timeout_seconds=seconds)
 
 
-def _layers(other: Layers | Overrides) -> Layers:
-    if isinstance(other, Layers):
-        return other
-    if isinstance(other, Mapping):
-        return overrides(other)
-    raise mistake(
-        f"{other!r} cannot be joined with |",
-        must="it must be a profile or a dict of overrides",
-        todo='Write dsgen.profile("a100-40g"), not its name.',
-    )
-
-
-def _from_mapping(values: Overrides, rank: Rank, source: str) -> Layers:
-    if not isinstance(values, Mapping):
-        raise mistake(f"{values!r} is no dict", must="overrides are a dict", where=source)
-    origin = Origin(source)
-    plain = _plain("the dict", values, source, 0)
-    found = tuple(Override(path, value, origin, rank) for path, value in leaves(plain))
-    return Layers((Layer(source, rank, found),) if found else ())
-
-
-def _plain(path: str, value: Any, source: str, depth: int) -> Any:
-    """A value of plain JSON types, not deeper than any config; a tuple is a list."""
-    if depth > DEEPEST:
+def _for_release(made: Job, deepspeed: str | None) -> Job:
+    """A job as it is, where no other release than its own is asked for."""
+    if deepspeed is not None and surface.load(deepspeed).version != made.version:
         raise mistake(
-            f"the dict nests deeper than {DEEPEST} levels", where=source, must="a config is a few levels deep"
+            f"deepspeed is {deepspeed!r}, and the job was assembled for DeepSpeed {made.version}",
+            must="a job is for one release",
+            todo="Give the layers that the job was made of, or assemble it with job(..., deepspeed=...).",
+            code="contradiction",
         )
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_plain(path, item, source, depth + 1) for item in value]
-    if isinstance(value, Mapping):
-        inner = path if depth else ""
-        return {
-            _name(key, path, source): _plain(f"{inner}.{key}".lstrip("."), item, source, depth + 1)
-            for key, item in value.items()
-        }
-    raise mistake(
-        f"{path} is a {type(value).__name__}",
-        where=source,
-        must="it must be a plain value: text, number, true, false, list",
-    )
-
-
-def _name(key: Any, path: str, source: str) -> str:
-    if type(key) is not str or not key or key.strip(".") != key:
-        raise mistake(f"the key {key!r} in {path} is not a name", must="a key must be text", where=source)
-    return key
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,13 @@ from dsgen.jobs.scenarios import is_scenario, layers, read
 from dsgen.linting import configs
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
+from dsgen.shapes.arguments import named
 from dsgen.shapes.layers import leaves, same
 
-__all__ = ["Comparison", "Difference", "Side", "compare", "side"]
+__all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
 
 ABSENT = object()
+Source = Mapping[str, Any] | str | os.PathLike[str]
 
 
 @attrs.frozen
@@ -75,7 +78,26 @@ def side(path: str) -> Side:
         return Side(path, dict(leaves(configs.read(path, bare=True).document.config)), None)
     scenario = read(path)
     config = render(plan(assemble(layers(scenario), scenario.deepspeed)))
-    return Side(path, dict(leaves(config.values)), config)
+    return Side(path, dict(leaves(config.tree)), config)
+
+
+@named()
+def diff(first: Source, second: Source) -> Comparison:
+    """Two configs key by key: `.differences`, each with the reasons of a side that was rendered.
+
+    Args:
+        first, second: A rendered Config, a dict of DeepSpeed's keys, or the file of a config or a scenario.
+
+    Raises:
+        DsgenError: Unreadable, or a scenario that has no plan.
+    """
+    return compare(_given(first), _given(second))
+
+
+def _given(config: Source) -> Side:
+    if not isinstance(config, Mapping):
+        return side(os.fspath(config))
+    return Side("<config>", dict(leaves(config)), config if isinstance(config, Config) else None)
 
 
 def compare(first: Side, second: Side) -> Comparison:

@@ -109,6 +109,7 @@ def _fact(job: Job, section: str, name: str) -> Answer:
         raise mistake(
             f"{section} has no {name or 'key of that name'}",
             todo=offer(f"{section}.{item}" for item in close),
+            code="unknown-name",
         )
     field = fields[name]
     history = job.provenance.history(f"{section}.{name}")
@@ -161,7 +162,7 @@ def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
     try:
         other = plan(_with(job, path, Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)))
     except DsgenError as error:
-        return Alternative(value=value, refused=str(error).splitlines()[0])
+        return Alternative(value=value, refused=error.sentence)
     return Alternative(
         value=value,
         strategy=str(other.chosen.strategy),

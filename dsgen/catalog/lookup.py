@@ -85,7 +85,7 @@ def override_layer(file: str) -> Layer:
     from dsgen.documents.yaml.reader import entries, read_text
 
     if not file:
-        raise mistake("-f names no file", must="it must name a YAML file")
+        raise mistake("-f names no file", must="it must name a YAML file", code="missing")
     overrides = tuple(
         Override(entry.path, entry.value, Origin(file, entry.line), Rank.SITE, entry.comment)
         for entry in entries(read_text(Path(file)), file)
@@ -128,12 +128,18 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
         parent = _parent(sheet)
         names_ = " -> ".join([*(known.name for known in reversed(chain)), parent.name])
         if os.path.realpath(parent.file) in [os.path.realpath(known.file) for known in chain]:
-            raise mistake(f"extends runs in a circle: {names_}", where=sheet.file, todo="Remove one of the extends.")
+            raise mistake(
+                f"extends runs in a circle: {names_}",
+                where=sheet.file,
+                todo="Remove one of the extends.",
+                code="contradiction",
+            )
         if len(chain) > _LONGEST_CHAIN:
             raise mistake(
                 f"more than {_LONGEST_CHAIN} profiles extend each other: {names_}",
                 where=sheet.file,
                 todo="Merge some of them.",
+                code="contradiction",
             )
         base = _resolve(parent, chain)
         base_overrides, sources = base.layer.overrides, _sources(sheet, base)
@@ -159,9 +165,14 @@ def _parent(sheet: Sheet) -> Sheet:
         return _sheet_at(Path(sheet.file).parent / _expanded(name), sheet.kind)
     parent = _named(sheet.kind, name, besides=sheet.file)
     if parent is None and name == sheet.name:
-        raise mistake(f"extends runs in a circle: {name} -> {name}", where=sheet.file, todo="Remove the extends.")
+        raise mistake(
+            f"extends runs in a circle: {name} -> {name}",
+            where=sheet.file,
+            todo="Remove the extends.",
+            code="contradiction",
+        )
     if parent is None:
-        raise mistake(f"{sheet.file}: {_unknown(sheet.kind, name)}")
+        raise _unknown(sheet.kind, name).inside(sheet.file)
     return parent
 
 
@@ -184,6 +195,7 @@ def _unknown(kind: str, name: str) -> DsgenError:
         f"no {kind + ' ' if kind else ''}profile named {name!r}",
         todo=todo,
         must=f"it names a {other} profile" if other else None,
+        code="unknown-name",
     )
 
 

@@ -97,6 +97,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
                 must=f"a profile's header has {', '.join(_HEADER)}",
                 where=where,
                 todo=offer(close, "Put it under its section."),
+                code="unknown-name",
             )
     if kind is None and "kind" not in header:
         raise mistake(
@@ -104,6 +105,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
             must=f"it must be one of {', '.join(KINDS)}",
             where=file,
             todo="Add a line such as kind: hardware.",
+            code="missing",
         )
     found = str(header.get("kind", kind))
     if kind is not None and found != kind:
@@ -116,6 +118,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
             must=f"a profile holds facts, such as {found}:",
             where=file,
             todo=f"dsgen profiles new {found} NAME writes a template.",
+            code="missing",
         )
     return Sheet(
         header["name"],
@@ -193,17 +196,28 @@ def json_map(text: str, where: str) -> dict[str, Any]:
         DsgenError: No JSON, a key twice, or no map.
     """
     if not text.strip():
-        raise mistake("it is empty", must="it must hold a model's config", where=where)
+        raise mistake("it is empty", must="it must hold a model's config", where=where, code="unreadable")
     try:
         found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
     except json.JSONDecodeError as error:
-        raise mistake(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}") from None
+        raise mistake(
+            f"not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}", code="unreadable"
+        ) from None
     except RecursionError:
-        raise mistake("it nests too deep", must="a config is a few levels deep", where=where) from None
+        raise mistake(
+            "it nests too deep", must="a config is a few levels deep", where=where, code="unreadable"
+        ) from None
     except ValueError:  # a number of more digits than Python reads
-        raise mistake("a number in it is too long", must="at most 4,300 digits are read", where=where) from None
+        raise mistake(
+            "a number in it is too long", must="at most 4,300 digits are read", where=where, code="unreadable"
+        ) from None
     if not isinstance(found, dict):
-        raise mistake(f"the top level is a {type(found).__name__}", must="a model's config is a map", where=where)
+        raise mistake(
+            f"the top level is a {type(found).__name__}",
+            must="a model's config is a map",
+            where=where,
+            code="unreadable",
+        )
     return found
 
 
@@ -211,7 +225,9 @@ def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise mistake(f"{show(key)} is given twice in one map", must="a key stands once", where=where)
+            raise mistake(
+                f"{show(key)} is given twice in one map", must="a key stands once", where=where, code="contradiction"
+            )
         found[key] = value
     return found
 

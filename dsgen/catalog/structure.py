@@ -1,20 +1,21 @@
 """One section of a tree to its frozen class: exact types, units and bounds, nothing coerced.
 
-The only module that imports cattrs.
+The only module that imports cattrs. Each field's type goes to it with what the field declares (`shapes.profiles.fact`)
+as an annotation; the hooks are registered by predicates of such types, and what is wrong comes back field by field.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
 import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
-from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.errors import DsgenError, mistake, nearest, together
 from dsgen.shapes.layers import Origin, Provenance, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import LARGEST_COUNT
@@ -24,8 +25,7 @@ from dsgen.shapes.units import UNITS, parse
 __all__ = ["structure"]
 
 T = TypeVar("T")
-
-MOST_ERRORS = 10  # mistakes shown at once; a file with more was not meant as a profile
+Hook = Callable[[Any, Any], Any]
 
 
 def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance: Provenance) -> T:
@@ -38,9 +38,9 @@ def structure(shape: type[T], section: str, tree: Mapping[str, Any], provenance:
     if not isinstance(raw, Mapping):
         raise mistake(f"{section} is {show(raw)}", must="it must be a map", where=provenance.where(section))
     try:
-        return cast(T, _shared(_converter(cast(Any, shape)).structure(dict(raw), shape)))
+        return cast(T, _shared(_converter().structure(dict(raw), shape)))
     except cattrs.ClassValidationError as group:
-        raise _together([_problem(error, section, provenance) for error in group.exceptions]) from None
+        raise _together(list(_problems(group, section, provenance))) from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -49,27 +49,39 @@ def _shared(value: object) -> object:
     return value
 
 
-def _problem(error: BaseException, section: str, provenance: Provenance) -> tuple[Origin | None, str]:
-    """The message of one mistake, and where it was written."""
+def _problems(
+    group: cattrs.ClassValidationError, section: str, provenance: Provenance
+) -> Iterator[tuple[Origin | None, DsgenError]]:
+    """What cattrs has found, field by field: each mistake, and where it was written."""
+    by_field, others = group.group_exceptions()
+    for error, note in by_field:
+        yield _problem(error, f"{section}.{yaml_name(note.name)}", provenance)
+    for error in others:
+        if not isinstance(error, cattrs.ForbiddenExtraKeysError):
+            raise error
+        for key in sorted(error.extra_fields):
+            where = provenance.where(f"{section}.{key}")
+            yield where, mistake(f"{section} has no {key}", where=where, code="unknown-name")
+
+
+def _problem(error: Exception, path: str, provenance: Provenance) -> tuple[Origin | None, DsgenError]:
+    """The mistake of one field, and where it was written."""
     if isinstance(error, _WrongError):
-        path = f"{section}.{error.key}"
         where = provenance.where(path)
-        return where, str(mistake(f"{path} is {show(error.value)}", must=error.must, where=where, todo=error.todo))
-    if isinstance(error, KeyError):
-        key = yaml_name(str(error.args[0]))
-        deleted = provenance.winner(f"{section}.{key}")
-        if deleted is not None:
-            what = f"{section}.{key} is deleted by {deleted.path}: null"
-            return deleted.origin, str(mistake(what, must="it must be given", where=deleted.origin))
-        return None, str(
-            mistake(
-                f"{section}.{key} is missing",
-                must="it must be given",
-                where=_any_origin(section, provenance),
-                todo=f"Add {key}: to the {section}.",
-            )
-        )
-    return None, str(error)
+        return where, mistake(f"{path} is {show(error.value)}", must=error.must, where=where, todo=error.todo)
+    if not isinstance(error, KeyError):
+        raise error
+    if (deleted := provenance.winner(path)) is not None:
+        what = f"{path} is deleted by {deleted.path}: null"
+        return deleted.origin, mistake(what, must="it must be given", where=deleted.origin, code="missing")
+    section, _, key = path.partition(".")
+    return None, mistake(
+        f"{path} is missing",
+        must="it must be given",
+        where=_any_origin(section, provenance),
+        todo=f"Add {key}: to the {section}.",
+        code="missing",
+    )
 
 
 def _any_origin(section: str, provenance: Provenance) -> str | None:
@@ -79,144 +91,189 @@ def _any_origin(section: str, provenance: Provenance) -> str | None:
     return None
 
 
-def _together(problems: list[tuple[Origin | None, str]]) -> DsgenError:
+def _together(problems: list[tuple[Origin | None, DsgenError]]) -> DsgenError:
     """All mistakes as one error, in the order of the files' lines."""
     placed = sorted(problems, key=lambda item: (item[0].source, item[0].line or 0) if item[0] else ("", 0))
-    shown = [text for _, text in placed[:MOST_ERRORS]]
-    more = len(problems) - len(shown)
-    return DsgenError("\nerror: ".join(shown) + (f"\n  and {more} more" if more else ""))
+    return together([error for _, error in placed])
 
 
 class _WrongError(Exception):
-    """A value that its field refuses; the place is added once the section is known."""
+    """A value that its field refuses; cattrs knows the field, and the section its place."""
 
-    def __init__(self, key: str, value: Any, must: str, todo: str | None = None) -> None:
-        super().__init__(key)
-        self.key, self.value, self.must, self.todo = key, value, must, todo
+    def __init__(self, value: Any, must: str, todo: str | None = None) -> None:
+        super().__init__(must)
+        self.value, self.must, self.todo = value, must, todo
 
 
-@functools.cache
-def _converter(shape: Any) -> cattrs.Converter:
-    """A converter of one section; a job may need four of the five, and each takes its time."""
-    converter = _plain_converter()
-    hints = get_type_hints(shape)
-    fields = {
-        field.name: override(rename=yaml_name(field.name), struct_hook=_reader(field, str(hints[field.name])))
-        for field in attrs.fields(shape)
-    }
-    hook: Callable[[Any, Any], Any] = make_dict_structure_fn(
-        shape,
-        converter,
-        _cattrs_forbid_extra_keys=True,
-        _cattrs_use_linecache=False,
-        **fields,  # type: ignore[arg-type]
-    )
-    converter.register_structure_hook(shape, hook)
-    return converter
+@attrs.frozen
+class _Declared:
+    """What a field declares of the values written for it; it annotates the field's type."""
+
+    unit: str | None
+    choices: tuple[str, ...]
+    minimum: float | None
+    above: float | None
+    below: float | None
+
+
+def _declared(field: attrs.Attribute[Any], hint: Any) -> Any:
+    """A field's type with what it declares: int -> Annotated[int, ...], int | None -> Annotated[int, ...] | None."""
+    key = yaml_name(field.name)
+    unit = next((unit for unit in UNITS if field.name == f"{key}_{unit}"), None)
+    bounds = {name: field.metadata[name] for name in ("choices", "minimum", "above", "below")}
+    optional = type(None) in get_args(hint)
+    own = next(kind for kind in get_args(hint) if kind is not type(None)) if optional else hint
+    annotated: Any = Annotated[own, _Declared(unit, **bounds)]
+    return annotated | None if optional else annotated
+
+
+def _is_declared(kind: Any) -> bool:
+    return isinstance(_declaration(kind), _Declared)
+
+
+def _declaration(kind: Any) -> Any:
+    """What is declared of a type that `_declared` made; None of another."""
+    return next((item for item in getattr(kind, "__metadata__", ()) if isinstance(item, _Declared)), None)
+
+
+def _is_of(base: type) -> Callable[[Any], bool]:
+    return lambda kind: _is_declared(kind) and get_args(kind)[0] is base
 
 
 @functools.lru_cache(maxsize=1)
-def _plain_converter() -> cattrs.Converter:
-    return cattrs.Converter(detailed_validation=True)
+def _converter() -> cattrs.Converter:
+    """The converter of every section; what is registered last is asked first."""
+    converter = cattrs.Converter(detailed_validation=True, forbid_extra_keys=True)
+    for predicate, factory in (
+        (attrs.has, _section_hook),
+        (_is_of(bool), _bool_hook),
+        (_is_of(str), _text_hook),
+        (_is_of(int), _count_hook),
+        (_is_of(float), _number_hook),
+        (lambda kind: _is_declared(kind) and get_args(kind)[0] == tuple[str, ...], _names_hook),
+        (lambda kind: _is_declared(kind) and bool(_declaration(kind).choices), _choice_hook),
+        (lambda kind: _is_declared(kind) and _declaration(kind).unit is not None, _quantity_hook),
+        (lambda kind: any(map(_is_declared, get_args(kind))), _optional_hook),
+    ):
+        converter.register_structure_hook_factory(predicate, factory)
+    return converter
 
 
-def _reader(field: attrs.Attribute[Any], hint: str) -> Callable[[Any, Any], Any]:
-    """How one field reads a written value: its type exactly, its unit, its bounds."""
-    key, optional = yaml_name(field.name), "None" in hint
-    unit = next((unit for unit in UNITS if field.name == f"{key}_{unit}"), None)
-    minimum, above, below = (field.metadata[name] for name in ("minimum", "above", "below"))
-    choices = field.metadata["choices"]
-    whole = "int" in hint
+def _section_hook(shape: Any, converter: cattrs.Converter) -> Hook:
+    """A map to its class: keys without the units of the fields, each value by the hook of its field's type."""
+    hints = get_type_hints(shape)
+    fields = {
+        field.name: override(
+            rename=yaml_name(field.name),
+            struct_hook=converter.get_structure_hook(_declared(field, hints[field.name])),
+        )
+        for field in attrs.fields(shape)
+    }
+    return make_dict_structure_fn(shape, converter, _cattrs_use_linecache=False, **fields)  # type: ignore[arg-type]
 
-    def bounded(value: Any, number: float) -> None:
-        if minimum is not None and number < minimum:
-            raise _WrongError(key, value, _must(whole and unit is None, f"at least {minimum:g}"))
-        if above is not None and number <= above:
-            raise _WrongError(key, value, _must(whole and unit is None, f"above {above:g}"))
-        if below is not None and number >= below:
-            raise _WrongError(key, value, _must(whole and unit is None, f"below {below:g}"))
+
+def _optional_hook(kind: Any, converter: cattrs.Converter) -> Hook:
+    """null, or what the other type of the two reads."""
+    inner = converter.get_structure_hook(next(filter(_is_declared, get_args(kind))))
+    return lambda value, _: None if value is None else inner(value, _)
+
+
+def _quantity_hook(kind: Any) -> Hook:
+    """A number with a unit, as bytes, seconds or FLOP/s; 0 needs no unit."""
+    declared, whole = _declaration(kind), get_args(kind)[0] is int
 
     def read(value: Any, _: Any) -> Any:
-        if value is None and optional:
-            return None
-        if unit is not None:
-            if value == 0 and type(value) is int and above is None:
-                return 0
-            try:
-                amount = parse(value, unit)
-            except ValueError as error:
-                raise _WrongError(key, value, str(error)) from None
-            bounded(value, amount)
-            return round(amount) if whole else amount
-        if choices:
-            if value not in choices or not isinstance(value, str):
-                close = nearest(str(value), choices)
-                hint_ = f"; {offer(close[:1])}" if close else ""
-                raise _WrongError(key, value, f"it must be one of {', '.join(choices)}{hint_}")
-            return value
-        return _READERS[hint_kind](key, value, bounded, minimum)
+        if value == 0 and type(value) is int and declared.above is None:
+            return 0
+        try:
+            amount = parse(value, declared.unit)
+        except ValueError as error:
+            raise _WrongError(value, str(error)) from None
+        _keep_bounds(value, amount, declared, whole=False)
+        return round(amount) if whole else amount
 
-    hint_kind = (
-        "tuple"
-        if "tuple" in hint
-        else "bool"
-        if "bool" in hint
-        else "int"
-        if whole
-        else ("float" if "float" in hint else "str")
-    )
     return read
+
+
+def _choice_hook(kind: Any) -> Hook:
+    choices = _declaration(kind).choices
+
+    def read(value: Any, _: Any) -> str:
+        if isinstance(value, str) and value in choices:
+            return value
+        close = nearest(str(value), choices)
+        hint = f"; {offer(close[:1])}" if close else ""
+        raise _WrongError(value, f"it must be one of {', '.join(choices)}{hint}")
+
+    return read
+
+
+def _count_hook(kind: Any) -> Hook:
+    """A whole number, written as one: 8.0 is none, and neither is true."""
+    declared = _declaration(kind)
+
+    def read(value: Any, _: Any) -> int:
+        if type(value) is not int:
+            whole = type(value) is float and value.is_integer() and abs(value) <= LARGEST_COUNT
+            least = f"at least {declared.minimum:g}" if declared.minimum is not None else ""
+            raise _WrongError(value, _must(True, least), f"Write {int(value)}." if whole else None)
+        _keep_bounds(value, value, declared, whole=True)
+        if value > LARGEST_COUNT:
+            raise _WrongError(value, f"it must be at most {LARGEST_COUNT:,}")
+        return value
+
+    return read
+
+
+def _number_hook(kind: Any) -> Hook:
+    declared = _declaration(kind)
+
+    def read(value: Any, _: Any) -> float:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise _WrongError(value, "it must be a finite number")
+        _keep_bounds(value, value, declared, whole=False)
+        return float(value)
+
+    return read
+
+
+def _bool_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> bool:
+        if type(value) is not bool:
+            raise _WrongError(value, "it must be true or false")
+        return value
+
+    return read
+
+
+def _text_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise _WrongError(value, "it must be text")
+        return value
+
+    return read
+
+
+def _names_hook(_: Any) -> Hook:
+    def read(value: Any, _: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
+            raise _WrongError(value, 'it must be a list of names, such as ["q_proj", "v_proj"]')
+        return tuple(value)
+
+    return read
+
+
+def _keep_bounds(value: Any, number: float, declared: _Declared, *, whole: bool) -> None:
+    """Refuse a number outside its bounds; `value` is as it was written."""
+    if declared.minimum is not None and number < declared.minimum:
+        raise _WrongError(value, _must(whole, f"at least {declared.minimum:g}"))
+    if declared.above is not None and number <= declared.above:
+        raise _WrongError(value, _must(whole, f"above {declared.above:g}"))
+    if declared.below is not None and number >= declared.below:
+        raise _WrongError(value, _must(whole, f"below {declared.below:g}"))
 
 
 def _must(whole: bool, bound: str) -> str:
     of = "of " if bound.startswith("at") else ""
     return f"it must be a whole number {of}{bound}".rstrip() if whole else f"it must be {bound}"
-
-
-def _read_int(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> int:
-    if type(value) is not int:
-        whole = type(value) is float and value.is_integer() and abs(value) <= LARGEST_COUNT
-        raise _WrongError(
-            key,
-            value,
-            _must(True, f"at least {minimum:g}" if minimum is not None else ""),
-            f"Write {int(value)}." if whole else None,
-        )
-    bounded(value, value)
-    if value > LARGEST_COUNT:
-        raise _WrongError(key, value, f"it must be at most {LARGEST_COUNT:,}")
-    return value
-
-
-def _read_float(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise _WrongError(key, value, "it must be a finite number")
-    bounded(value, value)
-    return float(value)
-
-
-def _read_bool(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> bool:
-    if type(value) is not bool:
-        raise _WrongError(key, value, "it must be true or false")
-    return value
-
-
-def _read_str(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> str:
-    if not isinstance(value, str) or not value:
-        raise _WrongError(key, value, "it must be text")
-    return value
-
-
-def _read_tuple(key: str, value: Any, bounded: Callable[[Any, float], None], minimum: float | None) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
-        raise _WrongError(key, value, 'it must be a list of names, such as ["q_proj", "v_proj"]')
-    return tuple(value)
-
-
-_READERS: dict[str, Callable[[str, Any, Callable[[Any, float], None], float | None], Any]] = {
-    "int": _read_int,
-    "float": _read_float,
-    "bool": _read_bool,
-    "str": _read_str,
-    "tuple": _read_tuple,
-}

@@ -162,11 +162,21 @@ def _complain(message: str, context: click.Context | None = None) -> None:
     shown = "".join(letter if letter == "\n" or letter.isprintable() else ascii(letter)[1:-1] for letter in message)
     usage = context is not None and message == context.get_help()  # no command was given
     try:
-        click.echo(shown if usage else f"error: {shown}", err=True)
+        click.echo(shown if usage else f"{_error()} {shown}", err=True)
         if context is not None and not usage:
             click.echo(f"  {context.command_path} --help", err=True)
     except OSError:
         _silence_stdout()
+
+
+def _error() -> str:
+    from dsgen.cli.terminal import is_coloured
+
+    if not is_coloured(sys.stderr):
+        return "error:"
+    from dsgen.report.colours import styled  # it loads rich
+
+    return styled("error:", "error")
 
 
 def _silence_stdout() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.cli import FOUND, OK
+from dsgen.cli.terminal import show
 
 __all__ = ["command"]
 
@@ -24,5 +25,8 @@ def command(first: str, second: str, form: str) -> int:
     from dsgen.report import diff
 
     found = comparisons.compare(comparisons.side(first), comparisons.side(second))
-    click.echo(diff.text(found) if form == "text" else json.dumps(diff.data(found), indent=2), nl=form == "json")
+    if form == "text":
+        show(diff.text(found), "diff")
+    else:
+        show(json.dumps(diff.data(found), indent=2), "json", nl=True)
     return FOUND if found.differences else OK

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
+from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
-
-_ALONE = "deepspeed"
 
 
 @click.command("effective")
@@ -42,30 +38,17 @@ def command(
     Needs `pip install "dsgen[proof]"`. Exit code 1 means that DeepSpeed refuses the config.
     """
     import json
-    import shutil
 
-    from dsgen import effective
+    from dsgen.asking.handovers import loadable
+    from dsgen.effective import load
     from dsgen.report import effective as report
 
-    source, program, ranks = _handed_over(file)
-    found = effective.load(
+    source, program, ranks = loadable(file)
+    found = load(
         source, world_size=world_size or ranks, target=target or program, python=python, timeout_seconds=timeout
     )
-    width = shutil.get_terminal_size().columns
-    click.echo(report.text(found, width) if form == "text" else json.dumps(found.to_dict(), indent=2))
+    if form == "text":
+        show(report.text(found, width()), "effective", nl=True)
+    else:
+        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
     return OK if found.refused is None else FOUND
-
-
-def _handed_over(file: str) -> tuple[str | Mapping[str, Any], str, int | None]:
-    """What DeepSpeed is given, by whom, and for how many ranks, where that is said.
-
-    It opens a file itself; what another program's file holds or names is handed over.
-    """
-    from dsgen.linting import configs
-
-    if file != "-" and not file.lower().endswith((".yaml", ".yml")):
-        return file, _ALONE, None
-    source = configs.read(file, bare=True)
-    if file != "-" and source.document.whole is None and source.of is None:
-        return file, _ALONE, None  # DeepSpeed's own words on YAML
-    return source.document.config, source.target, source.world_size

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, for_terminal, lint_all, lint_options, settings_from, spare
 from dsgen.cli.mending import mend
+from dsgen.cli.terminal import show
+from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
@@ -67,12 +70,14 @@ def command(
         found, wrong = found if diff else any(file.findings for file in linted), wrong or stuck
     streams_text = diff or (fix and "-" in files)  # stdout holds the diff, or the mended standard input
     tried = ("all" if unsafe_fixes else "safe") if fix or diff else None
-    report = _report(linted, form, statistics, fixed, fix, tried)
-    if output is not None and output != "-":
-        from dsgen.cli.options import write_atomically  # it loads the planner's side, which a lint seldom needs
-
+    to_file = output is not None and output != "-"
+    stream = None if to_file else sys.stderr if streams_text else sys.stdout
+    report = _report(linted, form, statistics, fixed, fix, tried, stream)
+    if output is not None and to_file:
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
+    elif form in ("json", "sarif"):
+        show(report, "json", err=streams_text)
     elif report:
         click.echo(report, nl=False, err=streams_text)
     if wrong:
@@ -82,16 +87,29 @@ def command(
 
 def _check(fix: bool, unsafe_fixes: bool, diff: bool, form: str, statistics: bool) -> None:
     if unsafe_fixes and not (fix or diff):
-        raise mistake("--unsafe-fixes does nothing alone", must="it goes with --fix or --diff")
+        raise mistake("--unsafe-fixes does nothing alone", must="it goes with --fix or --diff", code="missing")
     if fix and diff:
         raise mistake(
-            "--fix and --diff exclude each other", must="--fix writes the files, --diff only shows what it would"
+            "--fix and --diff exclude each other",
+            must="--fix writes the files, --diff only shows what it would",
+            code="contradiction",
         )
     if statistics and form != "text":
-        raise mistake(f"--statistics and --format {form} exclude each other", must="the table is text")
+        raise mistake(
+            f"--statistics and --format {form} exclude each other", must="the table is text", code="contradiction"
+        )
 
 
-def _report(linted: Sequence[Linted], form: str, statistics: bool, fixed: int, written: bool, tried: str | None) -> str:
+def _report(
+    linted: Sequence[Linted],
+    form: str,
+    statistics: bool,
+    fixed: int,
+    written: bool,
+    tried: str | None,
+    stream: TextIO | None,
+) -> str:
+    """The report in the format that was asked for; text in the colours that the stream takes."""
     import json
 
     from dsgen.report import findings
@@ -108,7 +126,7 @@ def _report(linted: Sequence[Linted], form: str, statistics: bool, fixed: int, w
         from dsgen.report import github
 
         return github.text(linted)
-    width, paint = for_terminal()
+    width, paint = for_terminal(stream)
     body = findings.text(linted, width, paint)
     if statistics:
         from dsgen.report import survey

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from dsgen.cli.terminal import is_coloured, width
 from dsgen.shapes.errors import DsgenError, mistake, nearest
-from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.near_misses import offer
 
 if TYPE_CHECKING:
@@ -97,27 +95,14 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     Raises:
         DsgenError: No such rule, release or accelerator.
     """
-    from dsgen.deepspeed import surface
-    from dsgen.linting.settings import ACCELERATORS, Settings, named
+    from dsgen.linting.settings import Settings, checked
     from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
-        for word in said[name]:
-            named(word, f"--{name}")
-    if said["deepspeed"] is not None:
-        surface.load(said["deepspeed"])
-    check_gpus(said["world_size"] or 1, "--world-size")
-    if said["accelerator"] is not None and said["accelerator"] not in ACCELERATORS:
-        close = nearest(said["accelerator"], ACCELERATORS)
-        raise mistake(
-            f"no accelerator {said['accelerator']!r}",
-            must=f"DeepSpeed knows {', '.join(ACCELERATORS)}",
-            where="--accelerator",
-            todo=offer(close[:1]),
-        )
-    return Settings(severity=Severity[severity.upper()] if severity else None, **said)
+    lowest = Severity[severity.upper()] if severity else None
+    return checked(Settings(severity=lowest, **said), lambda field: f"--{field.replace('_', '-')}")
 
 
 def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None) -> tuple[list[Linted], bool]:
@@ -179,7 +164,11 @@ def spare(linted: Sequence[Linted], output: str) -> None:
     """
     place = os.path.realpath(output)
     if any(os.path.realpath(file.document.name) == place for file in linted if not file.piped):
-        raise mistake(f"-o {output} is one of the files that are linted", must="the report needs a file of its own")
+        raise mistake(
+            f"-o {output} is one of the files that are linted",
+            must="the report needs a file of its own",
+            code="contradiction",
+        )
 
 
 def complain(error: DsgenError) -> None:
@@ -189,13 +178,11 @@ def complain(error: DsgenError) -> None:
     click.echo("\n".join(printable(line) for line in f"error: {error}".split("\n")), err=True)
 
 
-def for_terminal() -> tuple[int, Paint]:
-    """Columns of the terminal, and the colours it takes: none in a pipe, with NO_COLOR, or on a dumb terminal."""
+def for_terminal(stream: TextIO | None) -> tuple[int, Paint]:
+    """Columns of the terminal, and the colours that a stream takes: none in a pipe, with NO_COLOR, or on a dumb one."""
     from dsgen.report.findings import painted, plain
 
-    there = sys.stdout is not None and sys.stdout.isatty()
-    colour = there and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return shutil.get_terminal_size().columns, painted if colour else plain
+    return width(), painted if is_coloured(stream) else plain
 
 
 _NAMES = (

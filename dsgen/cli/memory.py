@@ -8,6 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import gpus_from, scenario_from, scenario_options
+from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
 
@@ -29,7 +30,6 @@ def command(
     over it. Exit code 1 means that it does not fit; where that is not certain, a warning says so.
     """
     import json
-    import shutil
 
     from dsgen.asking.memory_questions import answer
     from dsgen.memory import Verdict
@@ -37,9 +37,9 @@ def command(
 
     found = answer(_question(scenario, config, gpus_from(options, world_size)), every)
     if form == "json":
-        click.echo(json.dumps(report.data(found), indent=2))
+        show(json.dumps(report.data(found), indent=2), "json", nl=True)
     else:
-        click.echo(report.text(found, shutil.get_terminal_size().columns), nl=False)
+        show(report.text(found, width()), "memory")
     if found.verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
     return FOUND if found.verdict is Verdict.DOES_NOT_FIT else OK

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
-import contextlib
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
 from dsgen.cli.lint_options import complain
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.cli.terminal import show
+from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
-    from dsgen.documents.document import Document
     from dsgen.linting.files import Linted
     from dsgen.shapes.findings import Finding
 
@@ -44,78 +41,23 @@ def mend(
     Returns:
         The files with the findings that remain, how many were mended, and whether a file could not be written.
     """
+    from dsgen.linting.mending import mended
+
     left: list[Linted] = []
-    mended, stuck = 0, False
+    fixed, stuck = 0, False
     for file in linted:
-        after, count = _mended(file, unsafe, narrow or _same, only or _shown(file))
-        name, text = file.document.name, after.document.text
+        made = mended(file, unsafe=unsafe, narrow=narrow, only=only)
+        after, count = made.after, len(made.applied)
         try:
             if not write:
-                _print_diff(file, text)
+                show(made.diff(), "patch")
             elif file.piped:
-                click.echo(text, nl=False)
+                click.echo(made.text, nl=False)
             elif count:
-                _write(name, text)
+                made.write()
         except DsgenError as error:
             complain(error)
             after, count, stuck = file, 0, True
         left.append(after)
-        mended += count
-    return left, mended, stuck
-
-
-def _shown(file: Linted) -> Callable[[Finding], bool]:
-    return lambda finding: finding.severity >= file.lowest
-
-
-def _same(linted: Linted) -> Linted:
-    return linted
-
-
-def _mended(
-    file: Linted, unsafe: bool, narrow: Callable[[Linted], Linted], only: Callable[[Finding], bool]
-) -> tuple[Linted, int]:
-    from dsgen.linting import fixes
-
-    def lint(document: Document) -> tuple[Finding, ...]:
-        again = narrow(file.again(document))
-        return (*again.findings, *again.hidden)
-
-    found = fixes.fix(file.document, unsafe=unsafe, lint=lint, read=file.source.read, only=only)
-    if not found.applied:
-        return file, 0
-    return narrow(file.again(file.source.read(found.text, file.document.name))), len(found.applied)
-
-
-def _print_diff(file: Linted, text: str) -> None:
-    from dsgen.linting import fixes
-
-    name, mark = file.document.name, ""
-    if text != file.document.text and not file.piped:
-        with contextlib.suppress(OSError), Path(name).open("rb") as there:
-            mark = _mark(there)
-    click.echo(fixes.diff(f"{mark}{file.document.text}", f"{mark}{text}", name), nl=False)
-
-
-def _mark(file: IO[bytes]) -> str:
-    """The byte order mark at the start of a file, which no document keeps; "" where there is none."""
-    return "\ufeff" if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else ""
-
-
-def _write(path: str, text: str) -> None:
-    """Replace the text of a file that is there; its byte order mark stays, and its line ends are in the text.
-
-    Raises:
-        DsgenError: It cannot be written, is write-protected, or is gone.
-    """
-    from dsgen.cli.options import write_atomically  # it loads the planner's side, which a diff does not need
-
-    try:
-        with Path(path).open("r+b") as file:  # a protected file could be replaced; it is not
-            mark = _mark(file)
-    except OSError as error:
-        raise mistake(f"its fixes cannot be written ({error.strerror or error})", where=path) from None
-    try:
-        write_atomically(path, f"{mark}{text}")
-    except DsgenError as error:  # its second line speaks of -o
-        raise DsgenError(str(error).partition("\n")[0]) from None
+        fixed += count
+    return left, fixed, stuck

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -41,13 +42,13 @@ def command(files: tuple[str, ...], release: str, diff: bool, write: bool, unsaf
         narrow=about_release,
         only=is_to_do,
     )
-    width, _ = for_terminal()
+    width, paint = for_terminal(sys.stderr)
     left = [finding for file in linted for finding in file.findings]
     to_do = [finding for finding in left if is_to_do(finding)]
     unsafe = sum(finding.fix is not None and not finding.fix.safe for finding in to_do)
     summary = _summary(fixed, len(to_do), unsafe, write)
     summary += f", {len(left) - len(to_do)} worth knowing" if len(left) > len(to_do) else ""
-    click.echo(f"{findings.text(linted, width)}DeepSpeed {release}: {summary}", err=True)
+    click.echo(f"{findings.text(linted, width, paint)}DeepSpeed {release}: {summary}", err=True)
     if wrong or stuck:
         return MISTAKE
     return FOUND if to_do else OK

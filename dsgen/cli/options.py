@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import math
-import os
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -19,12 +14,10 @@ from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
-__all__ = ["ensure_writable", "gpus_from", "idle", "job_from", "scenario_from", "scenario_options", "write_atomically"]
+__all__ = ["gpus_from", "idle", "job_from", "scenario_from", "scenario_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
-_PAUSE_SECONDS = 0.05
 _CHOICES = {
     "precision": ("auto", "bf16", "fp16", "fp32"),
     "offload": ("auto", "none", "cpu", "optimizer", "all", "nvme"),
@@ -126,7 +119,11 @@ def gpus_from(options: dict[str, Any], world_size: int | str | None) -> dict[str
     if world_size is None:
         return options
     if options["gpus"] not in (None, str(world_size)):
-        raise mistake(f"--gpus {options['gpus']} and --world-size {world_size} mean the same", todo="Drop one of them.")
+        raise mistake(
+            f"--gpus {options['gpus']} and --world-size {world_size} mean the same",
+            todo="Drop one of them.",
+            code="contradiction",
+        )
     return {**options, "gpus": str(world_size)}
 
 
@@ -139,109 +136,6 @@ def job_from(file: str | None, options: dict[str, Any]) -> Job:
     """The Job that a scenario file and the options make."""
     scenario = scenario_from(file, options)
     return assemble(layers(scenario), scenario.deepspeed)
-
-
-def ensure_writable(path: str) -> None:
-    """Say now, before long work, what `write_atomically` would say after it.
-
-    Raises:
-        DsgenError: As `write_atomically` does; nothing is left behind.
-    """
-    import tempfile
-
-    with _told(path):
-        target = _target(path)
-        if target.exists() and not target.is_file():
-            if not os.access(target, os.W_OK):
-                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-            return
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-        os.close(descriptor)
-        Path(temporary).unlink()
-
-
-def write_atomically(path: str, text: str) -> None:
-    """Write a file as a whole or not at all.
-
-    Raises:
-        DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
-    """
-    import tempfile  # loads a dozen modules, and most runs write to stdout
-
-    with _told(path):
-        target = _target(path)
-        if target.exists() and not target.is_file():  # a pipe or /dev/stdout cannot be replaced, only written to
-            with open(target, "w", encoding="utf-8", opener=_open_pipe) as pipe:
-                pipe.write(text)
-            return
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
-
-
-def _open_pipe(path: str, flags: int) -> int:
-    """Open what is no file; a named pipe waits a while for its reader, which may be started beside us.
-
-    Raises:
-        OSError: Nobody reads the pipe.
-    """
-    over = time.monotonic() + _READER_SECONDS
-    while (descriptor := _opened(path, flags)) is None:
-        if time.monotonic() > over:
-            raise OSError(errno.ENXIO, "it is a pipe that nobody reads")
-        time.sleep(_PAUSE_SECONDS)
-    os.set_blocking(descriptor, True)
-    return descriptor
-
-
-def _opened(path: str, flags: int) -> int | None:
-    """The descriptor of a pipe; None while nobody reads it."""
-    try:
-        return os.open(path, (flags & ~os.O_CREAT) | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return None
-
-
-def _target(path: str) -> Path:
-    """The file that is written: behind a link, what it links to."""
-    if not path:
-        raise mistake("-o names no file", must="it must name one", todo="Without -o it goes to stdout.")
-    target = Path(path).expanduser()
-    if target.is_symlink():
-        behind = target.resolve()  # of /dev/stdout or /dev/fd/63 it may be a name that no file has: pipe:[4026]
-        target = behind if behind.exists() or not target.exists() else target
-    if target.is_symlink() and not target.exists():  # links in a circle; older Pythons say so themselves
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if target.is_dir():
-        raise mistake("it is a folder", must="-o names a file", where=path)
-    return target
-
-
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Say what the system says about a path in words."""
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, or no home for ~somebody
-        raise mistake(
-            f"it cannot be written ({getattr(error, 'strerror', None) or error})",
-            where=path,
-            todo="Nothing was written. Name a file in a folder that exists and is yours.",
-        ) from None
 
 
 def _named(name: str | None) -> tuple[str, ...]:

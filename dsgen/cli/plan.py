@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import idle, job_from, scenario_options
+from dsgen.cli.terminal import show, width
 
 __all__ = ["command"]
 
@@ -19,7 +20,6 @@ __all__ = ["command"]
 def command(scenario: str | None, form: str, every: bool, **options: Any) -> None:
     """Show the chosen strategy, its rivals and what was rejected, with numbers."""
     import json
-    import shutil
 
     from dsgen.planning.planner import plan
     from dsgen.report import plan as report
@@ -28,8 +28,8 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        click.echo(json.dumps(report.data(found), indent=2))
+        show(json.dumps(report.data(found), indent=2), "json", nl=True)
     else:
-        click.echo(report.text(found, every, shutil.get_terminal_size().columns), nl=False)
+        show(report.text(found, every, width()), "plan")
         for warning in found.warnings:
             click.echo(f"warning: {warning}", err=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from dsgen.catalog.sheets import KINDS
-from dsgen.cli.options import write_atomically
+from dsgen.cli.terminal import show, width
+from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
 
@@ -23,35 +24,31 @@ def command() -> None:
 def list_(kind: str | None, form: str) -> None:
     """List the profiles, of one KIND or of all, your own included."""
     import json
-    import shutil
 
     from dsgen.report import profiles
 
-    width = shutil.get_terminal_size().columns
     kinds = (kind,) if kind else tuple(KINDS)
-    click.echo(
-        profiles.listing(kinds, width) if form == "text" else json.dumps(profiles.listing_data(kinds), indent=2),
-        nl=form == "json",
-    )
+    if form == "text":
+        show(profiles.listing(kinds, width()), "table")
+    else:
+        show(json.dumps(profiles.listing_data(kinds), indent=2), "json", nl=True)
 
 
 @command.command("show")
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def show(name: str, form: str) -> None:
+def show_(name: str, form: str) -> None:
     """Show the facts of profile NAME, where each was written, and its source."""
     import json
-    import shutil
 
     from dsgen import catalog
     from dsgen.report import profiles
 
-    width = shutil.get_terminal_size().columns
     found = catalog.profile(name)
-    click.echo(
-        profiles.sheet(found, width) if form == "text" else json.dumps(profiles.sheet_data(found), indent=2),
-        nl=form == "json",
-    )
+    if form == "text":
+        show(profiles.sheet(found, width()), "table")
+    else:
+        show(json.dumps(profiles.sheet_data(found), indent=2), "json", nl=True)
 
 
 @command.command("new")

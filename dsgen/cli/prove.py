@@ -8,6 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.terminal import show
 
 __all__ = ["command"]
 
@@ -35,6 +36,7 @@ def command(
     """
     import json
 
+    from dsgen.asking.handovers import provable
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import is_scenario, layers
     from dsgen.planning.planner import plan
@@ -51,30 +53,15 @@ def command(
                 f"{file} is a DeepSpeed config, and --{option} describes a scenario",
                 must="prove takes one of the two",
                 todo="Drop the options, or name a scenario file.",
+                code="contradiction",
             )
-        config = _config(file)
+        config = provable(file)
     else:
         scenario = scenario_from(file, options)
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()
     found = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
-    click.echo(report.text(found) if form == "text" else json.dumps(found.to_dict(), indent=2))
+    if form == "text":
+        show(report.text(found), "proof", nl=True)
+    else:
+        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
     return OK if found.outcome == prover.PROVED else FOUND
-
-
-def _config(file: str) -> dict[str, Any]:
-    """The config in a file as DeepSpeed takes it: nobody stands before it who fills in an auto."""
-    from dsgen.deepspeed import surface
-    from dsgen.deepspeed.autos import unfilled
-    from dsgen.linting import configs
-    from dsgen.shapes.errors import mistake
-
-    source = configs.read(file, bare=True)
-    config = configs.for_deepspeed(source)
-    if left := unfilled(config, surface.load()):
-        raise mistake(
-            f'{", ".join(left)} {"is" if len(left) == 1 else "are"} "auto"',
-            must="a proof hands the config to DeepSpeed itself, which does not fill it in",
-            where=configs.place(source.document, left[0]),
-            todo="Write values, or prove what the Hugging Face Trainer or Accelerate makes of it.",
-        )
-    return config

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dsgen.cli.terminal import show, width
+
 if TYPE_CHECKING:
     from dsgen.linting.rules import Rule
 
@@ -21,27 +23,26 @@ def command(name: str | None, form: str) -> None:
     Without a name it lists every rule.
     """
     import json
-    import shutil
 
     from dsgen.linting.rules import RULES
     from dsgen.report import rules as report
     from dsgen.report.reference import rules as pages
 
-    width = shutil.get_terminal_size().columns
+    columns = width()
     if name is None:
         shown = {
-            "text": lambda: report.listing(RULES, width),
+            "text": lambda: report.listing(RULES, columns),
             "json": lambda: f"{json.dumps([report.data(rule) for rule in RULES], indent=2)}\n",
             "markdown": pages.index,
         }
     else:
         rule = _named(name)
         shown = {
-            "text": lambda: report.page(rule, width),
+            "text": lambda: report.page(rule, columns),
             "json": lambda: f"{json.dumps(report.data(rule), indent=2)}\n",
             "markdown": lambda: pages.page(rule),
         }
-    click.echo(shown[form](), nl=False)
+    show(shown[form](), {"text": "table", "markdown": "page"}.get(form, form))
 
 
 def _named(name: str) -> Rule:
@@ -58,6 +59,7 @@ def _named(name: str) -> Rule:
             f"{BROKE[1]} ({BROKE[0]}) has no page",
             must="it says that a rule of the linter itself broke on a config; the others still spoke",
             todo="Please report that config.",
+            code="unknown-name",
         )
     close = nearest(name, [key for rule in RULES for key in (rule.name, rule.code)])
-    raise mistake(f"no rule {name!r}", todo=offer(close, "`dsgen rule` lists them."))
+    raise mistake(f"no rule {name!r}", todo=offer(close, "`dsgen rule` lists them."), code="unknown-name")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from dsgen.cli import OK
-from dsgen.cli.options import write_atomically
+from dsgen.cli.terminal import show
+from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
 
@@ -25,7 +26,7 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
     from dsgen.shapes.errors import mistake
 
     if listed and (name or deepspeed or output):
-        raise mistake("--list is given with something else", must="--list stands alone")
+        raise mistake("--list is given with something else", must="--list stands alone", code="contradiction")
     if listed:
         click.echo(schemas.listing())
         return OK
@@ -34,10 +35,11 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
             f"{name} is a file of dsgen's own, and --deepspeed {deepspeed} asks for a DeepSpeed config",
             must="schema prints one of the two",
             todo="Drop one of them.",
+            code="contradiction",
         )
     text = schemas.own(name) if name else schemas.deepspeed(deepspeed)
     if output is None:
-        click.echo(text, nl=False)
+        show(text, "json")
     else:
         write_atomically(output, text)
         click.echo(f"wrote {output}", err=True)

@@ -13,7 +13,9 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.options import ensure_writable, gpus_from, idle, scenario_from, scenario_options, write_atomically
+from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
+from dsgen.cli.terminal import show
+from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.jobs.contradictions import ADAPTERS
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "target_len", "
                 "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
 _TICK_SECONDS = 1.0
+_PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
 
 @click.command("simulate")
@@ -80,7 +83,9 @@ def command(
     with _waiting(f"simulating {request.title}"):
         found = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(found, form, every)
-    if output is None:
+    if output is None and form in _PAINTED:
+        show(shown, _PAINTED[form])
+    elif output is None:
         click.echo(shown, nl=False)
     else:
         write_atomically(output, shown)
@@ -123,7 +128,9 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
     from dsgen.shapes.errors import mistake
 
     if file is not None and not is_scenario(file):
-        raise mistake(f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.")
+        raise mistake(
+            f"{file} is no scenario", todo=f"To simulate a DeepSpeed config: --config {file}.", code="unreadable"
+        )
     for name in ("gpus_per_node", "target"):
         if options.pop(name) is not None:
             raise mistake(
@@ -131,6 +138,7 @@ def _from_scenario(file: str | None, options: dict[str, Any]) -> Request:
                 must="a scenario's hardware says it"
                 if name == "gpus_per_node"
                 else "a scenario is loaded by DeepSpeed",
+                code="contradiction",
             )
     options = gpus_from(options, options.pop("world_size"))
     own: dict[str, Any] = {}
@@ -160,6 +168,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             f"--config takes a config as it is, and {option} describes a scenario",
             must="simulate takes one of the two",
             todo="Drop one of them.",
+            code="contradiction",
         )
     fields = _fields(gpus_from(options, world_size))
     wished = {name: fields.get(name) for name in _WITH_CONFIG}
@@ -168,11 +177,13 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             if wished[name] is not None:
                 idle(f"--{name.replace('_', '-')}", "without --method lora or qlora there are no adapters")
     if options["model"] is None:
-        raise mistake("--config needs a model", todo="Name one: --model 7b, or the path of its config.json.")
+        raise mistake(
+            "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
+        )
     source = configs.read(config, target=target)
     world = world_size or wished["gpus"] or source.world_size
     if world is None:
-        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.")
+        raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")
     if wished["nodes"] and isinstance(wished["nodes"], int) and isinstance(world, int):
         per_node = per_node or -(-world // wished["nodes"])
     hardware = _hardware(options, wished)

@@ -8,6 +8,8 @@ import click
 
 from dsgen.cli import MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, nothing_there, settings_from, spare
+from dsgen.cli.terminal import show, width
+from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
 if TYPE_CHECKING:
@@ -28,22 +30,19 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
     DIR is a folder, a file or a glob. The csv has one row per file and rule. Exit code 0 whatever was found.
     """
     import json
-    import shutil
 
     from dsgen.report import survey
 
     found, wrong = lint_all(files, settings_from(options, severity))
     linted = [file for file in found if not _is_said(file, files)]
     if form == "text":
-        report = survey.text(linted, shutil.get_terminal_size().columns)
+        report = survey.text(linted, width())
     else:
         report = survey.spreadsheet(linted) if form == "csv" else f"{json.dumps(survey.data(linted), indent=2)}\n"
     if output is None or output == "-":
-        click.echo(report, nl=False)
+        show(report, {"text": "table", "csv": "page"}.get(form, form))
     else:
         spare(linted, output)
-        from dsgen.cli.options import write_atomically  # it loads the planner's side
-
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
     return MISTAKE if wrong else OK
@@ -54,5 +53,5 @@ def _is_said(file: Linted, named: tuple[str, ...]) -> bool:
     fault = nothing_there(file, named)
     if fault is None:
         return False
-    complain(mistake(fault.message, where=file.document.name))
+    complain(mistake(fault.message, where=file.document.name, code="unreadable"))
     return True

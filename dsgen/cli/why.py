@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.terminal import show
 
 __all__ = ["command"]
 
@@ -27,4 +28,7 @@ def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
     from dsgen.report import why
 
     answer = questions.ask(job_from(scenario, options), key)
-    click.echo(why.text(answer) if form == "text" else json.dumps(why.data(answer), indent=2), nl=form == "json")
+    if form == "text":
+        show(why.text(answer), "why")
+    else:
+        show(json.dumps(why.data(answer), indent=2), "json", nl=True)

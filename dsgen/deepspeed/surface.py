@@ -274,7 +274,7 @@ def _as_of(table: Mapping[str, Mapping[str, Any]], now: tuple[int, ...]) -> Iter
 
 def _unknown(version: str, lines: tuple[str, ...]) -> DsgenError:
     newest = ", ".join(f"{line} (up to {_load(line, None).version})" for line in lines)
-    return mistake(f"DeepSpeed {version} is not known", must=f"the known releases are {newest}")
+    return mistake(f"DeepSpeed {version} is not known", must=f"the known releases are {newest}", code="unknown-name")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

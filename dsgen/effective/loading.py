@@ -95,12 +95,19 @@ def load_many(
             return tuple(_load(session, job, program, world_size, timeout_seconds) for job in jobs)
     except child.SessionLostError as error:
         raise mistake(
-            f"the process that loads DeepSpeed was lost: {error}", must="it must be able to import torch and deepspeed"
+            f"the process that loads DeepSpeed was lost: {error}",
+            must="it must be able to import torch and deepspeed",
+            code="lost",
         ) from None
 
 
 def _missing(package: str, python: str) -> DsgenError:
-    return mistake(f"this needs {package}, which {python} has not", must="the config is loaded by it", todo=_INSTALL)
+    return mistake(
+        f"this needs {package}, which {python} has not",
+        must="the config is loaded by it",
+        todo=_INSTALL,
+        code="missing-package",
+    )
 
 
 def _job(source: Source, program: Target) -> _Job:
@@ -109,12 +116,14 @@ def _job(source: Source, program: Target) -> _Job:
     path = Path(source)
     try:
         if path.is_dir():
-            raise mistake("it is a folder", must="it must be a DeepSpeed config", where=source)
+            raise mistake("it is a folder", must="it must be a DeepSpeed config", where=source, code="unreadable")
         if not path.is_file():
-            raise mistake("no such file", must="it must be a DeepSpeed config", where=source)
+            raise mistake("no such file", must="it must be a DeepSpeed config", where=source, code="unreadable")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=source) from None
+        raise mistake(
+            f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=source, code="unreadable"
+        ) from None
     if not program.strict_json:
         return _Job(name=str(source), file=str(path.resolve()))
     try:
@@ -173,9 +182,10 @@ def _lost(name: str, died: Mapping[str, Any], timeout_seconds: float) -> DsgenEr
             f"DeepSpeed had not loaded it within {timeout_seconds:g} s",
             where=name,
             todo="Allow more with --timeout; most configs take a tenth of a second.",
+            code="lost",
         )
     words = " ".join(str(died["tail"]).split())
-    return mistake(f"the process that loaded it ended with code {died['code']}: {words}", where=name)
+    return mistake(f"the process that loaded it ended with code {died['code']}: {words}", where=name, code="lost")
 
 
 def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: Target) -> Effective:

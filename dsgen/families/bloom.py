@@ -6,6 +6,13 @@ from dsgen.families import orders, rows
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND
+from dsgen.families.parts import gpts
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend_alibi
+from dsgen.families.tape.forwards import Before, Forward
+from dsgen.families.tape.gelus import bloom_gelu
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["BLOOM"]
 
@@ -19,6 +26,41 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "ffn_size": (),
     "max_positions": ("seq_length",),
 }
+
+
+def _before(tape: Tape, on: Setting) -> Before:
+    """The embedding behind a norm, and ALiBi's biases."""
+    embedded, read = gpts.embed(tape, on)
+    hidden = on.layer_norm(tape, embedded)
+    return hidden, [], [*read, tape.make((0, on.heads), on.seq_len, on.item)], [embedded]
+
+
+@forward
+def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """BloomBlock."""
+    my.states = on.layer_norm(tape, hidden)
+    found, my.weights = _attention(tape, on, my.states, hidden)
+    my.states = on.layer_norm(tape, found)
+    return _mlp(tape, on, my.states, found)
+
+
+@forward
+def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> tuple[Tensor, Tensor | None]:
+    width = on.heads * on.model.head_size
+    fused = on.linear(tape, hidden, 3 * width, "query_key_value", bias=True)
+    my.query, my.key, my.value = (op.transposed(tape, op.part(tape, fused, width)) for _ in range(3))
+    out, weights = attend_alibi(tape, on, my.query, my.key, my.value)
+    out = on.linear(tape, out, on.hidden, "dense", bias=True)
+    return op.add(tape, residual, out), weights
+
+
+@forward
+def _mlp(my: Names, tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> Tensor:
+    states = on.linear(tape, hidden, on.ffn, "dense_h_to_4h", bias=True)
+    my.states = bloom_gelu(tape, states)
+    out = on.linear(tape, my.states, on.hidden, "dense_4h_to_h", bias=True)
+    return op.add(tape, residual, out)
+
 
 BLOOM = Family(
     model_type="bloom",
@@ -39,6 +81,7 @@ BLOOM = Family(
         ),
         after=rows.layer_norm("transformer.ln_f"),
     ),
+    forward=Forward(_before, _block, _block, gpts.head, carries_weights=True),
     order=orders.Order(
         dense=f"{FIRST} self_attention self_attention.query_key_value self_attention.attention_dropout"
         f" self_attention.dense {SECOND} {MEGATRON_MLP.format('mlp.gelu_impl')}",

@@ -6,7 +6,15 @@ from dsgen.families import rows
 from dsgen.families.family import AutoTP, Facts, Family
 from dsgen.families.keys import FOUR_H, HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, Order
+from dsgen.families.parts import gpts
+from dsgen.families.parts.rotary import rotate
 from dsgen.families.reading import Reader
+from dsgen.families.tape import attending
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend
+from dsgen.families.tape.forwards import Before, Forward
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON"]
 
@@ -36,6 +44,49 @@ def _write(facts: Facts) -> dict[str, object]:
     return {"new_decoder_architecture": facts["kv_heads"] != 1, "multi_query": facts["kv_heads"] == 1}
 
 
+def _before(tape: Tape, on: Setting) -> Before:
+    return gpts.rotary(tape, on, on.model.head_size)
+
+
+@forward
+def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """FalconDecoderLayer, with one norm (falcon-7b) or two (40b, 180b)."""
+    my.attended = on.layer_norm(tape, hidden)
+    my.fed = on.layer_norm(tape, hidden) if on.model.kv_heads > 1 else my.attended
+    my.found, my.weights = _attention(tape, on, my.attended)
+    out = gpts.megatron_mlp(tape, on, my.fed, bias=False)
+    out = op.in_place(tape, out, my.found)
+    return op.add(tape, hidden, out)
+
+
+@forward
+def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    model = on.model
+    size, several = model.head_size, model.kv_heads > 1
+    fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "query_key_value")
+    my.query = op.part(tape, fused, on.heads * size)
+    my.key = op.index(tape, fused, fused.rows, on.kv_heads * size)
+    my.value = op.index(tape, fused, fused.rows, on.kv_heads * size)
+    kv_heads = on.kv_heads
+    if several:
+        kv_heads = on.heads
+        query = op.clone(tape, my.query)
+        my.query, my.key, my.value = query, _spread(tape, on, my.key), _spread(tape, on, my.value)
+    if on.eager:
+        my.query, my.key, my.value = (op.transposed(tape, one) for one in (my.query, my.key, my.value))
+    table = on.table(size)
+    my.query, my.key = (rotate(tape, one, table, table) for one in (my.query, my.key))
+    out, weights = attend(tape, on, my.query, my.key, my.value, kv_heads=kv_heads, style=attending.FALCON)
+    tape.hold(fused)
+    return on.linear(tape, out, on.hidden, "dense"), weights
+
+
+def _spread(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+    """Keys or values written out for every query head; backward sums them."""
+    made = tape.make(tensor.rows, on.heads * on.model.head_size, tensor.item)
+    return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]
+
+
 FALCON = Family(
     model_type="falcon",
     huggingface="FalconForCausalLM",
@@ -57,6 +108,7 @@ FALCON = Family(
         ),
         after=rows.layer_norm("transformer.ln_f"),
     ),
+    forward=Forward(_before, _block, _block, gpts.head, carries_weights=True),
     order=Order(
         dense=f"{FIRST} ln_attn ln_mlp self_attention self_attention.query_key_value self_attention.dense"
         f" {MEGATRON_MLP.format('mlp.act')}",

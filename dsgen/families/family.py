@@ -11,6 +11,7 @@ from dsgen.families.keys import Key
 from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import Layout
+from dsgen.families.tape.forwards import Forward, Stacks
 from dsgen.shapes.profiles import Model
 
 __all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family"]
@@ -77,6 +78,7 @@ class Family:
 
     Attributes:
         layout: Its tensors.
+        forward: What autograd keeps of it: its forward, written on the tape.
         order: Its modules as they run.
         kernels: Which fused attention its class has; for the other it runs the eager one.
         wide_queries: Its queries are fp32 whatever the weights are.
@@ -111,6 +113,7 @@ class Family:
     write: Callable[[Facts], dict[str, object]] = _nothing_written
 
     layout: Layout
+    forward: Forward | Stacks
     order: Order = Order()  # noqa: RUF009 - a NamedTuple, which is immutable
     kernels: tuple[str, ...] = ("flash", "sdpa")
     wide_queries: bool = False
@@ -132,6 +135,10 @@ class Family:
     def says(self, fact: str) -> bool:
         """Whether a fact differs between models of this type, or is one of this type alone."""
         return any(key.fact == fact for key in self.keys)
+
+    def eager(self, attention: str) -> bool:
+        """Whether attention makes the matrix of scores: it is asked to, or the class has nothing else."""
+        return attention == "eager" or attention not in self.kernels
 
     @property
     def encodes(self) -> bool:

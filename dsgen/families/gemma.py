@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from dsgen.families import rows
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.keys import keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
+from dsgen.families.parts import llama
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.norms import gemma_norm
+from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["GEMMA", "GEMMA2", "GEMMA3_TEXT"]
 
 _SANDWICH = f"{SECOND} pre_feedforward_layernorm {GATED} post_feedforward_layernorm"
 _DENSE = (*rows.attention(bias="attention_bias"), *rows.gated_mlp())
 
+
+def _capped(tape: Tape, logits: Tensor) -> Tensor:
+    """Logits through a tanh."""
+    return op.scaled(tape, op.tanh(tape, op.scaled(tape, logits)))
+
+
 GEMMA = Family(
     model_type="gemma",
     huggingface="GemmaForCausalLM",
     keys=keys(28, 3072, 16, 16, 256, 24576, 256000, 8192, tied=True, attention_bias=False),
     layout=rows.llama_frame(dense=(*_DENSE, *rows.TWO_NORMS)),
+    forward=llama.llama_forward(norm=gemma_norm),
     autotp=AutoTP(head=True),
 )
 GEMMA2 = attrs.evolve(
@@ -27,6 +40,13 @@ GEMMA2 = attrs.evolve(
     huggingface="Gemma2ForCausalLM",
     keys=keys(26, 2304, 8, 4, 256, 9216, 256000, 8192, tied=True, attention_bias=False, sliding_window=4096),
     layout=rows.llama_frame(dense=(*_DENSE, *rows.FOUR_NORMS)),
+    forward=llama.llama_forward(
+        attending=functools.partial(llama.attention, cap=True),
+        norms=llama.AROUND,
+        norm=gemma_norm,
+        before=functools.partial(llama.before, masks=2),
+        head=functools.partial(llama.head, shaped=_capped),
+    ),
     order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {_SANDWICH}"),
     kernels=("flash",),
 )
@@ -37,6 +57,12 @@ GEMMA3_TEXT = attrs.evolve(
     keys=keys(26, 2304, 8, 4, 256, 9216, 262208, 131072, tied=True, attention_bias=False, sliding_window=4096),
     layout=rows.llama_frame(
         dense=(*rows.attention(bias="attention_bias", qk_norm=True), *rows.gated_mlp(), *rows.FOUR_NORMS)
+    ),
+    forward=llama.llama_forward(
+        attending=functools.partial(llama.attention, head_norms=True),
+        norms=llama.AROUND,
+        norm=gemma_norm,
+        before=functools.partial(llama.before, multiplied=True, masks=2, pairs=2),
     ),
     order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}"),
     autotp=AutoTP(head=True, tied_head=True),

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dsgen.families import experts, rows
+import functools
+
+from dsgen.families import peft, rows
 from dsgen.families.family import UNKNOWN_STYLE, Family
 from dsgen.families.keys import FLOORED, keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, SHARED, Order
+from dsgen.families.parts import llama
+from dsgen.families.parts.llama import project
+from dsgen.families.parts.mixtures import routed, sigmoid_router
+from dsgen.families.parts.rotary import cut, rotate
 from dsgen.families.reading import Rotated
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend
+from dsgen.families.tape.forwards import Before
+from dsgen.families.tape.norms import head_norm
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GLM4", "GLM4_MOE"]
 
@@ -16,6 +28,52 @@ _NORMED = (
     *rows.norm("self_attn.q_norm", "head", when="qk_norm"),
     *rows.norm("self_attn.k_norm", "head", when="qk_norm"),
 )
+
+
+def _before(tape: Tape, on: Setting) -> Before:
+    """Llama's, for half of a head; blocks make tables of their own of these."""
+    hidden, tables, read, referred = llama.before(tape, on, part=2)
+    return hidden, [], [*read, *tables], referred
+
+
+@forward
+def _paired_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Glm4Attention: half of every head is rotated, its neighbours as pairs."""
+    project(my, tape, on, hidden, bias=on.model.attention_bias)
+    my.query, my.key = _rotated(tape, on, my.query, my.key, on.model.head_size // 2)
+    out, weights = attend(tape, on, my.query, my.key, my.value, heads_first=True)
+    return on.linear(tape, out, on.hidden, "o_proj"), weights
+
+
+@forward
+def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
+    """apply_rotary_pos_emb, which repeats the elements of its tables for every block."""
+    my.cosine, my.sine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
+    first, rest = cut(tape, query, on.heads * rotary)
+    first_key, rest_key = cut(tape, key, on.kv_heads * rotary)
+    turned = rotate(tape, first, my.cosine, my.sine)
+    turned_key = rotate(tape, first_key, my.cosine, my.sine)
+    return op.cat(tape, turned, rest), op.cat(tape, turned_key, rest_key)
+
+
+@forward
+def _half_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Glm4MoeAttention: half of every head is rotated; a norm over every head where the config says so."""
+    model = on.model
+    rotary = model.head_size // 2
+    project(my, tape, on, hidden, bias=model.attention_bias)
+    if model.qk_norm:
+        my.query = head_norm(tape, on, my.query, on.heads)
+        my.key = head_norm(tape, on, my.key, on.kv_heads)
+    query_turned, query_rest = cut(tape, my.query, on.heads * rotary)
+    key_turned, key_rest = cut(tape, my.key, on.kv_heads * rotary)
+    table = on.table(rotary)
+    turned = rotate(tape, query_turned, table, table)
+    turned_key = rotate(tape, key_turned, table, table)
+    my.query, my.key = op.cat(tape, turned, query_rest), op.cat(tape, turned_key, key_rest)
+    out, weights = attend(tape, on, my.query, my.key, my.value, heads_first=True)
+    return on.linear(tape, out, on.hidden, "o_proj"), weights
+
 
 GLM4 = Family(
     model_type="glm4",
@@ -31,6 +89,9 @@ GLM4 = Family(
             *rows.norm("post_self_attn_layernorm"),
             *rows.norm("post_mlp_layernorm"),
         )
+    ),
+    forward=llama.llama_forward(
+        attending=_paired_attention, feeding=llama.paired_mlp, norms=llama.AROUND, before=_before
     ),
     order=Order(
         dense=f"{FIRST} {ATTENTION} {OUT} post_self_attn_layernorm {SECOND}"
@@ -65,10 +126,15 @@ GLM4_MOE = Family(
             *rows.TWO_NORMS,
         ),
     ),
+    forward=llama.llama_forward(
+        attending=_half_attention,
+        mixture=routed(sigmoid_router),
+        before=functools.partial(llama.before, part=2),
+    ),
     order=Order(
         dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {SECOND} {GATED}",
         sparse=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {SECOND} {SHARED}",
     ),
     autotp=UNKNOWN_STYLE,
-    parts=experts.PARTS,
+    parts=peft.PARTS,
 )

@@ -7,7 +7,13 @@ from dsgen.families.family import AutoTP, Facts, Family
 from dsgen.families.keys import FOUR_H, GPT2_NAMES, SPLIT, keys
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
+from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend
+from dsgen.families.tape.forwards import Before, Forward
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 from dsgen.shapes.profiles import Model
 
 __all__ = ["GPT_BIGCODE"]
@@ -21,6 +27,41 @@ def _read(reader: Reader, _: Facts) -> dict[str, object]:
 def _mask(model: Model) -> int:
     """Bytes of GPTBigCodeModel.bias: one for every pair of positions."""
     return model.max_positions**2
+
+
+def _before(tape: Tape, on: Setting) -> Before:
+    return gpts.learned(tape, on, drop=on.model.dropout)
+
+
+@forward
+def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """GPTBigCodeBlock: GPT-2's, with one key and value for all heads."""
+    my.states = on.layer_norm(tape, hidden)
+    my.found, my.weights = _attention(tape, on, my.states)
+    hidden = op.add(tape, my.found, hidden)
+    my.states = on.layer_norm(tape, hidden)
+    out = _mlp(tape, on, my.states)
+    return op.add(tape, hidden, out)
+
+
+@forward
+def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    size, drops = on.model.head_size, on.model.dropout
+    width = on.heads * size
+    fused = on.linear(tape, hidden, width + 2 * size, "c_attn", bias=True)
+    my.query, key, value = op.split(tape, fused, width, size, size)
+    if on.eager:
+        my.query = op.transposed(tape, my.query)
+    out, weights = attend(tape, on, my.query, key, value, drop=drops)
+    out = on.linear(tape, out, on.hidden, "c_proj", bias=True)
+    return op.dropout(tape, out, drops), weights
+
+
+def _mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    states = on.linear(tape, hidden, on.ffn, "c_fc", bias=True)
+    states = op.gelu(tape, states)
+    states = on.linear(tape, states, on.hidden, "c_proj", bias=True)
+    return op.dropout(tape, states, on.model.dropout)
 
 
 GPT_BIGCODE = Family(
@@ -47,6 +88,7 @@ GPT_BIGCODE = Family(
         ),
         after=rows.layer_norm("transformer.ln_f"),
     ),
+    forward=Forward(_before, _block, _block, gpts.head),
     order=Order(dense=BLOCK, ahead="wte wpe drop", asks="mlp.dropout"),
     buffers=_mask,
     autotp=AutoTP(refused="AutoTP of {} stops in forward: query, key and value are one matrix, cut across"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.families import rows
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.keys import HEADS, SPLIT, keys
+from dsgen.families.parts.llama import llama_forward
 
 __all__ = ["BLOCK", "LLAMA"]
 
@@ -15,5 +16,6 @@ LLAMA = Family(
     huggingface="LlamaForCausalLM",
     keys=keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False),
     layout=rows.llama_frame(dense=BLOCK),
+    forward=llama_forward(),
     autotp=AutoTP(head=True, tied_head=True),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.families import rows
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.keys import SPLIT, keys
+from dsgen.families.parts.llama import llama_forward
 
 __all__ = ["MISTRAL"]
 
@@ -13,5 +14,6 @@ MISTRAL = Family(
     huggingface="MistralForCausalLM",
     keys=keys(32, 4096, 32, 8, SPLIT, 14336, 32000, 131072, tied=False, sliding_window=4096),
     layout=rows.llama_frame(dense=(*rows.attention(), *rows.gated_mlp(), *rows.TWO_NORMS)),
+    forward=llama_forward(),
     autotp=AutoTP(head=True, tied_head=True),
 )

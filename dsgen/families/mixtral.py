@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dsgen.families import experts, rows
+import functools
+
+from dsgen.families import peft, rows
 from dsgen.families.family import UNKNOWN_STYLE, Family
 from dsgen.families.keys import LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
+from dsgen.families.parts.llama import llama_forward
+from dsgen.families.parts.mixtures import routed, softmax_router
+from dsgen.families.reading import expert_width
 
 __all__ = ["MIXTRAL"]
+
+
+_MIXTURE = routed(functools.partial(softmax_router, shared=True))
 
 
 MIXTRAL = Family(
@@ -21,10 +29,11 @@ MIXTRAL = Family(
         experts=8,
         experts_per_token=2,
     ),
-    read=experts.width,
+    read=expert_width,
     layout=rows.llama_frame(sparse=(*rows.attention(), *rows.ROUTER, *rows.EXPERTS, *rows.TWO_NORMS)),
+    forward=llama_forward(mixture=_MIXTURE),
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp"),
     autotp=UNKNOWN_STYLE,
     leaf=True,
-    parts={"gate": experts.ROUTER, "w1": experts.PAIR, "w3": experts.PAIR, "w2": experts.DOWN},
+    parts={"gate": peft.ROUTER, "w1": peft.PAIR, "w3": peft.PAIR, "w2": peft.DOWN},
 )

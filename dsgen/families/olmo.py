@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from dsgen.families import experts, rows
+import functools
+
+from dsgen.families import peft, rows
 from dsgen.families.family import UNKNOWN_STYLE, Family
 from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
+from dsgen.families.parts import llama
+from dsgen.families.parts.mixtures import routed
+from dsgen.families.parts.rotary import rotate
+from dsgen.families.reading import expert_width
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend
+from dsgen.families.tape.norms import norm, wide_rms_norm
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["OLMO2", "OLMOE"]
+
+
+@forward
+def _attention(
+    my: Names, tape: Tape, on: Setting, hidden: Tensor, item: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """OlmoeAttention and Olmo2Attention: norms over all heads together; `item` is bytes of a number of a rope table."""
+    size, bias = on.model.head_size, on.model.attention_bias
+    my.query = norm(tape, on, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
+    my.key = norm(tape, on, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
+    my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
+    my.query, my.key = op.transposed(tape, my.query), op.transposed(tape, my.key)
+    if on.eager:
+        my.value = op.transposed(tape, my.value)
+    table = on.table(size, item)
+    turned = [rotate(tape, one, table, table) for one in (my.query, my.key)]
+    my.query, my.key = (op.cast(tape, one, my.value.item) for one in turned)
+    tape.hold(*turned)
+    out, weights = attend(tape, on, my.query, my.key, my.value)
+    return on.linear(tape, out, on.hidden, "o_proj", bias=bias), weights
 
 
 OLMO2 = Family(
@@ -21,6 +52,12 @@ OLMO2 = Family(
             *rows.norm("post_attention_layernorm"),
             *rows.norm("post_feedforward_layernorm"),
         )
+    ),
+    forward=llama.llama_forward(  # rope tables are in fp32, which make queries and keys fp32 too
+        attending=functools.partial(_attention, item=op.FP32),
+        norms=llama.BEHIND,
+        norm=wide_rms_norm,
+        before=functools.partial(llama.before, item=op.FP32),
     ),
     order=Order(dense=f"{NORMED} {OUT} {SECOND} {GATED} post_feedforward_layernorm"),
     autotp=UNKNOWN_STYLE,
@@ -37,9 +74,10 @@ OLMOE = Family(
         experts_per_token=8,
     ),
     pinned={"clip_qkv": None, "norm_topk_prob": False},
-    read=experts.width,
+    read=expert_width,
     layout=rows.llama_frame(sparse=(*rows.NORMED_ATTENTION, *rows.ROUTER, *rows.EXPERTS, *rows.TWO_NORMS)),
+    forward=llama.llama_forward(attending=_attention, mixture=routed()),
     order=Order(sparse=f"{FIRST} {NORMED} {OUT} {SECOND} mlp mlp.gate mlp.experts mlp.experts.act_fn"),
     autotp=UNKNOWN_STYLE,
-    parts=experts.PARTS,
+    parts=peft.PARTS,
 )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 from dsgen.families import rows
 from dsgen.families.family import Facts, Family
 from dsgen.families.keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, Order
+from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import attend
+from dsgen.families.tape.forwards import Before, Forward
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["OPT"]
 
@@ -26,6 +34,54 @@ def _write(facts: Facts) -> dict[str, object]:
         "do_layer_norm_before": not facts["post_norm"],
         "word_embed_proj_dim": facts["embedding_size"] or facts["hidden_size"],
     }
+
+
+def _before(tape: Tape, on: Setting) -> Before:
+    """Every sequence has positions of its own; a narrow embedding is projected."""
+    embedded, read = gpts.embed(tape, on)
+    positions = op.embedding(tape, on.rows, on.weight(on.model.max_positions * on.hidden), on.hidden)
+    if embedded.width != on.hidden:
+        embedded = on.linear(tape, embedded, on.hidden)
+    return op.add(tape, embedded, positions), [], read, [embedded, positions]
+
+
+@forward
+def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """OPTDecoderLayer; opt-350m's norms follow what they belong to."""
+    after = on.model.post_norm
+    my.states = hidden if after else on.layer_norm(tape, hidden)
+    found, my.weights = _attention(tape, on, my.states)
+    my.states = op.dropout(tape, found, True)
+    my.residual = op.add(tape, hidden, my.states)
+    my.states = None
+    if after:
+        my.residual = on.layer_norm(tape, my.residual)
+    states = my.residual if after else on.layer_norm(tape, my.residual)
+    states = on.linear(tape, states, on.ffn, "fc1", bias=True)
+    states = op.relu(tape, states)
+    states = on.linear(tape, states, on.hidden, "fc2", bias=True)
+    states = op.dropout(tape, states, True)
+    states = op.add(tape, my.residual, states)
+    return on.layer_norm(tape, states) if after else states
+
+
+@forward
+def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    width = on.heads * on.model.head_size
+    my.query = op.scaled(tape, on.linear(tape, hidden, width, "q_proj", bias=True))
+    my.key = on.linear(tape, hidden, width, "k_proj", bias=True)
+    my.value = on.linear(tape, hidden, width, "v_proj", bias=True)
+    if on.eager:
+        my.query, my.key, my.value = (op.transposed(tape, one) for one in (my.query, my.key, my.value))
+    out, weights = attend(tape, on, my.query, my.key, my.value)
+    return on.linear(tape, out, on.hidden, "out_proj", bias=True), weights
+
+
+def _final(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """What goes in is dropped with the model's own forward."""
+    states = hidden if on.model.post_norm else on.layer_norm(tape, hidden)
+    width = on.model.embedding_size or on.hidden
+    return states if width == on.hidden else on.linear(tape, states, width)
 
 
 OPT = Family(
@@ -59,6 +115,7 @@ OPT = Family(
         ),
         after=(),
     ),
+    forward=Forward(_before, _block, _block, functools.partial(gpts.head, final=_final)),
     order=Order(
         dense=f"self_attn_layer_norm {ATTENTION} self_attn.out_proj final_layer_norm fc1 activation_fn fc2",
         late=f"{ATTENTION} self_attn.out_proj self_attn_layer_norm fc1 activation_fn fc2 final_layer_norm",

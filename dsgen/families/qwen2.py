@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 from dsgen.families import rows
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
 from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
+from dsgen.families.parts import llama
+from dsgen.families.parts.mixtures import experts, mixture, softmax_router
 from dsgen.families.reading import Reader
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.forwards import Before
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["QWEN2", "QWEN2_MOE", "leading", "read_window", "written_leading", "written_window"]
 
@@ -45,7 +53,34 @@ def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
     return found
 
 
-_ATTENTION = rows.attention(qkv_bias=True)
+_ATTENTION_ROWS = rows.attention(qkv_bias=True)
+
+
+@forward
+def _beside_gated_share(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Qwen2MoeSparseMoeBlock: the shared expert runs first, though it is made later; its gate has one column."""
+    tape.whole *= 2
+    shared = llama.mlp(tape, on, hidden, on.model.shared_width)
+    tape.whole //= 2
+    my.weights, my.ids, my.logits = softmax_router(tape, on, hidden)
+    out = experts(tape, on, hidden, my.weights)
+    tape.whole *= 2
+    gate = op.relu(tape, on.linear(tape, hidden, 1, "shared_expert_gate"))  # sigmoid saves its result
+    return op.add(tape, out, op.mul(tape, gate, shared))
+
+
+def _before_mixture(tape: Tape, on: Setting) -> Before:
+    """Llama's, and a mask of local blocks, of which Qwen2-MoE has none."""
+    hidden, tables, read, referred = llama.before(tape, on)
+    if on.eager:
+        referred.append(tape.make(on.rows, on.seq_len, on.item))
+    elif on.sdpa:
+        referred.append(tape.make((on.seq_len, 0), on.seq_len, op.MASK))
+    return hidden, tables, read, referred
+
+
+_attention = functools.partial(llama.attention, biased=True)
+
 
 QWEN2 = Family(
     model_type="qwen2",
@@ -53,7 +88,8 @@ QWEN2 = Family(
     keys=keys(32, 4096, 32, 32, SPLIT, 22016, 151936, 32768, tied=False, sliding_window=4096),
     read=read_window,
     write=written_window,
-    layout=rows.llama_frame(dense=(*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS)),
+    layout=rows.llama_frame(dense=(*_ATTENTION_ROWS, *rows.gated_mlp(), *rows.TWO_NORMS)),
+    forward=llama.llama_forward(attending=_attention),
     autotp=AutoTP(head=True, tied_head=True),
 )
 QWEN2_MOE = Family(
@@ -73,15 +109,20 @@ QWEN2_MOE = Family(
     read=_read_mixture,
     write=written_leading,
     layout=rows.llama_frame(
-        dense=(*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS),
+        dense=(*_ATTENTION_ROWS, *rows.gated_mlp(), *rows.TWO_NORMS),
         sparse=(
-            *_ATTENTION,
+            *_ATTENTION_ROWS,
             *rows.ROUTER,
             *rows.EXPERTS,
             *rows.gated_mlp("mlp.shared_expert", "shared_ffn"),
             *rows.linear("mlp.shared_expert_gate", "one", "hidden", "router"),
             *rows.TWO_NORMS,
         ),
+    ),
+    forward=llama.llama_forward(
+        attending=_attention,
+        mixture=functools.partial(mixture, inside=_beside_gated_share),
+        before=_before_mixture,
     ),
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp"),
     autotp=UNKNOWN_STYLE,

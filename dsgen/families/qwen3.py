@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dsgen.families import experts, rows
+import functools
+
+from dsgen.families import peft, rows
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
 from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
+from dsgen.families.parts import llama
+from dsgen.families.parts.mixtures import routed
 from dsgen.families.qwen2 import leading, read_window, written_leading, written_window
 from dsgen.families.reading import Reader
 
 __all__ = ["QWEN3", "QWEN3_MOE"]
 
-_ATTENTION = rows.attention(bias="attention_bias", qk_norm=True)
+_ATTENTION_ROWS = rows.attention(bias="attention_bias", qk_norm=True)
 _LEADING = f"{FIRST} {NORMED} {OUT} {SECOND}"
-_DENSE = (*_ATTENTION, *rows.gated_mlp(), *rows.TWO_NORMS)
+_DENSE = (*_ATTENTION_ROWS, *rows.gated_mlp(), *rows.TWO_NORMS)
 
 
 def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
@@ -24,6 +28,9 @@ def _write_mixture(facts: Facts) -> dict[str, object]:
     return written_window(facts) | written_leading(facts)
 
 
+_attention = functools.partial(llama.attention, head_norms=True)
+
+
 QWEN3 = Family(
     model_type="qwen3",
     huggingface="Qwen3ForCausalLM",
@@ -31,6 +38,7 @@ QWEN3 = Family(
     read=read_window,
     write=written_window,
     layout=rows.llama_frame(dense=_DENSE),
+    forward=llama.llama_forward(attending=_attention),
     order=Order(dense=f"{_LEADING} {GATED}"),
     autotp=AutoTP(head=True, tied_head=True),
 )
@@ -49,9 +57,10 @@ QWEN3_MOE = Family(
     pinned={"decoder_sparse_step": 1},
     read=_read_mixture,
     write=_write_mixture,
-    layout=rows.llama_frame(dense=_DENSE, sparse=(*_ATTENTION, *rows.EXPERTS, *rows.ROUTER, *rows.TWO_NORMS)),
+    layout=rows.llama_frame(dense=_DENSE, sparse=(*_ATTENTION_ROWS, *rows.EXPERTS, *rows.ROUTER, *rows.TWO_NORMS)),
+    forward=llama.llama_forward(attending=_attention, mixture=routed()),
     order=Order(dense=f"{_LEADING} {GATED}", sparse=f"{_LEADING} mlp"),
     autotp=UNKNOWN_STYLE,
     leaf=True,
-    parts=experts.PARTS,
+    parts=peft.PARTS,
 )

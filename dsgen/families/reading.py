@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -11,7 +12,7 @@ from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, Key
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
-__all__ = ["FUSED_GELUS", "WRITTEN_DROPOUT", "Reader", "Rotated"]
+__all__ = ["FUSED_GELUS", "WRITTEN_DROPOUT", "Reader", "Rotated", "expert_width"]
 
 FUSED_GELUS = ("gelu", "gelu_pytorch_tanh")
 WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does not ask
@@ -175,6 +176,11 @@ class Rotated:
         """The partial_rotary_factor with which the class rotates what is counted."""
         share = self.of(size) / size
         return share if int(size * share) == self.of(size) else math.nextafter(share, 1)
+
+
+def expert_width(_: Reader, facts: Mapping[str, Any]) -> dict[str, object]:
+    """The width of an expert, where no key says another than that of a dense feed-forward part."""
+    return {"expert_ffn_size": facts["ffn_size"]}
 
 
 def _number(value: object) -> float | None:

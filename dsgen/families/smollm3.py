@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from dsgen.families import rows
 from dsgen.families.family import AutoTP, Facts, Family
 from dsgen.families.keys import SPLIT, keys
 from dsgen.families.llama import BLOCK
+from dsgen.families.parts import llama
 from dsgen.families.reading import Reader
 
 __all__ = ["INTERVAL", "SMOLLM3"]
@@ -24,6 +27,9 @@ def _read(reader: Reader, facts: Facts) -> dict[str, object]:
     return {}
 
 
+_plain_block = functools.partial(llama.block, attending=functools.partial(llama.attention, rope=False))
+
+
 SMOLLM3 = Family(
     model_type="smollm3",
     huggingface="SmolLM3ForCausalLM",
@@ -31,5 +37,6 @@ SMOLLM3 = Family(
     pinned={"no_rope_layer_interval": INTERVAL, "use_sliding_window": False},
     read=_read,
     layout=rows.llama_frame(dense=BLOCK),
+    forward=llama.llama_forward()._replace(every=INTERVAL, other=_plain_block),
     autotp=AutoTP(head=True, tied_head=True),
 )

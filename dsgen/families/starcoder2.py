@@ -6,8 +6,23 @@ from dsgen.families import rows
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
+from dsgen.families.parts.llama import llama_forward
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.norms import layer_norm
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["STARCODER2"]
+
+
+def _mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """Starcoder2MLP."""
+    bias = on.model.attention_bias
+    states = on.linear(tape, hidden, on.ffn, "c_fc", bias=bias)
+    states = op.gelu(tape, states)
+    states = on.linear(tape, states, on.hidden, "c_proj", bias=bias)
+    return op.dropout(tape, states, on.model.dropout)
+
 
 STARCODER2 = Family(
     model_type="starcoder2",
@@ -32,6 +47,7 @@ STARCODER2 = Family(
         ),
         after=rows.layer_norm("model.norm"),
     ),
+    forward=llama_forward(feeding=_mlp, norm=layer_norm),
     order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.c_fc mlp.act mlp.c_proj", asks="mlp"),
     autotp=AutoTP(head=True, tied_head=True),
 )

@@ -7,6 +7,7 @@ decoder's output is not scaled before the head.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import attrs
 
@@ -14,7 +15,16 @@ from dsgen.families import rows
 from dsgen.families.family import Facts, Family
 from dsgen.families.keys import AS_ENCODER, HEADS, Key, keys
 from dsgen.families.orders import Order
+from dsgen.families.parts.relative import biases, distance_biases, plain_biases, read_before
+from dsgen.families.peft import ALL_LINEAR
 from dsgen.families.reading import Reader
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.attending import joined
+from dsgen.families.tape.forwards import InStack, Stacks
+from dsgen.families.tape.gelus import gelu_steps
+from dsgen.families.tape.products import bmm, cross_entropy
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Node, Tape, Tensor, forward
 
 __all__ = ["MT5", "T5"]
 
@@ -132,6 +142,185 @@ _SELF_RUNS = f"{_projected(0, 'SelfAttention')} layer.0.SelfAttention.relative_a
 )
 _CROSS_RUNS = f"{_projected(1, 'EncDecAttention')} layer.1.EncDecAttention.o layer.1.dropout"
 
+
+def _before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
+    """The encoder's embedding, with its dropout and without."""
+    model = on.model
+    embedded = op.embedding(tape, on.rows, on.outer(model.vocab_size * on.hidden), on.hidden)
+    on.ask(tape, embedded)
+    return op.dropout(tape, embedded, model.dropout), embedded
+
+
+@forward
+def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack) -> Tensor:
+    """T5Block."""
+    my.hidden, my.bias, my.weights = _self_attention(tape, on, hidden, place)
+    my.hidden = _clamped(tape, on, my.hidden)
+    if place.decodes:
+        my.hidden, my.plain, my.weights = _cross_attention(tape, on, my.hidden, place)
+        my.hidden = _clamped(tape, on, my.hidden)
+    my.hidden = _feed(tape, on, my.hidden)
+    return _clamped(tape, on, my.hidden)
+
+
+def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """T5LayerNorm: no mean is taken off; only the variance is made in fp32."""
+    width, item = hidden.width, hidden.item
+    variance = op.mean(tape, op.power(tape, op.cast(tape, hidden, op.FP32)))
+    hidden = op.mul(tape, hidden, op.rsqrt(tape, variance))
+    hidden = op.cast(tape, hidden, item)
+    made = op.mul(tape, on.weight(width), hidden)
+    tape.hold(variance)
+    return made
+
+
+def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """`torch.clamp(hidden, min=-value, max=value)` of tensors, the value by whether anything is infinite."""
+    if not on.clamps:
+        return hidden
+    tape.like(hidden)  # whether anything is infinite: of each number, and whether it is
+    tape.like(hidden, op.MASK)
+    saved = tape.keep(hidden)
+
+    def back(gradient: Tensor) -> list[Any]:
+        inside = [tape.like(gradient, op.MASK) for _ in ("above", "below", "both")]
+        made = tape.like(gradient)
+        tape.hold(*inside)
+        return [made]
+
+    return tape.node(tape.like(hidden), (hidden,), saved, back)  # type: ignore[no-any-return]
+
+
+@forward
+def _self_attention(
+    my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack
+) -> tuple[Tensor, Tensor, Tensor]:
+    my.normed = _norm(tape, on, hidden)
+    my.found, bias, weights = _t5_attention(tape, on, my.normed, my.normed, place, False)
+    dropped = op.dropout(tape, my.found, on.model.dropout)
+    return op.add(tape, hidden, dropped), bias, weights
+
+
+@forward
+def _cross_attention(
+    my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack
+) -> tuple[Tensor, Tensor, Tensor]:
+    my.normed = _norm(tape, on, hidden)
+    encoded = read_before(tape, (0, on.source_len), on.hidden, on.item, 1, place)
+    my.found, bias, weights = _t5_attention(tape, on, my.normed, encoded, place, True)
+    dropped = op.dropout(tape, my.found, on.model.dropout)
+    return op.add(tape, hidden, dropped), bias, weights
+
+
+@forward
+def _t5_attention(
+    my: Names, tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: InStack, cross: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """T5Attention: queries of one, keys and values of the other."""
+    width = on.heads * on.model.head_size
+    my.query = op.transposed(tape, on.linear(tape, normed, width, "q"))
+    my.key = op.transposed(tape, on.linear(tape, source, width, "k"))
+    my.value = op.transposed(tape, on.linear(tape, source, width, "v"))
+    bias = plain_biases(tape, on, place) if cross else distance_biases(tape, on, place)
+    out, weights = _scored(tape, on, my.query, my.key, my.value, bias, masked=place.decodes and not cross)
+    return on.linear(tape, out, on.hidden, "o"), bias, weights
+
+
+def _scored(
+    tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """eager_attention_forward: scores times 1.0, the bias, the mask, softmax in the model's type, dropout."""
+    read = key.rows[1]  # tokens of a sequence that it attends to
+    weights = bmm(tape, joined(tape, on, query), joined(tape, on, key), (0, on.seq_len * on.heads), read)
+    weights = op.scaled(tape, weights)
+    weights = op.add(tape, weights, bias)
+    if masked:
+        weights = op.add(tape, weights, Tensor(on.rows, read, on.item, None))
+    weights = op.softmax(tape, weights)
+    weights = op.dropout(tape, weights, on.model.dropout)
+    out = op.transposed(tape, bmm(tape, weights, joined(tape, on, value), on.rows, value.width))
+    return op.clone(tape, out), weights
+
+
+@forward
+def _feed(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """T5LayerFF."""
+    my.states = _norm(tape, on, hidden)
+    my.states = (_gated_feed if on.model.gated_ffn else _plain_feed)(tape, on, my.states)
+    dropped = op.dropout(tape, my.states, on.model.dropout)
+    return op.add(tape, hidden, dropped)
+
+
+def _plain_feed(tape: Tape, on: Setting, states: Tensor) -> Tensor:
+    """T5DenseActDense."""
+    states = on.linear(tape, states, on.ffn, "wi")
+    states = op.relu(tape, states)
+    states = op.dropout(tape, states, on.model.dropout)
+    return on.linear(tape, states, on.hidden, "wo")
+
+
+@forward
+def _gated_feed(my: Names, tape: Tape, on: Setting, states: Tensor) -> Tensor:
+    """T5DenseGatedActDense."""
+    my.gelu = gelu_steps(tape, on.linear(tape, states, on.ffn, "wi_0"))
+    my.straight = on.linear(tape, states, on.ffn, "wi_1")
+    states = op.mul(tape, my.gelu, my.straight)
+    states = op.dropout(tape, states, on.model.dropout)
+    return on.linear(tape, states, on.hidden, "wo")
+
+
+def _saves_encoded(on: Setting) -> bool:
+    """Whether keys or values save the encoder's output: to train their weight, or that of an adapter, or on zero.Init.
+
+    With a dropout an adapter saves what that has made of it; a checkpoint saves its arguments anyway.
+    """
+    adapted = not on.drops and not {"k", "v", ALL_LINEAR}.isdisjoint(on.targets)
+    return on.method == "full" or on.zero3 or on.asks or adapted
+
+
+def _between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+    """From the encoder's last block to the decoder's first: the encoder's output, which lives on, and embeddings.
+
+    `on` is the decoder's. The gradient of the embedding is added to that of the head, which has the same weight, and
+    waits on with it.
+    """
+    encoded = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
+    ids = tape.make(on.rows, 1, op.INDEX)  # labels, moved on by one
+    kernel = on.weight(on.model.vocab_size * on.hidden)
+    tape.fetch()
+    embedded = tape.make(on.rows, on.hidden, on.item)
+    tape.used()
+
+    def added(_: Tensor) -> list[Any]:
+        op.gradient_of(tape, kernel)
+        return []
+
+    if kernel.edge:
+        shared = Tensor(kernel.rows, kernel.width, kernel.item, None, (Node(tape.next(), (), None, added), 0))
+        tape.node(embedded, (shared,), tape.keep(ids), lambda _: [op.gradient_of(tape, kernel)])
+    on.ask(tape, embedded)
+    states = op.dropout(tape, embedded, on.model.dropout)
+    tape.hold(ids, embedded)
+
+    def both(gradient: Tensor) -> list[Any]:
+        return [gradient, tape.like(encoded) if states.edge else gradient]
+
+    saved = tape.keep(encoded if _saves_encoded(on) else None)
+    return tape.node(op.view(states), (states, encoded), saved, both)  # type: ignore[no-any-return]
+
+
+def _head(tape: Tape, on: Setting, hidden: Tensor, *, scales: bool = False) -> Tensor:
+    """Final norm, output head and loss, of which no copy in fp32 is made."""
+    dropped = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
+    states = op.scaled(tape, dropped) if scales and not on.model.gated_ffn else dropped
+    logits = on.logits(tape, states)
+    loss = cross_entropy(tape, logits)
+    tape.hold(states, dropped)
+    return loss
+
+
+_STACKS = Stacks(_before, _block, _between, _head, _norm, biases, _saves_encoded)
+
 T5 = Family(
     model_type="t5",
     huggingface="T5ForConditionalGeneration",
@@ -163,6 +352,7 @@ T5 = Family(
         ahead="shared dropout",
     ),
     kernels=("sdpa",),
+    forward=_STACKS._replace(head=functools.partial(_head, scales=True)),
 )
 MT5 = attrs.evolve(
     T5,
@@ -172,4 +362,5 @@ MT5 = attrs.evolve(
     gated=True,
     read=functools.partial(_read_gate, _GATED),
     write=_write_gate,
+    forward=_STACKS,
 )

@@ -132,6 +132,7 @@ def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any
             where=written.origin,
             must=f"DeepSpeed {known.version} refuses it",
             todo="Drop it.",
+            code="refused",
         )
     if key in INSTEAD and isinstance(value, bool):
         raise mistake(
@@ -172,6 +173,7 @@ def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenErro
         must="neither dsgen nor DeepSpeed reads it",
         where=written.origin,
         todo=todo or f"Sections: {', '.join(SECTIONS)}, deepspeed.",
+        code="unknown-name",
     )
 
 
@@ -215,6 +217,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
                 f"no {section} is named",
                 must="a plan needs hardware and a model",
                 todo=f"Name it with {option}; dsgen profiles list {section} shows the built-in ones.",
+                code="missing",
             )
     tree["training"] = follow(tree.get("training", {}), provenance)
     wishes = structure(Training, "training", tree, provenance)
@@ -272,6 +275,7 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
             f"{cluster.gpus} GPUs do not share evenly among {nodes} nodes",
             where=where,
             must=f"gpus must be a multiple of nodes, such as {nodes * math.ceil(cluster.gpus / nodes)}",
+            code="contradiction",
         )
     if cluster.gpus // nodes > full:
         raise mistake(
@@ -279,6 +283,7 @@ def _shape(cluster: Cluster, hardware: Hardware, provenance: Provenance) -> tupl
             where=where,
             must=f"a node of it has {full}",
             todo=f"Use --nodes {math.ceil(cluster.gpus / full)}, or set hardware.gpus_per_node.",
+            code="contradiction",
         )
     return nodes, cluster.gpus // nodes
 
@@ -296,12 +301,14 @@ def _network(
                 f"{said} is named for one node",
                 must="a network joins nodes",
                 todo="Drop it, or say how many nodes there are: --nodes 2.",
+                code="contradiction",
             )
         if nodes > 1 and (network.fabric == "none" or not network.bandwidth_bytes_per_second):
             raise mistake(
                 f"{said} joins nothing, and there are {nodes} nodes",
                 must="it must join the nodes",
                 todo="dsgen profiles list network",
+                code="contradiction",
             )
         return network, ()
     if nodes == 1:

@@ -29,6 +29,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             must="a driver cannot report more than the card has",
             where=provenance.where("hardware.gpu_memory"),
             todo="Set hardware.usable_memory too: it is the one that the plan uses.",
+            code="contradiction",
         )
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
     if said and used and said.rank > used.rank:
@@ -39,6 +40,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             f"training.target_len is {training.target_len}",
             must=f"{model.architecture} is a decoder alone, whose targets are its own tokens: leave it out",
             where=provenance.where("training.target_len"),
+            code="contradiction",
         )
     if training.attention == "sdpa" and model.relative_buckets:
         raise mistake(
@@ -47,6 +49,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             " them is not known",
             where=provenance.where("training.attention"),
             todo="Take eager, which is what runs where flash is asked for.",
+            code="contradiction",
         )
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions:
@@ -55,6 +58,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
                 f"training.seq_len is {length}",
                 must=f"{model.architecture} has learned positions for {model.max_positions} tokens and no more",
                 where=provenance.where("training.seq_len"),
+                code="contradiction",
             )
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from dsgen import catalog
+from dsgen.jobs.composed import plain
 from dsgen.shapes import units
-from dsgen.shapes.errors import mistake, nearest
-from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, same, show
+from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["FIELDS", "Scenario", "Setting", "is_scenario", "layers", "merge", "parse_set", "read"]
+__all__ = ["FIELDS", "NAMES", "Scenario", "Setting", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
 
 # Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
 FIELDS = {
@@ -46,7 +47,7 @@ FIELDS = {
 }
 USABLE = "hardware.usable_memory"
 _KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
-_OTHER = ("deepspeed", "file", "set")
+NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
@@ -187,6 +188,7 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
                 f"{path}={written[:60]} is not JSON ({error})",
                 where=source,
                 todo="In a shell, quote it: --set 'path=[1, 2]'.",
+                code="unreadable",
             ) from None
         value = written
     if isinstance(value, dict):
@@ -197,7 +199,7 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
             todo=f"Say --set {path}.KEY=VALUE for each key, or put the map into a file for -f.",
         )
     if value == "":
-        raise mistake(f"{path} has no value", must="write null to delete it", where=source)
+        raise mistake(f"{path} has no value", must="write null to delete it", where=source, code="missing")
     return path, Setting(value, Origin(source))
 
 
@@ -224,52 +226,81 @@ def read(path: str) -> Scenario:
     """
     from dsgen.documents.yaml.reader import entries, read_text
 
-    folder = Path(path).parent
+    said = (
+        (entry.path, Setting(entry.value, Origin(path, entry.line), entry.comment))
+        for entry in entries(read_text(Path(path)), path)
+    )
+    return _scenario(said, Path(path).parent, Rank.SITE)
+
+
+def of(values: Mapping[str, Any], source: str) -> Scenario:
+    """A scenario said as a dict: the fields of a scenario file, with plain values.
+
+    Args:
+        values: Field -> value; under `set` a map of paths.
+        source: Who said it, for errors and `why`.
+
+    Raises:
+        DsgenError: An unknown field, or a field whose value it cannot be.
+    """
+    values, origin = plain(values, source), Origin(source)
+    whole = {name: value for name, value in values.items() if not (name == "set" and isinstance(value, Mapping))}
+    paths = values["set"] if len(whole) < len(values) else {}
+    said = [*whole.items(), *((f"set.{path}", value) for path, value in leaves(paths))]
+    return _scenario(((path, Setting(value, origin)) for path, value in said), None, Rank.USER)
+
+
+def _scenario(said: Iterable[tuple[str, Setting]], folder: Path | None, rank: Rank) -> Scenario:
+    """A scenario of its fields, each with the place where it was written; names of files may start at a folder."""
     profiles: dict[str, tuple[str, ...]] = {}
     fields: dict[str, Setting] = {}
     sets: list[tuple[str, Setting]] = []
     files: tuple[str, ...] = ()
     deepspeed: str | None = None
-    seen: dict[str, int] = {}
-    for entry in entries(read_text(Path(path)), path):
-        origin = Origin(path, entry.line)
-        top, _, rest = entry.path.partition(".")
-        name = entry.path.replace("-", "_")
+    seen: dict[str, Origin] = {}
+    for path, setting in said:
+        value, origin = setting.value, setting.origin
+        top, _, rest = path.partition(".")
+        name = path.replace("-", "_")
         if name in seen:
+            first = f", first in line {seen[name].line}" if seen[name].line else ""
             raise mistake(
-                f"{name} is given twice, first in line {seen[name]}",
+                f"{name} is given twice{first}",
                 where=origin,
                 must="a field stands once",
                 todo="Drop one of the two.",
+                code="contradiction",
             )
-        seen[name] = entry.line
+        seen[name] = origin
         if name in _KINDS:
-            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in _texts(entry.value, name, origin))
+            texts = _texts(value, name, origin)
+            profiles[_KINDS[name]] = tuple(_beside(folder, item) for item in texts) if folder else texts
         elif name in FIELDS:
-            fields[name] = Setting(entry.value, origin, entry.comment)
+            fields[name] = setting
         elif name == "deepspeed":
-            deepspeed = _release(entry.value, origin)
+            deepspeed = _release(value, origin)
         elif name == "file":
-            files = tuple(str(folder / item) for item in _texts(entry.value, name, origin))
+            files = tuple(str(folder / item) if folder else item for item in _texts(value, name, origin))
         elif top == "set" and rest:
-            sets.append((rest, Setting(entry.value, origin, entry.comment)))
-        elif name == "set" and isinstance(entry.value, list):
-            sets.extend(parse_set(str(item), str(origin)) for item in entry.value)
+            sets.append((rest, setting))
+        elif name == "set" and isinstance(value, list):
+            sets.extend(parse_set(str(item), str(origin)) for item in value)
         elif name == "set":
             raise mistake(
-                f"set is {show(entry.value)}", must="it must be a map of paths, or a list of path=value", where=origin
+                f"set is {show(value)}", must="it must be a map of paths, or a list of path=value", where=origin
             )
         else:
-            known = (*_KINDS, *FIELDS, *_OTHER)
-            close = nearest(name, known)
-            raise mistake(
-                f"unknown field {entry.path}",
-                must=f"a scenario has {', '.join(known)}",
-                where=origin,
-                todo=offer(close, "Other paths go under set:."),
-            )
-    return Scenario(
-        profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=Rank.SITE
+            raise _unknown(path, name, origin)
+    return Scenario(profiles=profiles, fields=fields, files=files, sets=tuple(sets), deepspeed=deepspeed, rank=rank)
+
+
+def _unknown(path: str, name: str, origin: Origin) -> DsgenError:
+    return mistake(
+        f"unknown field {path}",
+        must=f"a scenario has {', '.join(NAMES)}",
+        where=origin,
+        todo=offer(nearest(name, NAMES), "Other paths go under set:."),
+        code="unknown-name",
     )
 
 
@@ -277,11 +308,12 @@ def _texts(value: Any, name: str, origin: Origin) -> tuple[str, ...]:
     items = value if isinstance(value, list) else [value]
     if not items or not all(isinstance(item, str) and item for item in items):
         quoted = isinstance(value, (int, float)) and not isinstance(value, bool)
+        value_is_map = isinstance(value, Mapping)
         raise mistake(
             f"{name} is {show(value)}",
             must="it must be a name, or a list of names",
             where=origin,
-            todo=f'Quote it: {name}: "{value}".' if quoted else None,
+            todo=f'Quote it: {name}: "{value}".' if quoted else "Paths go under set:." if value_is_map else None,
         )
     return tuple(items)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
+from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.jobs.composed import plain
 from dsgen.linting import facts as lint_facts
 from dsgen.linting import linter, sources
 from dsgen.linting.setting_files import parameter_names, read, sidecar
@@ -16,10 +22,12 @@ from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
 from dsgen.linting.subjects import Facts
 from dsgen.linting.suppressions import Suppression, in_comments, quiet
-from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["Excluded", "Linted", "check", "lint_files"]
+__all__ = ["UNWRITTEN", "Excluded", "Linted", "check", "lint_files", "lint_one"]
+
+UNWRITTEN = "<config>"  # the name of a config that no file holds
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -91,6 +99,31 @@ def lint_files(
     known: dict[Path, Settings] = {}
     for source in sources.documents(paths, target=said.target, stdin_name=stdin_name):
         yield _answer(source, said, known, stdin_name)
+
+
+def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings) -> Linted:
+    """Lint one config: a file with the settings of its folder, or a dict.
+
+    Raises:
+        DsgenError: No such file, or one that its settings leave out; as `check` does.
+    """
+    if isinstance(source, Mapping):
+        text = json.dumps(plain(source, UNWRITTEN), indent=2, ensure_ascii=False)
+        document = reader.read(f"{text}\n", UNWRITTEN)
+        program = said.target or targets.guess(document.config).name
+        return check(Source(document=document, target=program, guessed=said.target is None), said)
+    path = os.fspath(source)
+    if Path(path).is_dir():
+        raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
+    found = next(lint_files([path], said))
+    if isinstance(found, Excluded):
+        raise mistake("its settings leave it out", where=path, todo=f"See exclude in {found.by}.", code="refused")
+    if not isinstance(found, Linted):
+        raise found
+    missing = [fault.message for rule, fault in found.document.faults if rule == "unreadable-file"]
+    if missing:
+        raise mistake(missing[0], where=path, code="unreadable")
+    return found
 
 
 def check(source: Source, settings: Settings) -> Linted:

@@ -16,10 +16,9 @@ from dsgen.strategies.buffers import (
     SUB_GROUP,
     Buffers,
 )
+from dsgen.strategies.counted import LOOSE, NARROW, SECOND_COPY
 
 __all__ = [
-    "BOUNDED",
-    "NARROW",
     "OPTIMIZERS",
     "batch",
     "beyond",
@@ -36,23 +35,6 @@ PREFETCH_PER_SQUARE = 0.9  # Hugging Face fills stage3_prefetch_bucket_size with
 DEFAULT_SWAP_BUFFERS = 4  # DeepSpeed's default of offload_optimizer.buffer_count (zero/offload_config.py)
 # DeepSpeed's type in small letters -> the wish; what it makes of 1-bit and 0/1 Adam or Lamb is not among them.
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "lion": "Lion", "adagrad": "Adagrad", "sgd": "SGD", "muon": "Muon"}
-# Keys that keep in 16 bits what is else in fp32: counted where DeepSpeed takes them.
-NARROW = (
-    "bf16.bf16_master_weights_and_grads",
-    "bf16.bf16_optimizer_states",
-    "fp16.fp16_master_weights_and_grads",
-)
-SECOND_COPY = "zero_optimization.zero_hpz_partition_size"  # counted where it was compared with the simulation
-LOOSE = "zero_optimization.contiguous_gradients"  # as well
-# Keys whose memory is bounded, and in the interval around a peak (dsgen.memory.widened) -> field of Unsure.
-BOUNDED = {
-    "communication_data_type": "reduced",
-    "data_types.grad_accum_dtype": "gradients",
-    "zero_optimization.offload_optimizer.ratio": "kept",
-    "zero_optimization.zero_quantized_gradients": "sent",
-    "zero_optimization.zero_quantized_nontrainable_weights": "fetched",
-    "zero_optimization.zero_quantized_weights": "fetched",
-}
 # Keys that change what is held, and that the memory model does not count.
 _UNCOUNTED = (
     "data_types.grad_accum_dtype",

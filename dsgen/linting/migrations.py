@@ -9,9 +9,20 @@ import attrs
 from dsgen.deepspeed import surface
 from dsgen.linting import rules
 from dsgen.linting.files import Linted, check
+from dsgen.linting.mending import Mended, mended
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["about_release", "is_to_do"]
+__all__ = ["about_release", "is_to_do", "migrated"]
+
+
+def migrated(linted: Linted, *, unsafe: bool = False) -> Mended:
+    """A file, linted for the release to move to, with the fixes of what that release changed.
+
+    Args:
+        linted: The file with all its findings, notes too.
+        unsafe: Whether fixes that change what is trained are applied too.
+    """
+    return mended(about_release(linted), unsafe=unsafe, narrow=about_release, only=is_to_do)
 
 
 def about_release(linted: Linted) -> Linted:

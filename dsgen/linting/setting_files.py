@@ -61,7 +61,7 @@ def toml(file: Path, mentions: bytes = b"") -> dict[str, Any]:
         found: dict[str, Any] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
         return found
     except (UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
-        raise mistake(f"it is not TOML ({error})", where=file) from None
+        raise mistake(f"it is not TOML ({error})", where=file, code="unreadable") from None
 
 
 Read = Callable[[Any, str, Path], Any]
@@ -87,6 +87,7 @@ def table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") ->
             must=f"the settings are {', '.join(shape)}",
             where=file,
             todo=offer(close),
+            code="unknown-name",
         )
     return {key: shape[key](value, f"{before}{key}", file) for key, value in said.items()}
 
@@ -144,10 +145,12 @@ def _severity(value: Any, name: str, file: Path) -> Severity:
 
 
 def _release(value: Any, name: str, file: Path) -> str:
+    said = _text(value, name, file)
     try:
-        return surface.load(_text(value, name, file)).version and value
+        surface.load(said)
     except DsgenError as error:
-        raise error if str(file) in str(error) else DsgenError(f"{file}: {name}: {error}") from None
+        raise error.inside(f"{file}: {name}") from None
+    return said
 
 
 def _beside(value: Any, name: str, file: Path) -> str:
@@ -165,7 +168,7 @@ def _profile(kind: str) -> Read:
         try:
             catalog.find(kind, said)
         except DsgenError as error:
-            raise error if str(file) in str(error) else DsgenError(f"{file}: {name}: {error}") from None
+            raise error.inside(f"{file}: {name}") from None
         return said
 
     return read_profile
@@ -176,7 +179,7 @@ def _names(value: Any, name: str, file: Path) -> str:
     try:
         parameter_names(said)
     except DsgenError as error:
-        raise DsgenError(f"{file}: {name}: {error}") from None
+        raise error.inside(f"{file}: {name}") from None
     return said
 
 
@@ -238,14 +241,19 @@ def parameter_names(file: str) -> tuple[str, ...]:
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a null
-        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=file) from None
+        raise mistake(
+            f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=file, code="unreadable"
+        ) from None
     if not text.lstrip().startswith("["):
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise mistake(
-            f"it is not JSON ({error})", must="it must be a list of names, or a name a line", where=file
+            f"it is not JSON ({error})",
+            must="it must be a list of names, or a name a line",
+            where=file,
+            code="unreadable",
         ) from None
     return _texts(found, "the list", Path(file))
 
@@ -260,6 +268,6 @@ def _place(value: Any, name: str, file: Path) -> Suppression:
     said = table(value, {"rule": _text, "path": _text, "reason": _text}, file, f"{name}.")
     for key in ("rule", "path"):
         if key not in said:
-            raise mistake(f"{name} has no {key}", must="it must name a rule and a path", where=file)
+            raise mistake(f"{name} has no {key}", must="it must name a rule and a path", where=file, code="missing")
     named(said["rule"], f"{file}: {name}.rule")
     return Suppression(where=f"{file}: {name}", word=said["rule"], path=said["path"])

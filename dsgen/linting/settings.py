@@ -5,17 +5,31 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import attrs
 
+from dsgen import targets
+from dsgen.deepspeed import surface
 from dsgen.linting import rules
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.findings import Finding, Severity
+from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["ACCELERATORS", "CALLS", "CLIENT_OPTIMIZERS", "PACKAGES", "Settings", "alike", "knows", "named"]
+__all__ = [
+    "ACCELERATORS",
+    "CALLS",
+    "CLIENT_OPTIMIZERS",
+    "PACKAGES",
+    "Settings",
+    "alike",
+    "checked",
+    "knows",
+    "named",
+    "severity",
+]
 
 # SUPPORTED_ACCELERATOR_LIST of accelerator/real_accelerator.py, DeepSpeed 0.19.8
 ACCELERATORS = ("cuda", "cpu", "xpu", "npu", "hpu", "mps", "mlu", "sdaa", "supa", "klxpu")
@@ -122,6 +136,56 @@ class Settings:
         return {name: severity for word, severity in self.severities.items() for name in named(word)}
 
 
+def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
+    """Settings as a person said them, whose names are all known.
+
+    Args:
+        said: What was said.
+        by: Field -> what it was said by, for errors: "--select".
+
+    Raises:
+        DsgenError: No such rule, release, program, accelerator or kind of optimizer.
+    """
+    for field in ("select", "ignore"):
+        for word in getattr(said, field):
+            named(word, by(field))
+    if said.deepspeed is not None:
+        surface.load(said.deepspeed)
+    for field in ("world_size", "seq_len"):
+        count = getattr(said, field)
+        if count is not None and (type(count) is not int or count < 1):
+            raise mistake(f"{by(field)} is {count!r}", must="it must be a whole number of at least 1")
+    check_gpus(said.world_size or 1, by("world_size"))
+    if said.target is not None:
+        targets.find(said.target)
+    for field, choices in (("accelerator", ACCELERATORS), ("client_optimizer", CLIENT_OPTIMIZERS)):
+        word = getattr(said, field)
+        if word is not None and word not in choices:
+            close = nearest(str(word), choices)
+            raise mistake(
+                f"no {field.replace('_', ' ')} {word!r}",
+                must=f"{'DeepSpeed knows' if field == 'accelerator' else 'it must be one of'} {', '.join(choices)}",
+                where=by(field),
+                todo=offer(close[:1]),
+                code="unknown-name",
+            )
+    return said
+
+
+def severity(word: str) -> Severity:
+    """A severity by its name.
+
+    Raises:
+        DsgenError: No such severity.
+    """
+    for known in Severity:
+        if word == str(known):
+            return known
+    raise mistake(
+        f"no severity {word!r}", must=f"it must be one of {', '.join(map(str, Severity))}", code="unknown-name"
+    )
+
+
 def named(word: str, where: object = None) -> frozenset[str]:
     """The names of the rules that a word means: a name, a code, or the start of codes such as DSG3.
 
@@ -135,6 +199,7 @@ def named(word: str, where: object = None) -> frozenset[str]:
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
         where=where,
         todo=offer(alike(word), "`dsgen rule` lists them."),
+        code="unknown-name",
     )
 
 

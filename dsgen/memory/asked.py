@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from dsgen.families import family_of
 from dsgen.jobs.job import Job
-from dsgen.memory.activations import eager
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
@@ -109,7 +109,7 @@ def tells(job: Job, tp: int) -> bool:
     That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
     """
     model = job.model
-    return eager(model, job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
+    return family_of(model).eager(job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
 
 
 class Asked(NamedTuple):

@@ -31,4 +31,5 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
             must="such a model is counted with its parameters on the GPU or in RAM, fully trained or with LoRA in both "
             "stacks, on whole GPUs, with attention flash or eager, and all logits",
             todo="Most else runs in dsgen simulate --config FILE: the real DeepSpeed on a virtual GPU.",
+            code="refused",
         )

@@ -129,6 +129,7 @@ def _check_batch(job: Job) -> None:
         must=f"it must be a multiple of {job.world}, such as {near}",
         where=job.provenance.where("training.global_batch"),
         todo=f"Or take a number of GPUs that divides it: --gpus {fewer}{nodes}.",
+        code="contradiction",
     )
 
 

@@ -34,14 +34,18 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
     if any("batch" in reason for reason in reasons):
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins:
-        return mistake(reasons[0] if reasons else "no strategy can run", todo="\n  ".join(reasons[1:3]) or None)
+        return mistake(
+            reasons[0] if reasons else "no strategy can run",
+            todo="\n  ".join(reasons[1:3]) or None,
+            code="does-not-fit",
+        )
     said = list(dict.fromkeys(str(pin) for pin in job.pins))
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
         reasons = [f"{item.pin} leaves no strategy" for item in found.rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
-    return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}")
+    return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}", code="does-not-fit")
 
 
 def _fits(job: Job) -> bool:
@@ -70,6 +74,7 @@ def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
     return mistake(
         f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
         todo="\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
+        code="does-not-fit",
     )
 
 

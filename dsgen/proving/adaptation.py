@@ -63,6 +63,7 @@ def rank_count(config: Mapping[str, Any], ranks: int | None) -> int:
         raise mistake(
             f"ranks is {ranks} and tensor_parallel.autotp_size is {degree}",
             must="the ranks must be a multiple of the tensor-parallel degree",
+            code="contradiction",
         )
     return ranks
 

@@ -230,7 +230,9 @@ def _launch(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
             )
     except OSError as error:
         reason = error.strerror or str(error)
-        raise mistake(f"cannot run the interpreter {python}: {reason}", must="it must be a Python program") from None
+        raise mistake(
+            f"cannot run the interpreter {python}: {reason}", must="it must be a Python program", code="lost"
+        ) from None
 
 
 def _environment(python: str) -> dict[str, str]:

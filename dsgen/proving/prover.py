@@ -119,7 +119,9 @@ def prove_many(
                     raise _missing(str(absent), python or sys.executable)
             except proof_session.SessionLostError as error:
                 raise mistake(
-                    f"the engine did not start: {error}", must="it must be able to import torch and deepspeed"
+                    f"the engine did not start: {error}",
+                    must="it must be able to import torch and deepspeed",
+                    code="lost",
                 ) from None
             while len(proofs) < len(jobs):
                 config, count = jobs[len(proofs)]
@@ -141,7 +143,9 @@ def _check_arguments(device: str, steps: int, timeout_seconds: float) -> None:
 
 
 def _missing(package: str, python: str) -> DsgenError:
-    return mistake(f"a proof needs {package}, which {python} has not", todo=f"{_INSTALL}  ({_CPU_TORCH})")
+    return mistake(
+        f"a proof needs {package}, which {python} has not", todo=f"{_INSTALL}  ({_CPU_TORCH})", code="missing-package"
+    )
 
 
 def _sha256(config: Mapping[str, Any]) -> str:

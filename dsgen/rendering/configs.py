@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from dsgen.catalog.wishes import decider
 from dsgen.deepspeed import surface
+from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
 from dsgen.rendering.judgement import PLANNER, judge, worded
@@ -68,12 +71,14 @@ class Explanation:
         return (winner.reason if winner and winner.reason else None) or self.description
 
 
-@attrs.frozen(kw_only=True)
-class Config:
-    """A rendered DeepSpeed config.
+@attrs.frozen(kw_only=True, eq=False)
+class Config(Mapping[str, Any]):
+    """A rendered DeepSpeed config: a mapping of DeepSpeed's keys that equals the dictionary of them.
+
+    What is taken out of it is a copy; `dict(config)` and `to_dict()` are for programs that want a dict.
 
     Attributes:
-        values: The dictionary, plain JSON types only.
+        tree: The dictionary, plain JSON types only.
         plan: The plan it was rendered from.
         provenance: Who wrote each `deepspeed.` path.
         dropped: Keys left out because they would do nothing, and why.
@@ -81,31 +86,47 @@ class Config:
         findings: What the linter warns of, with the job at hand.
     """
 
-    values: dict[str, Any] = attrs.field(eq=False)
-    plan: Plan = attrs.field(eq=False)
-    provenance: Provenance = attrs.field(eq=False)
-    dropped: dict[str, str] = attrs.field(eq=False)
+    tree: dict[str, Any]
+    plan: Plan = attrs.field(repr=False)
+    provenance: Provenance = attrs.field(repr=False)
+    dropped: dict[str, str]
     warnings: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = attrs.field(default=(), eq=False)
 
+    def __getitem__(self, key: str) -> Any:
+        return copy.deepcopy(self.tree[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tree)
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
     def to_dict(self) -> dict[str, Any]:
         """A copy of the dictionary, ready for `deepspeed.initialize(config=...)`."""
-        copy: dict[str, Any] = json.loads(json.dumps(self.values))
-        return copy
+        return copy.deepcopy(self.tree)
 
     def to_json(self) -> str:
         """The config as DeepSpeed reads it, indented, with a final newline."""
-        return json.dumps(self.values, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.tree, indent=2, ensure_ascii=False) + "\n"
 
     def to_hjson(self) -> str:
         """The config as HJSON, which DeepSpeed reads too, each key with its reason beside it as a comment."""
         from dsgen.documents.hjson.writer import commented
 
-        return commented(self.values, {path: self.why(path).reason for path in self.paths()})
+        return commented(self.tree, {path: self.why(path).reason for path in self.paths()})
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the config as `dsgen render -o` does: as JSON that DeepSpeed reads, whole or not at all.
+
+        Raises:
+            DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
+        """
+        write_atomically(os.fspath(path), self.to_json(), by="path")
 
     def paths(self) -> tuple[str, ...]:
         """Every key, dotted, in order."""
-        return tuple(path for path, _ in leaves(self.values))
+        return tuple(path for path, _ in leaves(self.tree))
 
     def why(self, path: str) -> Explanation:
         """Why a key is what it is.
@@ -118,14 +139,15 @@ class Config:
         """
         path = path.removeprefix(_PREFIX)
         known = surface.load(self.plan.job.version)
-        key = known.key(path, self.values)
+        key = known.key(path, self.tree)
         if key is None:
             close = known.nearest(path)
             raise mistake(
                 f"DeepSpeed {known.version} has no key {path}",
                 todo=offer(close, "dsgen render shows the keys in use."),
+                code="unknown-name",
             )
-        node: Any = self.values
+        node: Any = self.tree
         for part in path.split("."):
             node = node.get(part) if isinstance(node, dict) else None
         return Explanation(
@@ -167,7 +189,7 @@ def render(plan: Plan) -> Config:
     values = _ordered(tree)
     findings = judge(plan, values, folded.provenance)
     return Config(
-        values=values,
+        tree=values,
         plan=plan,
         provenance=folded.provenance,
         dropped=dropped,

@@ -7,7 +7,6 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
-from dsgen.linting.meanings import BOUNDED, NARROW, SECOND_COPY
 from dsgen.memory.secondary import counts
 from dsgen.memory.states import takes
 from dsgen.planning.planner import Plan
@@ -15,6 +14,7 @@ from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Provenance, Rank, show
 from dsgen.shapes.near_misses import offer
 from dsgen.strategies.constraints import keys, of_layout, refusals
+from dsgen.strategies.counted import BOUNDED, NARROW, SECOND_COPY
 
 __all__ = ["cautions", "refuse"]
 

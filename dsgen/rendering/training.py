@@ -70,6 +70,7 @@ def _optimizer(plan: Plan) -> Iterator[Key]:
             f"DeepSpeed {plan.job.version} has no Muon",
             must="0.17.6 is the first release that has it",
             where=plan.job.provenance.where("training.optimizer"),
+            code="refused",
         )
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
@@ -109,6 +110,7 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
             must="training.total_steps must be a whole number of optimizer steps",
             where=plan.job.provenance.where("training.scheduler"),
             todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.",
+            code="missing",
         )
     warmup = training.warmup_steps
     if training.total_steps is not None and warmup >= training.total_steps:

@@ -24,7 +24,6 @@ _GUTTER = 8  # columns before the source line: five of its number, a space, a ba
 _INDENT = " " * 6  # of what stands below the source line
 _LONGEST = 110  # columns of running text; longer lines are hard to read on a wide terminal
 _LONG_WORD = re.compile(r"(\S{60})\S{40,}(\S{20})")  # a key or value too long for a message; both ends stay
-_ANSI = {"error": "1;31", "warning": "1;33", "info": "1;36", "place": "1", "faint": "2", "fix": "32"}
 
 
 def plain(words: str, _: str) -> str:
@@ -34,7 +33,9 @@ def plain(words: str, _: str) -> str:
 
 def painted(words: str, role: str) -> str:
     """Words in the colour of their role, for a terminal."""
-    return f"\x1b[{_ANSI[role]}m{words}\x1b[0m"
+    from dsgen.report.colours import styled  # it loads rich
+
+    return styled(words, role)
 
 
 def text(linted: Sequence[Linted], width: int, paint: Paint = plain) -> str:

@@ -49,6 +49,7 @@ def own(name: str) -> str:
             f"no schema named {name!r}",
             must=f"it must be one of {', '.join(names())}",
             todo=offer(close[:1], "A DeepSpeed config's is printed with --deepspeed."),
+            code="unknown-name",
         )
     parts: dict[str, Any] = {}
     whole = _gathered(data_root() / "schema" / "profile" / f"{name}{_SUFFIX}", "#", parts)

@@ -27,7 +27,7 @@ def text(config: Config, written_to: str | None = None) -> str:
     lines.append(f"speed about {count(speed)} tokens/s/GPU ({count(speed * LOW)} to {count(speed * HIGH)}); {network}")
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
-    keys = sum(1 for _ in leaves(config.values))
+    keys = sum(1 for _ in leaves(config.tree))
     if written_to:
         lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
     else:

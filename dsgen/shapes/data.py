@@ -31,4 +31,5 @@ def data_root() -> Path:
         f"dsgen's data is missing: neither {candidates[0]} nor {candidates[1]} holds {' and '.join(_FOLDERS)}",
         must="it is part of every wheel and of the repository",
         todo="Install dsgen again: pip install --force-reinstall dsgen",
+        code="missing",
     )

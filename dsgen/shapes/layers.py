@@ -276,6 +276,7 @@ def contradiction(first: Override, second: Override) -> DsgenError:
         f"{first.path} = {show(first.value)} ({first.origin}) and {show(second.value)} ({second.origin})",
         must="it can have one value",
         todo="Drop one of the two.",
+        code="contradiction",
     )
 
 
@@ -288,6 +289,7 @@ def _rivals(first: Override, second: Override) -> DsgenError:
         todo=f"Drop one of the two, or decide it above them: -f a file or --set {second.path}=VALUE."
         if second.rank < Rank.SITE
         else "Drop one of the two; the command line and Python may say a thing once.",
+        code="contradiction",
     )
 
 
@@ -297,4 +299,5 @@ def _map_meets_scalar(scalar: Override, inner: Override) -> DsgenError:
         f"and {inner.path} = {show(inner.value)} ({inner.origin}) makes it a map",
         must="it must be one or the other",
         todo=f"Drop one of the two, or put {scalar.path}: null into a layer between them, such as a -f file.",
+        code="contradiction",
     )

@@ -126,7 +126,10 @@ def collect(provenance: Provenance) -> tuple[Pin, ...]:
         elif any(rival.override.rank == pin.override.rank for rival in rivals):
             rival = next(rival for rival in rivals if rival.override.rank == pin.override.rank)
             raise mistake(
-                f"{rival} and {pin} exclude each other", must=f"one {pin.field} must win", todo="Drop one of the two."
+                f"{rival} and {pin} exclude each other",
+                must=f"one {pin.field} must win",
+                todo="Drop one of the two.",
+                code="contradiction",
             )
     return tuple(kept)
 

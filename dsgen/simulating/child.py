@@ -57,14 +57,18 @@ def _lost(error: children.LostError, timeout_seconds: float) -> DsgenError:
         return mistake(
             f"the simulation was not done within {timeout_seconds:g} s",
             todo="Allow more with --timeout, or take fewer steps or micro-batches: one of each shows the peak.",
+            code="lost",
         )
     if error.code == -signal.SIGKILL:
         return mistake(
             "the system killed the process that simulates",
             must="this machine's own memory must hold it: 0.5 to 2 GB",
             todo="Free memory, or simulate where there is more.",
+            code="lost",
         )
     code = error.code or 0
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
     words = " ".join(error.words.split())
-    return mistake(f"the process that simulates ended with {how}: {words}", must="it must run torch and deepspeed")
+    return mistake(
+        f"the process that simulates ended with {how}: {words}", must="it must run torch and deepspeed", code="lost"
+    )

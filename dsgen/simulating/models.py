@@ -77,6 +77,7 @@ def _language_part(config: dict[str, Any], where: str) -> tuple[dict[str, Any], 
             must="a model's config.json has one",
             where=where,
             todo="Give the config.json that lies beside the model's weights.",
+            code="missing",
         )
     plain: dict[str, Any] = json.loads(json.dumps(config))
     return plain, ()

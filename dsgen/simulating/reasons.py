@@ -55,7 +55,7 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             BY_CODE["copies-at-stage-3"].reason,
             f"A real run ends so too. Take stage 2, --method qlora or {_ZERO}.offload_param.",
         )
-    if message.startswith("lora_train_embeddings is true"):
+    if error.get("type") == "TiedHeadError":
         return (
             message,
             f"{TWO_COPIES}. Leave --lora-train-embeddings out, or train the whole model.",

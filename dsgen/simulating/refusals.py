@@ -23,8 +23,6 @@ INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --pyt
 _LONGEST = 400  # characters of the engine's message
 _MOST_FINDINGS = 2
 _MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
-_UNKNOWN_MODEL = "transformers has no model_type"
-_NO_CAUSAL = "transformers has no causal language model"
 _TAKE_ANOTHER = "Take the config.json of a causal language model: of llama, qwen3, gpt2 ..."
 _WHO = {
     "deepspeed": "DeepSpeed",
@@ -39,7 +37,7 @@ _NOISE = re.compile(r"\s*\[type=.*?\](?=\s|$)|\s*For further information visit \
 
 def missing(package: str, python: str) -> DsgenError:
     """The error of a package that the child's interpreter lacks."""
-    return mistake(f"a simulation needs {package}, which {python} has not", todo=INSTALL)
+    return mistake(f"a simulation needs {package}, which {python} has not", todo=INSTALL, code="missing-package")
 
 
 def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenError:
@@ -48,25 +46,32 @@ def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenEr
     message = _NOISE.sub("", " ".join(str(error["message"]).split()))
     if error["type"] in ("ModuleNotFoundError", "ImportError") and (name := _package(message)):
         return missing(name, python)
-    if "the simulation was not tested with" in message:
+    if error["type"] == "UntestedVersionsError":
         return mistake(
-            message, todo="Install a tested set, or run all the same with --force: the numbers may then be off."
+            message,
+            todo="Install a tested set, or run all the same with --force: the numbers may then be off.",
+            code="refused",
         )
     if any(words in message or words == error["type"] for words in _MACHINE):
         return mistake(
             "this machine's own memory is too small for the simulation",
             must="it takes 0.5 to 2 GB: tensors are never made, but their records are",
             todo="Free memory, or simulate where there is more.",
+            code="lost",
         )
-    if message.startswith(_UNKNOWN_MODEL):
+    if error["type"] == "UnknownModelError":
         return _unknown_model(request, versions)
-    if message.startswith(_NO_CAUSAL) or "is an encoder" in message:
-        return mistake(message, must="a simulation trains models that predict the next token", todo=_TAKE_ANOTHER)
+    if error["type"] == "NoLanguageModelError":
+        return mistake(
+            message, must="a simulation trains models that predict the next token", todo=_TAKE_ANOTHER, code="refused"
+        )
     if str(error["type"]).startswith(_CONFIG_CLASS):
         own = re.split(r"\w*Error: ", message)[-1]
-        return mistake(f"transformers refuses the model's config.json: {own}", todo="Mend the model's config.json.")
+        return mistake(
+            f"transformers refuses the model's config.json: {own}", todo="Mend the model's config.json.", code="refused"
+        )
     if _OURS in str(error.get("site")) and error["type"] in ("ValueError", "NotImplementedError"):
-        return mistake(message)
+        return mistake(message, code="refused")
     return _by_deepspeed(error, message, request, versions)
 
 
@@ -84,11 +89,13 @@ def _unknown_model(request: Request, versions: Mapping[str, str]) -> DsgenError:
             f"model_type {name} lives outside transformers (auto_map)",
             must="a simulation runs no code from a hub",
             todo="Take a config.json of a class that transformers has, of the same sizes.",
+            code="refused",
         )
     close = nearest(name, FAMILIES)
     return mistake(
         f"transformers {versions.get('transformers', '')} has no model_type {name}",
         todo=offer(close, "A newer transformers may have it."),
+        code="unknown-name",
     )
 
 
@@ -107,7 +114,7 @@ def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, vers
     lines += [f"dsgen lint: {finding.message} ({finding.code})" for finding in _findings(request, release)]
     head = plain if plain != message else own
     verb = "fails" if who == "the run" else "refuses it"
-    return mistake(f"{who} {verb} in {error['phase']}: {head}", todo="\n  ".join(lines) or None)
+    return mistake(f"{who} {verb} in {error['phase']}: {head}", todo="\n  ".join(lines) or None, code="refused")
 
 
 def _surface(release: str) -> surface.Surface:

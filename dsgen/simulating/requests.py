@@ -276,6 +276,7 @@ def _checked(request: Request) -> Request:
             f"{request.world_size} GPUs do not fill nodes of {request.gpus_per_node}",
             must="the nodes must be alike",
             todo="Say --gpus-per-node.",
+            code="contradiction",
         )
     return _constrained(request)
 

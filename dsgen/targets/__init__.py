@@ -34,6 +34,7 @@ def find(name: str) -> Target:
         f"no target {name!r}",
         must=f"it must be one of {', '.join(names)}",
         todo=offer(close[:1]),
+        code="unknown-name",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from lint_samples import GOOD, put
 from refusals import run
 
-from dsgen import effective
 from dsgen.shapes.errors import mistake
 
 ACCELERATE = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, di
         raise mistake("not started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(effective, "load", load)
+    monkeypatch.setattr(import_module("dsgen.effective"), "load", load)
     return calls
 
 

@@ -42,18 +42,18 @@ def test_guide_0_has_a_variant_for_each_memory_size(hardware: str, training: str
     rendered = config(hardware, "7b", training)
     memory = rendered.plan.chosen.memory
     assert memory.gpu.high_bytes <= memory.gpu.limit_bytes
-    assert rendered.values["zero_optimization"]["overlap_comm"] is True
+    assert rendered.tree["zero_optimization"]["overlap_comm"] is True
 
 
 def test_guide_0_gives_no_fixed_micro_batch_per_gpu_size() -> None:
-    small = config("generic-40g", "1b", zero_stage=2).values["train_micro_batch_size_per_gpu"]
+    small = config("generic-40g", "1b", zero_stage=2).tree["train_micro_batch_size_per_gpu"]
     large = config("generic-40g", "7b", zero_stage=2, offload="optimizer", checkpointing="none")
-    assert small > large.values["train_micro_batch_size_per_gpu"]
+    assert small > large.tree["train_micro_batch_size_per_gpu"]
 
 
 def test_guide_0_reads_bucket_sizes_as_elements() -> None:
     rendered = config("a100-80g", "7b", zero_stage=2)
-    size = rendered.values["zero_optimization"]["reduce_bucket_size"]
+    size = rendered.tree["zero_optimization"]["reduce_bucket_size"]
     reason = rendered.why("zero_optimization.reduce_bucket_size").reason
     assert "elements, not bytes" in reason
     assert f"{size * 2 / 2**30:.2f} GiB" in reason
@@ -61,7 +61,7 @@ def test_guide_0_reads_bucket_sizes_as_elements() -> None:
 
 
 def test_guide_0_takes_a_large_model_to_stage_3_with_both_offloads() -> None:
-    zero = config("a100-40g", "30b", zero_stage=3, offload="all").values["zero_optimization"]
+    zero = config("a100-40g", "30b", zero_stage=3, offload="all").tree["zero_optimization"]
     assert (zero["stage"], zero["offload_optimizer"]["device"], zero["offload_param"]["device"]) == (3, "cpu", "cpu")
 
 
@@ -82,11 +82,11 @@ def test_guide_0_smaller_buckets_take_less_memory() -> None:
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_guide_1_has_a_template_for_each_stage(stage: int) -> None:
-    assert config("a100-80g", "7b", zero_stage=stage).values["zero_optimization"]["stage"] == stage
+    assert config("a100-80g", "7b", zero_stage=stage).tree["zero_optimization"]["stage"] == stage
 
 
 def test_guide_1_takes_data_parallelism_for_small_models() -> None:
-    assert "zero_optimization" not in config("a100-40g", "gpt2").values
+    assert "zero_optimization" not in config("a100-40g", "gpt2").tree
 
 
 def test_guide_1_data_parallel_7b_needs_more_than_its_weights() -> None:
@@ -107,19 +107,19 @@ def test_guide_1_stage_3_saves_by_the_number_of_gpus() -> None:
 
 
 def test_guide_1_nvme_offload_brings_aio_and_a_path() -> None:
-    values = config("a100-80g", "13b", offload="nvme").values
+    values = config("a100-80g", "13b", offload="nvme").tree
     offload = values["zero_optimization"]["offload_optimizer"]
     assert (offload["device"], offload["nvme_path"]) == ("nvme", "/local_nvme")
     assert values["aio"]["block_size"] == 1_048_576
 
 
 def test_guide_1_fp16_scales_the_loss_dynamically() -> None:
-    fp16 = config("v100-32g", "1b").values["fp16"]
+    fp16 = config("v100-32g", "1b").tree["fp16"]
     assert (fp16["enabled"], fp16["loss_scale"]) == (True, 0)
 
 
 def test_guide_1_bf16_needs_no_loss_scale() -> None:
-    values = config("a100-40g", "1b").values
+    values = config("a100-40g", "1b").tree
     assert values["bf16"] == {"enabled": True}
     assert "fp16" not in values
 
@@ -128,7 +128,7 @@ def test_guide_1_bf16_needs_no_loss_scale() -> None:
 
 
 def test_guide_2_has_stage_3_with_both_offloads() -> None:
-    values = config("generic-24g", "7b", zero_stage=3, offload="all", global_batch=16, checkpointing="full").values
+    values = config("generic-24g", "7b", zero_stage=3, offload="all", global_batch=16, checkpointing="full").tree
     zero = values["zero_optimization"]
     assert zero["offload_param"]["pin_memory"] is True
     assert zero["stage3_gather_16bit_weights_on_model_save"] is True
@@ -147,7 +147,7 @@ def test_guide_2_the_batch_says_that_it_fixes_the_gpus() -> None:
 
 def test_guide_2_number_checkpoints_alone_is_left_out() -> None:
     rendered = dsgen.render(composed("a100-80g", "7b") | {"activation_checkpointing": {"number_checkpoints": 8}})
-    assert "number_checkpoints" not in rendered.values.get("activation_checkpointing", {})
+    assert "number_checkpoints" not in rendered.tree.get("activation_checkpointing", {})
     assert any("number_checkpoints" in warning for warning in rendered.warnings)
 
 
@@ -157,11 +157,11 @@ def test_guide_2_number_checkpoints_alone_is_left_out() -> None:
 def test_guide_3_writes_no_auto() -> None:
     rendered = config("v100-32g", "7b", zero_stage=2, offload="optimizer", scheduler="WarmupLR")
     assert '"auto"' not in rendered.to_json()
-    zero = rendered.values["zero_optimization"]
+    zero = rendered.tree["zero_optimization"]
     assert (zero["stage"], zero["offload_optimizer"]["device"]) == (2, "cpu")
-    assert (rendered.values["optimizer"]["type"], rendered.values["scheduler"]["type"]) == ("AdamW", "WarmupLR")
-    assert rendered.values["fp16"]["enabled"] is True
-    assert rendered.values["gradient_clipping"] > 0
+    assert (rendered.tree["optimizer"]["type"], rendered.tree["scheduler"]["type"]) == ("AdamW", "WarmupLR")
+    assert rendered.tree["fp16"]["enabled"] is True
+    assert rendered.tree["gradient_clipping"] > 0
 
 
 @pytest.mark.parametrize("key", ["training.lr", "training.gradient_clipping", "training.warmup_steps"])
@@ -177,9 +177,9 @@ def test_guide_3_auto_is_refused_where_a_number_must_be(key: str) -> None:
 def test_guide_4_both_candidates_render() -> None:
     tensor = config("a100-80g", "llama-2-7b", tp=4, zero_stage=1, precision="fp16", global_batch=32)
     sharded = config("a100-80g", "llama-2-7b", zero_stage=3, precision="fp16", global_batch=32)
-    assert tensor.values["tensor_parallel"] == {"autotp_size": 4}
-    assert "tensor_parallel" not in sharded.values
-    assert "stage3_prefetch_bucket_size" in sharded.values["zero_optimization"]
+    assert tensor.tree["tensor_parallel"] == {"autotp_size": 4}
+    assert "tensor_parallel" not in sharded.tree
+    assert "stage3_prefetch_bucket_size" in sharded.tree["zero_optimization"]
 
 
 def test_guide_4_tensor_parallelism_shards_gradients_too() -> None:

@@ -11,8 +11,8 @@ import pytest
 from effective_checks import compare
 from hjson_checks import agrees_with_hjson, mutants, sound, stopped
 
-from dsgen import effective
 from dsgen.documents.hjson.reader import read
+from dsgen.effective import load_many
 from dsgen.linting.linter import lint
 from dsgen.shapes.data import data_root
 from dsgen.shapes.findings import Finding, Severity
@@ -84,7 +84,7 @@ def test_our_tables_agree_with_what_deepspeed_holds(publics: Sequence[Any]) -> N
     compared, parsed, wrong = 0, 0, []
     for target in ("deepspeed", "hf-trainer"):
         chosen = [public.path for public in publics[::SAMPLE] if _target(public.label) == target]
-        for found in effective.load_many(chosen, target=target):
+        for found in load_many(chosen, target=target):
             parsed += bool(found.values)
             count, differing = compare(found, target)
             compared += count

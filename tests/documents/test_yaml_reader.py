@@ -128,7 +128,7 @@ def test_json_is_yaml() -> None:
         ),
         (
             "t: [{a: 1, a: 2}]\n",
-            "x.yaml:1: t.a is given twice, first in line 1; a key stands once\n"
+            "x.yaml:1: t[0].a is given twice, first in line 1; a key stands once\n"
             "  Drop one of the two; most readers would silently keep the last.",
         ),
         (

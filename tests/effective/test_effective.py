@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from dsgen import effective
 from dsgen.cli import main
 from dsgen.deepspeed import surface
-from dsgen.effective import loading
+from dsgen.effective import Effective, load, loading
 from dsgen.effective.rows import defaults, in_force, rows
 from dsgen.report import effective as report
 from dsgen.shapes.errors import DsgenError
@@ -70,7 +69,7 @@ def answering(folder: Path, *answers: Mapping[str, Any]) -> str:
     return fake_python(folder, f"import sys\nfor line in {lines!r}:\n    sys.stdin.readline(); print(line, flush=True)")
 
 
-def outcomes(found: effective.Effective | Any) -> dict[str, str]:
+def outcomes(found: Effective | Any) -> dict[str, str]:
     return {row.path: row.happened for row in found}
 
 
@@ -130,7 +129,7 @@ def test_a_key_left_open_is_marked_and_no_default() -> None:
 def test_a_file_that_is_none_is_a_clear_error(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "find_spec", lambda name: object())
     with pytest.raises(DsgenError, match=words):
-        effective.load(name)
+        load(name)
 
 
 @pytest.mark.parametrize("package", ["torch", "deepspeed"])
@@ -153,12 +152,12 @@ def test_a_missing_package_says_what_to_install(
 def test_a_package_missing_elsewhere_is_said_by_the_child(tmp_path: Path) -> None:
     python = fake_python(tmp_path, 'import sys; sys.stdin.readline(); print(\'{"missing": "deepspeed"}\', flush=True)')
     with pytest.raises(DsgenError, match=f"this needs deepspeed, which {python} has not"):
-        effective.load({}, python=python)
+        load({}, python=python)
 
 
 def test_a_program_that_is_no_python_is_a_clear_error() -> None:
     with pytest.raises(DsgenError, match=r"DeepSpeed was lost: (it answered .-c import|the engine process ended)"):
-        effective.load({}, python="/bin/echo")
+        load({}, python="/bin/echo")
 
 
 @pytest.mark.parametrize(
@@ -170,17 +169,17 @@ def test_a_program_that_is_no_python_is_a_clear_error() -> None:
 )
 def test_a_child_that_hangs_or_dies_is_a_clear_error(answer: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match=words):
-        effective.load({}, python=answering(tmp_path, answer), timeout_seconds=7)
+        load({}, python=answering(tmp_path, answer), timeout_seconds=7)
 
 
 def test_a_child_that_ends_at_once_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match=r"DeepSpeed was lost: .*code 3: no torch here"):
-        effective.load({}, python=fake_python(tmp_path, "import sys; sys.stderr.write('no torch here'); sys.exit(3)"))
+        load({}, python=fake_python(tmp_path, "import sys; sys.stderr.write('no torch here'); sys.exit(3)"))
 
 
 def test_an_interpreter_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match="cannot run the interpreter"):
-        effective.load({}, python=str(tmp_path / "nowhere"))
+        load({}, python=str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_an_interpreter_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
 )
 def test_a_wrong_argument_is_a_clear_error(options: Any, words: str) -> None:
     with pytest.raises(DsgenError, match=words):
-        effective.load({}, **options)
+        load({}, **options)
 
 
 @pytest.mark.parametrize(
@@ -206,16 +205,16 @@ def test_a_target_that_reads_plain_json_refuses_more(text: str, kind: str, tmp_p
     file = tmp_path / "c.json"
     file.write_text(text, encoding="utf-8")
 
-    found = effective.load(file, target="hf-trainer", python=answering(tmp_path))
+    found = load(file, target="hf-trainer", python=answering(tmp_path))
 
     assert found.refused is not None
     assert (found.refused.phase, found.refused.kind, found.deepspeed) == ("read", kind, "0.19.8")
 
 
-def loaded(folder: Path, **changes: Any) -> effective.Effective:
+def loaded(folder: Path, **changes: Any) -> Effective:
     """What the report above becomes."""
     answer = {**REPORT, "written": WRITTEN, "refused": None, "world_size": 8, "implied": True, "warnings": ["w"]}
-    return effective.load(WRITTEN, python=answering(folder, {**answer, **changes}))
+    return load(WRITTEN, python=answering(folder, {**answer, **changes}))
 
 
 def test_the_record_holds_what_was_reported(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 import recorded
 from effective_checks import compare
 
-from dsgen import effective
-from dsgen.effective import Effective, Row
+from dsgen.effective import Effective, Row, load, load_many
 from dsgen.shapes.errors import DsgenError
 
 pytestmark = pytest.mark.proof
@@ -55,7 +54,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Effective]:
     for number, text in enumerate(TEXTS.values()):
         files.append(folder / f"{number}.json")
         files[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
-    return dict(zip(TEXTS, effective.load_many(files), strict=True))
+    return dict(zip(TEXTS, load_many(files), strict=True))
 
 
 def row(found: Effective, path: str) -> Row:
@@ -146,7 +145,7 @@ def test_what_deepspeed_refuses(name: str, phase: str, kind: str, words: str, lo
 
 def test_the_number_of_ranks_decides_over_a_triple() -> None:
     triple = json.loads(str(TEXTS["triple"]))
-    eight, two = effective.load(triple, world_size=8), effective.load(triple, world_size=2)
+    eight, two = load(triple, world_size=8), load(triple, world_size=2)
     assert eight.answers is not None and eight.refused is None
     assert (eight.answers.train_batch_size, eight.answers.micro_batch, eight.answers.accumulation) == (64, 4, 2)
     assert two.refused is not None
@@ -166,7 +165,7 @@ def test_what_the_trainer_fills_in_stays_open() -> None:
         "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto", "allgather_bucket_size": "auto"},
     }
 
-    found = effective.load(config, target="hf-trainer")
+    found = load(config, target="hf-trainer")
 
     left = {item.path for item in found.rows if item.happened == "left open"}
     assert found.refused is None and found.answers is not None
@@ -185,7 +184,7 @@ def test_the_parent_imports_nothing_heavy(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(str(TEXTS["triple"]), encoding="utf-8")
     program = (
-        "import sys; from dsgen import effective; found = effective.load(sys.argv[1]); "
+        "import sys; from dsgen.effective import load; found = load(sys.argv[1]); "
         "print(found.world_size, *({'torch', 'deepspeed'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True, check=True)
@@ -195,7 +194,7 @@ def test_the_parent_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_a_config_that_hangs_is_ended() -> None:
     """It is not allowed the time between two looks at the clock: whatever the machine, the fork comes too late."""
     with pytest.raises(DsgenError, match=r"had not loaded it within 1e-09 s"):
-        effective.load({"train_batch_size": 8}, timeout_seconds=1e-9)
+        load({"train_batch_size": 8}, timeout_seconds=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +204,7 @@ def probed() -> list[tuple[dict[str, Any], Effective]]:
     elsewhere = {"TPZ3_tb4_mb_gas", "B_spdp_mismatch_w2"}
     sample = recorded.probes()[::PROBES]
     chosen = [probe for probe in sample if probe["world"] == 2 and probe["id"] not in elsewhere]
-    found = effective.load_many([probe["config"] for probe in chosen], world_size=2)
+    found = load_many([probe["config"] for probe in chosen], world_size=2)
     return list(zip(chosen, found, strict=True))
 
 
@@ -214,8 +213,8 @@ def test_our_tables_agree_with_what_deepspeed_holds(probed: list[tuple[dict[str,
     golden = sorted(own_configs.GOLDEN.glob("*.json"))[::SAMPLE]
     autos = [own_configs.CAUSES / name for name in ("auto-everywhere.json", "auto-with-comments.json")]
     several_by_target = {
-        "deepspeed": [*effective.load_many(golden), *(found for _, found in probed)],
-        "hf-trainer": effective.load_many(autos, target="hf-trainer"),
+        "deepspeed": [*load_many(golden), *(found for _, found in probed)],
+        "hf-trainer": load_many(autos, target="hf-trainer"),
     }
     compared, parsed, wrong = 0, 0, []
     for target, several in several_by_target.items():

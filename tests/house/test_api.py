@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dsgen
 from dsgen.shapes.errors import DsgenError
 
+ROOT = Path(__file__).resolve().parents[2]
 BASE = dsgen.profile("a100-40g") | dsgen.profile("7b")
 
 
@@ -136,6 +137,296 @@ def test_the_same_wish_twice_in_python_is_refused_when_it_differs() -> None:
         dsgen.job(BASE | {"training.seq_len": 1} | {"training": {"seq_len": 2}})
 
 
+# A job as a dict: the fields of a scenario.
+
+DICT = {"hw": "a100-40g", "model": "7b", "seq_len": 8192}
+
+
+def test_a_dict_says_a_job_as_layers_and_a_scenario_do(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text("hw: a100-40g\nmodel: 7b\nseq_len: 8192\nset: {training.lr: 1.0e-5}\n")
+    said = {**DICT, "set": {"training": {"lr": 1e-5}}}
+
+    configs = [
+        dsgen.render(said),
+        dsgen.render(dsgen.scenario(said)),
+        dsgen.render(dsgen.scenario(file)),
+        dsgen.render(BASE | {"training": {"seq_len": 8192, "lr": 1e-5}}),
+    ]
+
+    assert len({config.to_json() for config in configs}) == 1
+    assert configs[0]["optimizer"]["params"]["lr"] == 1e-5
+    assert str(configs[0].plan.job.provenance.where("training.seq_len")) == "python"
+
+
+def test_every_field_of_a_scenario_file_can_stand_in_a_dict() -> None:
+    said = {"hw": "a100-40g", "model": "1b", "training": ["lora"], "lora_targets": ["q_proj"], "gpus": 2}
+
+    assert dsgen.job(said).training.lora_targets == ("q_proj",)
+    assert dsgen.job({**said, "deepspeed": "0.18"}).version.startswith("0.18.")
+    assert dsgen.job({**said, "deepspeed": "0.18"}, deepspeed="0.17").version.startswith("0.17.")
+
+
+def test_the_release_of_a_scenario_file_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text('hw: a100-40g\nmodel: 7b\ndeepspeed: "0.18"\n')
+    said = dsgen.scenario(file)
+
+    assert dsgen.render(said | {"training.seq_len": 512}).plan.job.version.startswith("0.18.")
+    with pytest.raises(DsgenError, match=r"one side is for DeepSpeed 0\.18, the other for 0\.17"):
+        _ = said | dsgen.scenario({**DICT, "deepspeed": "0.17"})
+
+
+@pytest.mark.parametrize("wanted", [dsgen.job(DICT), dsgen.plan(DICT), dsgen.render(DICT)])
+def test_what_was_made_for_one_release_is_not_taken_for_another(wanted: Any) -> None:
+    assert dsgen.render(wanted, deepspeed="0.19") == dsgen.render(wanted)
+    with pytest.raises(DsgenError, match=r"deepspeed is '0\.14', and the job was assembled for DeepSpeed 0\.19"):
+        dsgen.render(wanted, deepspeed="0.14")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words", "code"),
+    [
+        ({"hw": "a100-40g"}, "no model is named", "missing"),
+        ({**DICT, "seq_length": 1}, "python: unknown field seq_length; .*\n  did you mean seq_len", "unknown-name"),
+        ({**DICT, "seq-len": 1}, "python: seq_len is given twice; a field stands once", "contradiction"),
+        ({**DICT, "hw": 3}, r"python: hw is 3; it must be a name, or a list of names\n  Quote it", "bad-value"),
+        (
+            {**DICT, "training": {"lr": 1e-5}},
+            r"must be a name, or a list of names\n  Paths go under set",
+            "bad-value",
+        ),
+        ({**DICT, "gpus": object()}, "python: gpus is a object; it must be a plain value", "bad-value"),
+        ({**DICT, "gpus": "many"}, "python: cluster.gpus is many; it must be a whole number", "bad-value"),
+        ({"zero_optimization": {"stage": 2}}, "unknown field zero_optimization", "unknown-name"),
+        (
+            "scenario.yaml",
+            r"'scenario.yaml' says no job; .*\n  For a scenario file: dsgen.scenario\('",
+            "bad-value",
+        ),
+        (None, "None says no job; it must be profiles joined", "bad-value"),
+    ],
+)
+@pytest.mark.parametrize("call", [dsgen.job, dsgen.plan, dsgen.render, dsgen.memory])
+def test_what_says_no_job_is_refused_in_words(call: Any, wanted: Any, words: str, code: str) -> None:
+    with pytest.raises(DsgenError, match=words) as caught:
+        call(wanted)
+
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: dsgen.render(hw="a100-40g", model="7b"),
+            r'dict: dsgen.render\({"hw": "a100-40g", "model": "7b"}\)',
+        ),
+        (lambda: dsgen.plan({}, seq_len=8), r'Say it in a dict: .*"model": "7b", "seq_len": ...}\)'),
+        (lambda: dsgen.render({}, deepsped="0.19"), "no argument deepsped; .*\n  did you mean deepspeed?"),
+        (lambda: dsgen.simulate({}, hw="a100-40g"), "dsgen.simulate has no argument hw; .*\n  did you mean hardware?"),
+        (lambda: dsgen.simulate({}, step=3), "did you mean steps"),
+        (lambda: dsgen.lint({}, targt="x"), "dsgen.lint has no argument targt; .*\n  did you mean target?"),
+        (lambda: dsgen.diff(frist={}, second={}), "did you mean first?"),
+    ],
+)
+def test_a_wrong_argument_names_the_right_one(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words) as caught:
+        call()
+
+    assert isinstance(caught.value, DsgenError)
+    assert caught.value.code == "unknown-name"
+
+
+# The Config.
+
+
+def test_a_config_is_a_mapping_of_its_keys() -> None:
+    config = dsgen.render(DICT)
+
+    assert isinstance(config, Mapping)
+    assert config == config.to_dict() == dict(config)
+    assert list(config) == list(config.to_dict())
+    assert len(config) == len(config.to_dict())
+    assert "zero_optimization" in config
+    assert config.get("nonsense") is None
+    assert {**config}["bf16"] == {"enabled": True}
+    with pytest.raises(KeyError):
+        _ = config["nonsense"]
+
+
+def test_nothing_taken_out_of_a_config_changes_it() -> None:
+    config = dsgen.render(DICT)
+    before = config.to_json()
+
+    config["bf16"]["enabled"] = False
+    dict(config)["bf16"].clear()
+    config.to_dict().clear()
+
+    assert config.to_json() == before
+
+
+def test_a_config_is_written_as_the_command_line_writes_it(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs.json", tmp_path / "ours.json"
+    command = [sys.executable, "-m", "dsgen", "render", "--hw", "a100-40g", "--model", "7b", "--seq-len", "8192"]
+    subprocess.run([*command, "-q", "-o", str(theirs)], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+    dsgen.render(DICT).write(ours)
+
+    assert ours.read_bytes() == theirs.read_bytes()
+    assert ours.stat().st_mode == theirs.stat().st_mode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours.json", "theirs.json"]
+
+
+def test_a_config_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(DsgenError, match="it is a folder; path names a file") as caught:
+        dsgen.render(DICT).write(tmp_path / "folder")
+    with pytest.raises(DsgenError, match="No such file or directory"):
+        dsgen.render(DICT).write(tmp_path / "nowhere" / "config.json")
+
+    assert caught.value.code == "unwritable"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+# What else the command line does.
+
+CONFIG = {"train_batch_size": 8, "gradient_clip": 1.0, "zero_optimization": {"stage": 2, "cpu_offload": True}}
+
+
+def test_a_dict_and_a_file_are_linted_and_mended_alike(tmp_path: Path) -> None:
+    file = tmp_path / "ds_config.json"
+    file.write_text(json.dumps(CONFIG, indent=2) + "\n")
+
+    found, same = dsgen.lint(CONFIG, deepspeed="0.19"), dsgen.lint(file, deepspeed="0.19")
+    mended = dsgen.fix(same)
+
+    assert [item.rule for item in found.findings] == [item.rule for item in same.findings]
+    assert "unread-key" in {item.rule for item in found.findings}
+    assert json.loads(file.read_text()) == CONFIG  # nothing is written yet
+    assert dsgen.fix(CONFIG).config == mended.config == json.loads(mended.text)
+    assert mended.config["gradient_clipping"] == 1.0
+    mended.write()
+    assert file.read_text() == mended.text
+    assert "unread-key" not in {item.rule for item in dsgen.lint(file).findings}
+    with pytest.raises(DsgenError, match=r"no file holds this config\n  Take .config"):
+        dsgen.fix(CONFIG).write()
+
+
+def test_which_rules_speak_can_be_said() -> None:
+    only = dsgen.lint(CONFIG, select=["unread-key"])
+
+    assert {item.rule for item in only.findings} == {"unread-key"}
+    assert not dsgen.lint(CONFIG, ignore=["DSG"], severity="info").findings
+    assert {item.rule for item in dsgen.fix(only).applied} == {"unread-key"}
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "code"),
+    [
+        (lambda: dsgen.lint("nowhere.json"), "nowhere.json: there is no such file", "unreadable"),
+        (lambda: dsgen.lint("."), "it is a folder; it must be a config", "unreadable"),
+        (lambda: dsgen.lint({}, select=["unred-key"]), "select: no rule 'unred-key'", "unknown-name"),
+        (
+            lambda: dsgen.lint({}, select="DSG1"),
+            r"select is 'DSG1'; it must be a list\n  Write select=",
+            "bad-value",
+        ),
+        (lambda: dsgen.lint({}, severity="warn"), "no severity 'warn'; it must be one of info", "unknown-name"),
+        (lambda: dsgen.lint({}, target="hf"), "no target 'hf'", "unknown-name"),
+        (lambda: dsgen.lint({}, world_size="8"), "world_size is '8'; it must be a whole number", "bad-value"),
+        (lambda: dsgen.prove({"gradient_clipping": "auto"}), 'gradient_clipping is "auto"; a proof hands', "bad-value"),
+        (lambda: dsgen.lint({}, accelerator="cdua"), "did you mean cuda?", "unknown-name"),
+        (lambda: dsgen.lint({}, client_optimizer="mine"), "no client optimizer 'mine'", "unknown-name"),
+        (lambda: dsgen.lint({}, deepspeed="9"), "DeepSpeed 9 is not known", "unknown-name"),
+        (lambda: dsgen.migrate({}, "9"), "DeepSpeed 9 is not known", "unknown-name"),
+        (lambda: dsgen.lint({"a": object()}), "<config>: a is a object", "bad-value"),
+        (lambda: dsgen.why(DICT, "zero_optimization.stge"), "did you mean zero_optimization.stage", "unknown-name"),
+        (lambda: dsgen.simulate({}, world_size=8), "model is missing", "missing"),
+        (lambda: dsgen.simulate({}, model="7b"), "world_size is missing", "missing"),
+        (lambda: dsgen.simulate(DSGEN, model="7b"), "model is for a config as a dict", "contradiction"),
+    ],
+)
+def test_a_mistake_in_a_question_is_told_with_its_kind(call: Any, words: str, code: str) -> None:
+    with pytest.raises(DsgenError, match=words) as caught:
+        call()
+
+    assert caught.value.code == code
+
+
+DSGEN = dsgen.render(DICT)
+
+
+def test_a_folder_is_surveyed(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps({**CONFIG, "train_micro_batch_size_per_gpu": 1}))
+    (tmp_path / "notes.json").write_text("{}")
+
+    files = dsgen.survey(tmp_path, select=["unread-key"])
+
+    assert [Path(file.document.name).name for file in files] == ["a.json", "b.json"]
+    assert all(len(file.findings) == 1 for file in files)
+    (tmp_path / "pyproject.toml").write_text("[tool.dsgen.lint]\nselekt = []\n")
+    with pytest.raises(DsgenError, match=r"no setting tool\.dsgen\.lint\.selekt") as caught:
+        dsgen.survey(tmp_path)
+    assert len(caught.value.mistakes) == 1  # of the settings, however many files they are for
+
+
+def test_a_config_is_migrated() -> None:
+    mended = dsgen.migrate({"train_batch_size": 8, "zero_optimization": {"stage": 2, "cpu_offload": True}}, "0.19")
+
+    assert mended.config["zero_optimization"] == {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    assert '-    "cpu_offload": true' in mended.diff()
+
+
+def test_two_configs_are_compared(tmp_path: Path) -> None:
+    first, file = dsgen.render(DICT), tmp_path / "ds_config.json"
+    first.write(file)
+
+    assert not dsgen.diff(first, file).differences
+    [found] = dsgen.diff(first, {**first, "gradient_clipping": 0.5}).differences
+    assert (found.path, found.first, found.second) == ("gradient_clipping", 1.0, 0.5)
+    assert found.reasons[0]
+
+
+def test_a_key_and_the_memory_are_explained() -> None:
+    answer = dsgen.why(DICT, "zero_optimization.stage")
+    footprint = dsgen.memory(DSGEN, every=True)
+
+    assert answer.value == DSGEN["zero_optimization"]["stage"]
+    assert {other.value for other in answer.alternatives} == {0, 1, 2, 3} - {answer.value}
+    assert footprint.question.strategy.stage == answer.value
+    assert len(footprint.alternatives) > len(dsgen.memory(DICT).alternatives)
+
+
+def test_a_rendered_config_is_taken_as_it_is() -> None:
+    as_chosen, asked = DSGEN.plan.chosen.memory, dsgen.memory(DICT, config=DSGEN)
+
+    assert asked.memory.gpu.peak_bytes == pytest.approx(as_chosen.gpu.peak_bytes, rel=0.01)
+
+
+@pytest.mark.parametrize("room", ["memory", "effective"])
+def test_a_room_does_not_hide_the_function_of_its_name(room: str) -> None:
+    program = (
+        f"import dsgen, importlib; importlib.import_module('dsgen.{room}'); "
+        f"assert callable(dsgen.{room}) and dsgen.{room}.__module__ == 'dsgen.api'; from dsgen import {room} as same; "
+        f"assert same is dsgen.{room}; print('as it should be')"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "as it should be\n"
+
+
+def test_everything_the_command_line_does_is_there() -> None:
+    from dsgen.cli import COMMANDS
+
+    as_pages = {"rule", "schema", "profiles"}  # what is printed there is documentation, not an answer
+
+    assert set(COMMANDS) - as_pages <= set(dsgen.__all__)
+
+
 # The laws of `|`; those of the fold are in test_layers.py.
 
 LAW = settings(deadline=None, max_examples=100)
@@ -200,7 +491,7 @@ def test_the_output_does_not_depend_on_the_hash_seed() -> None:
             [sys.executable, "-c", program],
             check=True,
             capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
         ).stdout
         for seed in ("0", "1", "4242")
     }

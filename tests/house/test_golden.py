@@ -37,7 +37,7 @@ def scene(name: str) -> scenes.Scene:
 
 
 def test_there_are_enough_scenarios_and_structures() -> None:
-    configs = {name: scene(name).config.values for name in NAMES}
+    configs = {name: scene(name).config.tree for name in NAMES}
     assert len(NAMES) >= 120
     assert len(structures.distinct(configs)) >= 60
 
@@ -81,17 +81,17 @@ def test_every_key_is_read_by_the_release_and_does_something(name: str) -> None:
     config = scene(name).config
     known = surface.load(config.plan.job.version)
     for path in config.paths():
-        key = known.key(path, config.values)
+        key = known.key(path, config.tree)
         assert key is not None, f"DeepSpeed {known.version} does not read {path}"
         assert not key.removed
         assert not key.deprecated
-        assert known.has_effect(path, config.values) is None
+        assert known.has_effect(path, config.tree) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_batch_is_what_deepspeed_computes(name: str) -> None:
     config = scene(name).config
-    values, chosen, world = config.values, config.plan.chosen.strategy, config.plan.job.world
+    values, chosen, world = config.tree, config.plan.chosen.strategy, config.plan.job.world
     micro, steps = values["train_micro_batch_size_per_gpu"], values["gradient_accumulation_steps"]
     assert resolve_batch(values, world) == (micro * steps * world, micro, steps)
     assert chosen.global_batch == micro * steps * world // chosen.tp

@@ -107,7 +107,7 @@ def test_what_is_offloaded_is_what_deepspeed_offloads(zero: Config, places: tupl
 def test_the_memory_is_that_of_the_plan_that_renders_the_config() -> None:
     composed = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 2048}}
     plan = dsgen.plan(composed | {"training": {"checkpointing": "full"}})
-    config = dsgen.render(plan).values
+    config = dsgen.render(plan).tree
 
     found = asked(config, world_size=8, seq_len=2048)
 

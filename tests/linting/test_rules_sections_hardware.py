@@ -350,7 +350,7 @@ def test_what_dsgen_renders_is_right_for_its_hardware(gpu: str, model: str, gpus
     composed = dsgen.profile(gpu) | dsgen.profile(model) | {"training": {"seq_len": 2048}, "cluster": {"gpus": gpus}}
     if network:
         composed = composed | dsgen.profile(network)
-    config = dsgen.render(composed).values
+    config = dsgen.render(composed).tree
     calls = ["checkpointing.configure"]  # what the plan's reason asks of the program, where it checkpoints with AutoTP
     facts = lint_facts.facts(
         config, hardware=gpu, model=model, network=network, world_size=gpus, seq_len=2048, calls=calls

@@ -14,8 +14,9 @@ import dsgen
 from dsgen import catalog
 from dsgen.cli import main
 from dsgen.linting.linter import lint_config
+from dsgen.memory import Verdict
 from dsgen.rendering import Config
-from dsgen.rendering.judgement import facts
+from dsgen.rendering.judgement import WEIGHED, facts
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Finding, Severity
 from golden import scenes
@@ -67,8 +68,9 @@ def loud(found: tuple[Finding, ...]) -> list[tuple[str, str, str]]:
 
 
 def with_its_job(config: Config) -> tuple[Finding, ...]:
-    """Every rule, whoever wrote the config's keys."""
-    return lint_config(config.values, deepspeed=config.plan.job.version, facts=facts(config.plan.job))
+    """Every rule but those of what the plan itself weighs, whoever wrote the config's keys."""
+    found = lint_config(config, deepspeed=config.plan.job.version, facts=facts(config.plan.job))
+    return tuple(item for item in found if item.rule not in WEIGHED)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_a_golden_config_is_clean_under_plain_lint(path: Path, capsys: pytest.Ca
 def test_a_config_that_is_rendered_now_is_clean_under_plain_lint_but_for_what_was_asked(spread: list[Config]) -> None:
     for config in spread:
         asked = {"timers-left-on": "wall_clock_breakdown", "profiler-left-on": "comms_logger.enabled"}
-        for rule, path, message in loud(lint_config(config.values, deepspeed=config.plan.job.version)):
+        for rule, path, message in loud(lint_config(config, deepspeed=config.plan.job.version)):
             assert asked.get(rule) == path, message
             assert any(message in warning for warning in config.warnings)
 
@@ -112,6 +114,13 @@ def test_a_render_says_what_every_rule_says_of_it_with_its_job(name: str) -> Non
     config = scenes.scene(name).config
 
     assert loud(config.findings) == loud(with_its_job(config))
+
+
+def test_a_rule_calls_nothing_too_large_that_the_plan_says_fits(spread: list[Config]) -> None:
+    for config in spread:
+        found = lint_config(config, deepspeed=config.plan.job.version, facts=facts(config.plan.job))
+        if config.plan.chosen.memory.verdict is Verdict.FITS:
+            assert not {item.rule for item in found if item.severity >= Severity.WARNING} & WEIGHED
 
 
 def test_a_spread_of_renders_says_what_every_rule_says_of_it(spread: list[Config]) -> None:

@@ -25,7 +25,7 @@ def test_every_key_has_an_override_and_a_reason(make_job):
         explanation = config.why(path)
         assert explanation.overrides, path
         assert len(explanation.reason) > 10, path
-        assert explanation.value == dict(leaves(config.values))[path]
+        assert explanation.value == dict(leaves(config.tree))[path]
 
 
 def test_a_reason_names_the_place_of_the_wish(make_job):
@@ -39,27 +39,27 @@ def test_a_user_s_value_wins_and_the_plan_s_stays_as_a_loser(make_job):
     config = rendered(make_job(deepspeed={"zero_optimization": {"overlap_comm": False}}))
 
     history = config.why("zero_optimization.overlap_comm").overrides
-    assert config.values["zero_optimization"]["overlap_comm"] is False
+    assert config.tree["zero_optimization"]["overlap_comm"] is False
     assert str(history[-1].origin) == "python"
 
 
 def test_null_deletes(make_job):
     config = rendered(make_job(deepspeed={"gradient_clipping": None, "scheduler": None}))
 
-    assert "gradient_clipping" not in config.values
-    assert "scheduler" not in config.values
+    assert "gradient_clipping" not in config.tree
+    assert "scheduler" not in config.tree
 
 
 def test_a_key_without_effect_is_left_out_and_said(make_job):
     config = rendered(make_job(deepspeed={"zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 1000}}))
 
-    assert "stage3_prefetch_bucket_size" not in config.values["zero_optimization"]
+    assert "stage3_prefetch_bucket_size" not in config.tree["zero_optimization"]
     assert any("stage3_prefetch_bucket_size = 1000 is left out" in warning for warning in config.warnings)
 
 
 def test_autotp_counts_every_gpu_in_the_train_batch(make_job):
     config = rendered(make_job("h100-80g", "13b", training={"tp": 4, "zero_stage": 1, "global_batch": 64}))
-    values = config.values
+    values = config.tree
 
     micro, steps = values["train_micro_batch_size_per_gpu"], values["gradient_accumulation_steps"]
     assert values["tensor_parallel"] == {"autotp_size": 4}
@@ -70,12 +70,12 @@ def test_autotp_counts_every_gpu_in_the_train_batch(make_job):
 def test_autotp_at_stage_3_writes_two_of_the_three_batch_keys(make_job):
     config = rendered(make_job("h100-80g", "13b", training={"tp": 2, "zero_stage": 3}))
 
-    assert "train_batch_size" not in config.values
-    assert {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"} <= set(config.values)
+    assert "train_batch_size" not in config.tree
+    assert {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"} <= set(config.tree)
 
 
 def test_fp16_has_a_dynamic_loss_scale(make_job):
-    assert rendered(make_job("v100-32g", "1.3b")).values["fp16"] == {
+    assert rendered(make_job("v100-32g", "1.3b")).tree["fp16"] == {
         "enabled": True,
         "loss_scale": 0,
         "initial_scale_power": 16,
@@ -86,8 +86,8 @@ def test_fp16_has_a_dynamic_loss_scale(make_job):
 
 
 def test_the_optimizer_s_parameters_follow_its_type(make_job):
-    lion = rendered(make_job(deepspeed={"optimizer": {"type": "lion"}})).values["optimizer"]
-    sgd = rendered(make_job(training={"optimizer": "SGD"})).values
+    lion = rendered(make_job(deepspeed={"optimizer": {"type": "lion"}})).tree["optimizer"]
+    sgd = rendered(make_job(training={"optimizer": "SGD"})).tree
 
     assert set(lion["params"]) == {"lr", "betas", "weight_decay"}
     assert set(sgd["optimizer"]["params"]) == {"lr", "weight_decay"}
@@ -96,7 +96,7 @@ def test_the_optimizer_s_parameters_follow_its_type(make_job):
 
 def test_the_schedule_follows_the_wishes(make_job):
     def schedule(**wishes):
-        return rendered(make_job(training=wishes)).values.get("scheduler")
+        return rendered(make_job(training=wishes)).tree.get("scheduler")
 
     assert schedule()["type"] == "WarmupLR"
     assert schedule(total_steps=1000)["type"] == "WarmupCosineLR"
@@ -115,7 +115,7 @@ def test_nvme_brings_aio_and_buffers_that_hold_the_largest_tensor(make_job):
             training={"offload": "nvme"},
             deepspeed={"zero_optimization": {"offload_param": {"device": "nvme"}}},
         )
-    ).values
+    ).tree
 
     assert config["aio"]["block_size"] == 1048576
     assert config["zero_optimization"]["offload_param"]["buffer_size"] >= 32000 * 8192 // 8
@@ -123,7 +123,7 @@ def test_nvme_brings_aio_and_buffers_that_hold_the_largest_tensor(make_job):
 
 def test_an_older_release_gets_no_newer_key(make_job):
     layers = dsgen.profile("rtx3090-24g") | dsgen.profile("70b")
-    old, new = dsgen.render(layers, deepspeed="0.14").values, dsgen.render(layers, deepspeed="0.19").values
+    old, new = dsgen.render(layers, deepspeed="0.14").tree, dsgen.render(layers, deepspeed="0.19").tree
 
     assert "intra_op_parallelism" not in old["aio"]
     assert "intra_op_parallelism" in new["aio"]
@@ -132,8 +132,8 @@ def test_an_older_release_gets_no_newer_key(make_job):
 def test_the_dictionary_is_plain_json(make_job):
     config = rendered(make_job())
 
-    assert json.loads(config.to_json()) == config.to_dict() == config.values
-    assert config.to_dict() is not config.values
+    assert json.loads(config.to_json()) == config.to_dict() == config.tree
+    assert config.to_dict() is not config.tree
 
 
 def test_hjson_reads_back_as_the_same_config(make_job):
@@ -141,7 +141,7 @@ def test_hjson_reads_back_as_the_same_config(make_job):
 
     config = rendered(make_job("a100-40g", "70b"))
 
-    assert read(config.to_hjson(), "ds.hjson").config == config.values
+    assert read(config.to_hjson(), "ds.hjson").config == config.tree
 
 
 def test_an_unknown_key_suggests(make_job):
@@ -211,12 +211,12 @@ def test_one_cycle_with_its_params_passes(make_job):
     params = {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-4}
     config = rendered(make_job(deepspeed={"scheduler": {"type": "OneCycle", "params": params}}))
 
-    assert config.values["scheduler"]["params"] == params
+    assert config.tree["scheduler"]["params"] == params
 
 
 def test_swapping_has_buffers_for_three_groups_and_keeps_nothing_for_reuse(make_job):
     both = {"zero_optimization": {"offload_optimizer": {"device": "nvme"}, "offload_param": {"device": "nvme"}}}
-    zero = rendered(make_job("rtx3090-24g", "70b", deepspeed=both)).values["zero_optimization"]
+    zero = rendered(make_job("rtx3090-24g", "70b", deepspeed=both)).tree["zero_optimization"]
 
     assert zero["offload_optimizer"]["buffer_count"] == 12
     assert zero["stage3_max_reuse_distance"] == 0
@@ -233,7 +233,7 @@ def test_auto_leaves_a_key_to_the_planner(make_job):
         "zero_optimization": {"reduce_bucket_size": "auto", "offload_optimizer": {"device": "auto"}},
     }
 
-    assert rendered(make_job("a100-40g", "7b", deepspeed=autos)).values == rendered(make_job("a100-40g", "7b")).values
+    assert rendered(make_job("a100-40g", "7b", deepspeed=autos)).tree == rendered(make_job("a100-40g", "7b")).tree
 
 
 def test_what_the_estimates_do_not_count_is_said(make_job):
@@ -254,4 +254,4 @@ def test_anything_inside_a_removed_block_is_refused_as_the_block_is(make_job, bl
         make_job(deepspeed={block: {"x": {"enabled": True}}})
 
     layers = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"compression_training": {"x": {"enabled": True}}}
-    assert "compression_training" in dsgen.render(layers, deepspeed="0.14").values
+    assert "compression_training" in dsgen.render(layers, deepspeed="0.14").tree

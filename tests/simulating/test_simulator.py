@@ -290,10 +290,10 @@ DS = "deepspeed/runtime"
     [
         ({"missing": "deepspeed"}, "a simulation needs deepspeed, which .* has not"),
         (refusal("ModuleNotFoundError", "No module named 'peft'", "dsgen/engine/x.py:1 in f"), "needs peft"),
-        (refusal("RuntimeError", "the simulation was not tested with torch 9", "dsgen/engine/x.py:1 in f"), "--force"),
+        (refusal("UntestedVersionsError", "the simulation was not tested with torch 9", "x.py:1 in f"), "--force"),
         (
             refusal(
-                "ValueError",
+                "NoLanguageModelError",
                 "transformers has no causal language model for model_type 'vit'",
                 "dsgen/engine/x.py:1 in f",
             ),
@@ -359,7 +359,7 @@ DS = "deepspeed/runtime"
             "stage 3 takes trained tensors of one type.*\n  A real run ends so too. Take stage 2, --method qlora",
         ),
         (
-            refusal("ValueError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
+            refusal("TiedHeadError", "lora_train_embeddings is true, and the head is tied", "x.py:1 in f", "load"),
             "the head is tied.*\n  peft trains a copy of embedding and head each",
         ),
         (refusal("KeyError", "'gpus'", "somewhere/x.py:1 in f", "load"), "^the run fails in load: KeyError: 'gpus'"),
@@ -379,7 +379,7 @@ def test_the_childs_error_becomes_words_for_a_person(tmp_path: Path, answer: Any
 )
 def test_an_unknown_model_type_is_told_with_the_nearest(tmp_path: Path, model: dict[str, Any], words: str) -> None:
     answer = refusal(
-        "ValueError", f"transformers has no model_type '{model['model_type']}'", "dsgen/engine/x.py:1 in f"
+        "UnknownModelError", f"transformers has no model_type '{model['model_type']}'", "dsgen/engine/x.py:1 in f"
     )
 
     with pytest.raises(DsgenError, match=words):
@@ -460,7 +460,7 @@ def test_a_child_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
 ASKERS = {
     "simulate": "from dsgen import simulating; simulating.simulate(request(), python={python!r})",
     "prove": "from dsgen.proving.prover import prove; prove({{}}, python={python!r})",
-    "effective": "from dsgen import effective; effective.load({{}}, python={python!r})",
+    "effective": "from dsgen.effective import load; load({{}}, python={python!r})",
 }
 
 

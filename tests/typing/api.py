@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dsgen
 
 layers: dsgen.Layers = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len": 8192}}
 reversed_layers: dsgen.Layers = {"training": {"seq_len": 8192}} | layers
-said: dsgen.Layers = dsgen.overrides({"training": {"lr": 1e-5}}) | dsgen.site({"training": {"tp": 2}})
-committed: dsgen.Layers = dsgen.scenario("scenario.yaml")
+wishes: dsgen.Layers = dsgen.overrides({"training": {"lr": 1e-5}}) | dsgen.site({"training": {"tp": 2}})
+committed: dsgen.Layers = dsgen.scenario("scenario.yaml") | dsgen.scenario(Path("site.yaml"))
+as_dict: dict[str, Any] = {"hw": "a100-40g", "model": "7b", "seq_len": 8192, "set": {"training.lr": 1e-5}}
+spelled: dsgen.Layers = dsgen.scenario(as_dict)
 nothing: dsgen.Layers = dsgen.Layers()
 
 job: dsgen.Job = dsgen.job(layers, deepspeed="0.19")
@@ -27,14 +31,20 @@ values: dict[str, Any] = config.to_dict()
 text: str = config.to_json()
 commented: str = config.to_hjson()
 keys: tuple[str, ...] = config.paths()
+mapping: Mapping[str, Any] = config
+stage_in_config: int = config["zero_optimization"]["stage"]
+of_dict: dsgen.Config = dsgen.render(as_dict, deepspeed="0.19")
+same_plan: dsgen.Plan = dsgen.plan(config)
+config.write("ds_config.json")
+config.write(Path("ds_config.json"))
 
 explanation: dsgen.Explanation = config.why("zero_optimization.stage")
 reason: str = explanation.reason
 writers: list[str] = [str(override.origin) for override in explanation.overrides]
 
-footprint: dsgen.Footprint = dsgen.estimate_memory(layers)
-of_config: dsgen.Footprint = dsgen.estimate_memory(job, config={"train_batch_size": 8}, deepspeed="0.19")
-of_file: dsgen.Footprint = dsgen.estimate_memory(job, config="ds_config.json")
+footprint: dsgen.Footprint = dsgen.memory(layers, every=True)
+of_config: dsgen.Footprint = dsgen.memory(job, config={"train_batch_size": 8}, deepspeed="0.19")
+of_file: dsgen.Footprint = dsgen.memory(job, config="ds_config.json")
 verdict: str = footprint.verdict.value
 high_bytes: int = footprint.memory.gpu.high_bytes
 longest: int | None = footprint.counterfactuals.seq_len
@@ -43,7 +53,28 @@ try:
     dsgen.profile("no-such-card")
 except dsgen.DsgenError as error:
     message: str = str(error)
+    said: tuple[str, str | None, str | None, str | None] = (error.what, error.must, error.where, error.todo)
+    is_unknown: bool = error.code == "unknown-name"
+    each: list[str] = [one.sentence for one in error.mistakes]
 
-simulated: dsgen.Simulation = dsgen.simulate(layers, steps=1, rank=3)
+answer: dsgen.Answer = dsgen.why(as_dict, "zero_optimization.stage")
+others: list[Any] = [other.value for other in answer.alternatives]
+
+linted: dsgen.Linted = dsgen.lint("ds_config.json", target="hf-trainer", world_size=8, select=["DSG1"], severity="info")
+findings: tuple[dsgen.Finding, ...] = dsgen.lint(config).findings
+tree: tuple[dsgen.Linted, ...] = dsgen.survey("configs", Path("more"), deepspeed="0.18")
+mended: dsgen.Mended = dsgen.fix(linted, unsafe=True)
+new: Mapping[str, Any] = dsgen.fix(values).config
+patch: str = dsgen.migrate(Path("ds_config.json"), "0.19").diff()
+mended.write()
+
+compared: dsgen.Comparison = dsgen.diff(config, "ds_config.json")
+paths: list[str] = [difference.path for difference in compared.differences]
+loaded: dsgen.Effective = dsgen.effective(config, world_size=8, timeout_seconds=60)
+refused: bool = loaded.refused is not None
+proof: dsgen.Proof = dsgen.prove("ds_config.json", ranks=2, device="cpu", steps=1)
+outcome: str = proof.outcome
+
+simulated: dsgen.Simulation = dsgen.simulate(layers, steps=1, rank=3, seq_len=512, attention="sdpa", method="lora")
 bytes_of_a_gpu: int = simulated.estimate.gpu.peak_bytes
 by_hand: dsgen.Simulation = dsgen.simulate(values, model="7b", world_size=64, hardware="a100-40g", timeout_seconds=60)

@@ -28,6 +28,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import choose
 from dsgen.strategies.constraints import ENCODERS, Keys, cannot, keys, of_layout, refusals
+from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
@@ -95,7 +96,9 @@ def _nearest(job: Job) -> Strategy:
         sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
         found.append(strategy(layout, triples[-1], sizes))
     if not found:
-        raise mistake(refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job))
+        raise mistake(
+            refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job), code="does-not-fit"
+        )
     return closest(job, found)
 
 
@@ -210,15 +213,15 @@ def narrow(job: Job, chosen: Layout) -> bool:
 def counted(job: Job, chosen: Strategy) -> tuple[str, ...]:
     """The keys that are counted for this strategy, and not for every one."""
     divides = not job.world % min(max(chosen.buffers.secondary, 1), job.world)
-    copied = (meanings.SECOND_COPY,) if counts(job, chosen) and divides else ()
-    loose = (meanings.LOOSE,) if aside(job, chosen) else ()
-    return (*copied, *loose, *(meanings.NARROW if narrow(job, chosen) else ()))
+    copied = (SECOND_COPY,) if counts(job, chosen) and divides else ()
+    loose = (LOOSE,) if aside(job, chosen) else ()
+    return (*copied, *loose, *(NARROW if narrow(job, chosen) else ()))
 
 
 def not_counted(job: Job, chosen: Strategy, paths: Iterable[str]) -> Iterator[str]:
     """What is said of keys that change what is held, and are not counted."""
     for path in paths:
-        field = meanings.BOUNDED.get(path)
+        field = BOUNDED.get(path)
         if field is None:
             yield f"{path}: what it saves or takes is not counted"
             continue

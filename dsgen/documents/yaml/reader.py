@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dsgen.documents.yaml.scalars import CORE, MUST, SCALARS, as_text
+from dsgen.documents.yaml.scalars import CORE, MUST, as_text
+from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, Walk
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Span
 from dsgen.shapes.layers import DEEPEST
 
 __all__ = ["Entry", "NotYamlError", "compose", "entries", "read_text"]
 
 MAX_BYTES = 1_000_000  # 1 MB: twenty times the largest hand-written profile; a data file named by mistake stops here
-MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
 
 _OLDER = re.compile(r"%YAML\s+(?!1\.2\b)(\S+)")
 _COMMENT = re.compile(r"(?:^|\s)#\s?(.*)$")
@@ -38,13 +38,20 @@ class Entry:
 
 
 class NotYamlError(DsgenError):
-    """A text that is no YAML: `what` is the fault without its place, `offset` the place in characters if known."""
+    """A text that is no YAML.
 
-    def __init__(self, message: str, what: str, offset: int | None, *, deep: bool = False) -> None:
-        super().__init__(message)
-        self.what = what
-        self.offset = offset
-        self.deep = deep
+    Attributes:
+        offset: The place in characters, where it is known.
+        deep: Whether it nests too deep for the parser.
+    """
+
+    offset: int | None = None
+    deep: bool = False
+
+    @property
+    def fault(self) -> str:
+        """What is and what must be, without the place."""
+        return f"{self.what}; {self.must}" if self.must else self.what
 
 
 def read_text(path: Path) -> str:
@@ -55,11 +62,16 @@ def read_text(path: Path) -> str:
     """
     try:
         if path.is_dir():
-            raise mistake("it is a folder", must="it must be a YAML file", where=path)
+            raise mistake("it is a folder", must="it must be a YAML file", where=path, code="unreadable")
         if not path.is_file():
             links = "a link that leads to no file" if path.is_symlink() else "no such file"
             what = "it is not a regular file" if path.exists() else links
-            raise mistake(what, where=path, todo="Check the path; `dsgen profiles list` shows the built-in names.")
+            raise mistake(
+                what,
+                where=path,
+                todo="Check the path; `dsgen profiles list` shows the built-in names.",
+                code="unreadable",
+            )
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise mistake(
@@ -67,14 +79,21 @@ def read_text(path: Path) -> str:
                 must=f"at most {MAX_BYTES:,} are read",
                 where=path,
                 todo="A profile or override file is a few kilobytes; was another file meant?",
+                code="unreadable",
             )
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise mistake(
-            f"byte {error.start} is not UTF-8", must="it must be UTF-8 text", where=path, todo="Save it again as UTF-8."
+            f"byte {error.start} is not UTF-8",
+            must="it must be UTF-8 text",
+            where=path,
+            todo="Save it again as UTF-8.",
+            code="unreadable",
         ) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a null byte
-        raise mistake(f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path) from None
+        raise mistake(
+            f"it cannot be read ({getattr(error, 'strerror', None) or error})", where=path, code="unreadable"
+        ) from None
 
 
 def entries(text: str, source: str) -> tuple[Entry, ...]:
@@ -91,11 +110,20 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
     _refuse_older(text, source)
     root = compose(text, source)
     if root is None or root.value == []:  # no node, or a map or list of nothing
-        raise mistake("it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source)
+        raise mistake(
+            "it is empty", must="it must hold a map, such as training: {seq_len: 8192}", where=source, code="unreadable"
+        )
     if root.id != "mapping":
-        raise mistake(f"the top level is {_kind(root)}", must="it must be a map of sections", where=source)
+        raise mistake(
+            f"the top level is {_kind(root)}", must="it must be a map of sections", where=source, code="unreadable"
+        )
+    walk = _Leaves(text, source)
+    try:
+        walk.node(root, "", 1, 0)
+    except FaultError as error:
+        raise _refusal(error, text, source) from None
     found: dict[str, Entry] = {}
-    for entry in _Walk(text.splitlines(), source).leaves(root, "", 1):
+    for entry in walk.found:
         if entry.path in found:  # once as a: {b: 1} and once as a.b: 1
             raise _twice(entry.path, found[entry.path].line, f"{source}:{entry.line}")
         found[entry.path] = entry
@@ -110,6 +138,7 @@ def _refuse_older(text: str, source: str) -> None:
                 where=f"{source}:{number}",
                 todo="Drop the line %YAML.",
                 must="only YAML 1.2 is read: in 1.1 no is false and 010 is 8",
+                code="unreadable",
             )
         if line.startswith("---"):
             break
@@ -145,7 +174,10 @@ def compose(text: str, source: str) -> Any:
         broken.offset = getattr(error, "position", None)  # a character that YAML forbids
         raise broken from None
     except RecursionError:
-        raise NotYamlError(str(_too_deep(source)), "it nests too deep", None, deep=True) from None
+        said = _too_deep(source)
+        broken = NotYamlError(said.what, must=said.must, where=said.where, code=said.code)
+        broken.deep = True
+        raise broken from None
     except (AssertionError, ValueError, OverflowError) as error:  # %YAML 1.9; \x00, a lone surrogate escape
         raise _not_yaml(f"not YAML: {error}", source) from None
 
@@ -154,8 +186,9 @@ def _not_yaml(
     what: str, source: str, mark: Any = None, *, must: str | None = None, todo: str | None = None
 ) -> NotYamlError:
     where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
-    said = "; ".join(part for part in (what, must) if part)
-    return NotYamlError(str(mistake(what, must=must, where=where, todo=todo)), said, mark.index if mark else None)
+    broken = NotYamlError(what, must=must, where=where, todo=todo, code="unreadable")
+    broken.offset = mark.index if mark else None
+    return broken
 
 
 def _opened(error: Any) -> str:
@@ -172,82 +205,72 @@ def _twice(path: str, first: int, where: str) -> DsgenError:
         must="a key stands once",
         where=where,
         todo="Drop one of the two; most readers would silently keep the last.",
+        code="contradiction",
     )
 
 
 def _too_deep(source: str) -> DsgenError:
-    return mistake(f"it nests deeper than {DEEPEST} levels", must="a config is a few levels deep", where=source)
+    return mistake(
+        f"it nests deeper than {DEEPEST} levels",
+        must="a config is a few levels deep",
+        where=source,
+        code="unreadable",
+    )
 
 
-class _Walk:
-    """One pass over a composed document; counts what it expands, so that aliases cannot multiply without end."""
+class _Leaves(Walk):
+    """The walk that refuses what is wrong, and keeps every leaf with the comment beside it."""
 
-    def __init__(self, lines: list[str], source: str) -> None:
-        self.lines = lines
+    def __init__(self, text: str, source: str) -> None:
+        super().__init__(text, DEEPEST + 1)  # the document itself is a level of the walk
+        self.lines = text.splitlines()
         self.source = source
-        self.expanded = 0
+        self.found: list[Entry] = []
+        self._first: dict[str, int] = {}
+        self._lists = 0
 
-    def leaves(self, node: Any, prefix: str, depth: int) -> Iterator[Entry]:
-        seen: dict[str, int] = {}
-        self._refuse_tag(node, "map", f"{self.source}:{node.start_mark.line + 1}", prefix.rstrip(".") or "the document")
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            where = f"{self.source}:{line}"
-            self._count(depth)
-            key = _key(key_node, where)
-            if key in seen:
-                raise _twice(f"{prefix}{key}", seen[key], where)
-            seen[key] = line
-            path = f"{prefix}{key}"
-            if value_node.id == "mapping" and value_node.value:
-                yield from self.leaves(value_node, f"{path}.", depth + 1)
-            else:
-                comment = _comment(self.lines, key_node, value_node)
-                value = self._plain(value_node, where, path, depth)
-                yield Entry(path, value, line, key_node.start_mark.column + 1, comment)
+    def key(self, node: Any) -> tuple[str, Span]:
+        """A key that is a name."""
+        return _key(node, f"{self.source}:{node.start_mark.line + 1}"), Span(node.start_mark.index, node.end_mark.index)
 
-    def _count(self, depth: int) -> None:
-        self.expanded += 1
-        if depth > DEEPEST:
-            raise _too_deep(self.source)
-        if self.expanded > MAX_ENTRIES:
-            raise mistake(
-                f"it holds more than {MAX_ENTRIES:,} entries", must="a config has a few hundred", where=self.source
-            )
+    def text_of(self, node: Any, path: str) -> str:
+        """A text that every C library below us takes."""
+        return as_text(str(node.value))
 
-    def _refuse_tag(self, node: Any, kind: str, where: str, path: str) -> None:
-        if node.tag != f"{CORE}{kind}":
-            raise mistake(
-                f"{path} carries the tag {node.tag.replace(CORE, '!!')}",
-                must="only plain values are read",
-                where=where,
-                todo="Remove the tag; a config never builds objects.",
-            )
+    def pair(self, path: str, again: bool, nodes: tuple[Any, Any], value: Any) -> None:
+        """Refuse a key that stands twice; keep a leaf."""
+        key, written = nodes
+        line = key.start_mark.line + 1
+        if again:
+            raise _twice(path, self._first[path], f"{self.source}:{line}")
+        self._first[path] = line
+        if not self._lists and not (isinstance(value, dict) and value):
+            comment = _comment(self.lines, key, written)
+            self.found.append(Entry(path, value, line, key.start_mark.column + 1, comment))
 
-    def _plain(self, node: Any, where: str, path: str, depth: int) -> Any:
-        """A node as a plain value: str, int, float, bool, None, list, or a map inside a list."""
-        self._count(depth)
-        if node.id == "mapping":
-            self._refuse_tag(node, "map", where, path)
-            plain: dict[str, Any] = {}
-            for key_node, value in node.value:
-                key = _key(key_node, where)
-                if key in plain:
-                    raise _twice(f"{path}.{key}", node.start_mark.line + 1, where)
-                plain[key] = self._plain(value, where, path, depth + 1)
-            return plain
-        if node.id == "sequence":
-            self._refuse_tag(node, "seq", where, path)
-            return [self._plain(item, where, path, depth + 1) for item in node.value]
-        kind = node.tag.removeprefix(CORE)
-        read = SCALARS.get(kind)
-        if read is None:
-            self._refuse_tag(node, "str", where, path)
+    def _list(self, node: Any, path: str, depth: int, floor: int | None, span: Span) -> tuple[list[Any], Span]:
+        self._lists += 1
         try:
-            return read(str(node.value)) if read else None
-        except (ValueError, KeyError):
-            shown = repr(str(node.value)[:60])
-            raise mistake(f"{path} is {shown}", must=f"it must be {MUST[kind]}", where=where) from None
+            return super()._list(node, path, depth, floor, span)
+        finally:
+            self._lists -= 1
+
+
+def _refusal(error: FaultError, text: str, source: str) -> DsgenError:
+    """What ended the walk as the error of a person's file."""
+    if error.rule == "too-deep":
+        return _too_deep(source)
+    if error.rule == "too-large":
+        return mistake(
+            f"it holds more than {MAX_ENTRIES:,} entries",
+            must="a config has a few hundred",
+            where=source,
+            code="unreadable",
+        )
+    todo = "Remove the tag; a config never builds objects." if error.tag else None
+    return mistake(
+        error.message, where=f"{source}:{text.count(chr(10), 0, error.start) + 1}", todo=todo, code="unreadable"
+    )
 
 
 def _key(node: Any, where: str) -> str:
@@ -258,13 +281,16 @@ def _key(node: Any, where: str) -> str:
                 must="only plain maps are read",
                 where=where,
                 todo="Write the keys out; a profile inherits with extends.",
+                code="unreadable",
             )
         shown = repr(node.value) if node.id == "scalar" else f"that is {_kind(node)}"
-        raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where)
+        raise mistake(f"the key {shown} is not a name", must="a key must be text", where=where, code="unreadable")
     try:
         return as_text(node.value)
     except ValueError:
-        raise mistake(f"the key {node.value!r} is not a name", must=f"it must be {MUST['str']}", where=where) from None
+        raise mistake(
+            f"the key {node.value!r} is not a name", must=f"it must be {MUST['str']}", where=where, code="unreadable"
+        ) from None
 
 
 def _comment(lines: list[str], key_node: Any, value_node: Any) -> str | None:

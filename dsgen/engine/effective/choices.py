@@ -52,6 +52,10 @@ class _NotedError(Exception):
 class _RefusedError(Exception):
     """The constructor would not take its arguments; carries the TypeError that it would raise."""
 
+    def __init__(self, error: TypeError) -> None:
+        super().__init__(error)
+        self.error = error
+
 
 def choices(config: Any, open_: list[str]) -> dict[str, Any]:
     """The optimizer and the schedule of a parsed config.
@@ -94,9 +98,9 @@ def _optimizer(engine: Any) -> dict[str, Any] | None:
     except _NotedError as noted:
         return _noted(noted)
     except _RefusedError as refused:
-        raise refused.args[0] from None
-    except ValueError as error:
-        if "max_grad_norm" in str(error):
+        raise refused.error from None
+    except ValueError:
+        if "max_grad_norm" in (engine.optimizer_params() or {}):  # the engine's own refusal of it
             raise
     except Exception:  # a package that is not installed here, or a release whose engine asks for more than we stand in
         return None

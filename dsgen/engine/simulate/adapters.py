@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from dsgen.engine.simulate import quantized
+from dsgen.engine.simulate.refusals import TiedHeadError
 
 __all__ = ["ALL_LINEAR", "adapt"]
 
@@ -61,9 +62,9 @@ def _embeddings(model: Any) -> list[str]:
     peft leaves the modules where they are, frozen, and trains a copy beside each, in the type of the original.
 
     Raises:
-        ValueError: They are one tensor, of which peft would train two copies.
+        TiedHeadError: They are one tensor, of which peft would train two copies.
     """
     both = model.get_input_embeddings(), model.get_output_embeddings()
     if both[0].weight is both[1].weight:
-        raise ValueError("lora_train_embeddings is true, and the model's head is tied to its embedding")
+        raise TiedHeadError("lora_train_embeddings is true, and the model's head is tied to its embedding")
     return [name.rpartition(".")[2] for name, module in model.named_modules() if module in both]

@@ -11,6 +11,7 @@ import torch
 
 from dsgen.engine.simulate import adapters, attention, checkpointing, losses
 from dsgen.engine.simulate import quantized as simulate_quantized
+from dsgen.engine.simulate.refusals import NoLanguageModelError, UnknownModelError
 
 __all__ = ["base", "build", "elements", "head"]
 
@@ -74,7 +75,7 @@ def _known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
         remote = (
             "; its auto_map names code of the model's folder, which is never run" if "auto_map" in described else ""
         )
-        raise ValueError(f"transformers has no model_type {name!r}{remote}")
+        raise UnknownModelError(f"transformers has no model_type {name!r}{remote}")
     # Token ids have no shape, but a padding index outside a small vocabulary is refused.
     ids: dict[str, Any] = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
     facts = {key: value for key, value in described.items() if key not in _LEFT_OUT}
@@ -85,9 +86,9 @@ def _known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
         hf_config.pad_token_id = hf_config.decoder_start_token_id = 0  # the decoder's input is made with them
         return hf_config, AutoModelForSeq2SeqLM, AutoModelForSeq2SeqLM._model_mapping[type(hf_config)]
     if not causal:
-        raise ValueError(f"transformers has no causal language model for model_type {name!r}")
+        raise NoLanguageModelError(f"transformers has no causal language model for model_type {name!r}")
     if type(hf_config) in AutoModelForMaskedLM._model_mapping and not getattr(hf_config, "is_decoder", False):
-        raise ValueError(f"a model of model_type {name!r} is an encoder: it does not predict the next token")
+        raise NoLanguageModelError(f"a model of model_type {name!r} is an encoder: it does not predict the next token")
     # Loads the class's module, which must not happen inside zero.Init: it changes torch's factories.
     kind = AutoModelForCausalLM._model_mapping[type(hf_config)]
     return hf_config, AutoModelForCausalLM, kind

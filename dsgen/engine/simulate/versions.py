@@ -8,6 +8,8 @@ import importlib
 import inspect
 from typing import Any
 
+from dsgen.engine.simulate.refusals import UntestedVersionsError
+
 __all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check", "fingerprint"]
 
 # (deepspeed, torch, transformers) with which the simulation was compared with real runs.
@@ -62,15 +64,17 @@ def check(versions: dict[str, str], force: bool) -> None:
     """Refuse versions that were not tested together.
 
     Raises:
-        RuntimeError: They were not, and `force` is not set.
+        UntestedVersionsError: They were not, and `force` is not set.
     """
     found = tuple(versions[name].partition("+")[0] for name in ("deepspeed", "torch", "transformers"))
     if found not in TESTED and not force:
         tested = "; ".join("deepspeed {}, torch {}, transformers {}".format(*one) for one in TESTED)
-        raise RuntimeError(
+        raise UntestedVersionsError(
             "the simulation was not tested with deepspeed {}, torch {}, transformers {}; tested: ".format(*found)
             + tested
         )
     peft = versions.get("peft")
     if peft is not None and peft not in TESTED_PEFT and not force:
-        raise RuntimeError(f"the simulation was not tested with peft {peft}; tested: peft {', '.join(TESTED_PEFT)}")
+        raise UntestedVersionsError(
+            f"the simulation was not tested with peft {peft}; tested: peft {', '.join(TESTED_PEFT)}"
+        )

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dsgen.families import family_of
-from dsgen.families.experts import PAIR
 from dsgen.families.parameters.counts import parameters
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
+from dsgen.families.peft import ALL_LINEAR, PAIR
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model, Training
 
@@ -33,7 +33,6 @@ __all__ = [
     "lora_parameters",
 ]
 
-ALL_LINEAR = "all-linear"  # peft's word for every linear layer but the output head
 # What peft refuses of adapters, as the table of constraints says it too (dsgen.strategies.constraints).
 NO_DROPOUT = "peft has no dropout for adapters of experts and their router"
 TWO_COPIES = "peft trains a copy of embedding and head each, which are then no longer one tensor"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.memory.activations.models import eager
-from dsgen.memory.activations.moments import (
+from dsgen.families.tape.moments import (
     AGAIN,
     APART,
     AT,
@@ -31,5 +30,4 @@ __all__ = [
     "Position",
     "Size",
     "activations",
-    "eager",
 ]

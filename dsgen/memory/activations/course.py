@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsgen.memory.activations.moments import BACKWARD, Moment, Size, front
+from dsgen.families.tape.moments import BACKWARD, Moment, Size, front
 from dsgen.memory.activations.stretch import Stretch
 
 __all__ = ["NOTHING", "backward", "first", "forward", "plus"]

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations import course, t5
+from dsgen.families.tape.forwards import InStack, Stacks
+from dsgen.families.tape.lifetimes import opening
+from dsgen.families.tape.lifetimes import size as bytes_of
+from dsgen.families.tape.moments import Moment, Size
+from dsgen.families.tape.operators import INDEX
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Tape, Tensor
+from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.lifetimes import opening
-from dsgen.memory.activations.lifetimes import size as bytes_of
-from dsgen.memory.activations.moments import Moment, Size
-from dsgen.memory.activations.operators import INDEX
-from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch
-from dsgen.memory.activations.t5 import Place
-from dsgen.memory.activations.tape import Tape, Tensor
 
 __all__ = ["encoded"]
 
 
-def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
+def encoded(stacks: Stacks, on: Setting, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     """The fields of Activations but its blocks, which are there as (name, number, stretch)."""
     model = on.model
     late_on = on._replace(seq_len=target_len, source_len=on.seq_len)
     first = Tape()
-    hidden, embedded = t5.before(first, on)
+    hidden, embedded = stacks.before(first, on)
     shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
     # Frozen embeddings ask for no gradient, unless checkpointing does.
     asked_for = hidden.edge is not None
@@ -38,10 +38,10 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
     rest = bytes_of(graph)  # what dropout keeps
     rest = plus(rest, referred) if on.asks else rest  # a leaf of autograd lives as long as the loss
     # What is added to scores: of the encoder, of the decoder, and of the decoder to what it reads of the encoder.
-    bias = _bytes(t5.biases(on), on.seq_len * on.item)
-    own, zeros = (_bytes(t5.biases(late_on), length * on.item) for length in (target_len, on.seq_len))
+    bias = _bytes(stacks.biases(on), on.seq_len * on.item)
+    own, zeros = (_bytes(stacks.biases(late_on), length * on.item) for length in (target_len, on.seq_len))
     mask = (0, target_len * target_len * on.item)
-    source = NOTHING if t5.saves_encoded(on) else size  # the encoder's output, to which forward refers
+    source = NOTHING if stacks.saves_encoded(on) else size  # the encoder's output, to which forward refers
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
     runs: list[tuple[str, int, Stretch]] = []
     forward: list[Size] = []
@@ -54,7 +54,7 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
         given = shapes[decodes]
         given = given if asked_for or not name.endswith("first") else Tensor(given.rows, given.width, given.item, None)
         setting = late_on if decodes or name == "between" else on
-        stretch = _run(setting, name, given, checkpointing, told)
+        stretch = _run(stacks, setting, name, given, checkpointing, told)
         runs.append((name, count, stretch))
         beside = plus(target_referred, mask) if decodes else referred
         beside = plus(beside, plus(own, zeros) if decodes else bias, made)
@@ -76,7 +76,7 @@ def encoded(on: Setting, target_len: int, *, checkpointing: bool, told: bool) ->
     forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
     last = Stretch.run(
-        lambda tape, hidden: t5.head(tape, late_on, hidden),
+        lambda tape, hidden: stacks.head(tape, late_on, hidden),
         shapes[True],
         again=False,
         vocabulary=vocabulary,
@@ -116,15 +116,15 @@ def _stack(name: str, blocks: int) -> list[tuple[str, int]]:
     return [(kind, count) for kind, count in kinds if count]
 
 
-def _run(on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stretch:
+def _run(stacks: Stacks, on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stretch:
     if name == "between":
         return Stretch.run(
-            lambda tape, hidden: t5.between(tape, on, hidden), shape, again=False, told=told, shrinks=True
+            lambda tape, hidden: stacks.between(tape, on, hidden), shape, again=False, told=told, shrinks=True
         )
     only = name.endswith("only first")
-    place = Place(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
+    place = InStack(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
     return Stretch.run(
-        lambda tape, hidden: t5.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
+        lambda tape, hidden: stacks.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
     )
 
 

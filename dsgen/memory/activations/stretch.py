@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dsgen.memory.activations.engine import backward
-from dsgen.memory.activations.lifetimes import Record
-from dsgen.memory.activations.moments import Moment, Size, front
-from dsgen.memory.activations.tape import TEMPORARIES, Node, Tape, Tensor
+from dsgen.families.tape.engine import backward
+from dsgen.families.tape.lifetimes import Record
+from dsgen.families.tape.moments import Moment, Size, front
+from dsgen.families.tape.tape import TEMPORARIES, Node, Tape, Tensor
 
 __all__ = ["Stretch", "record"]
 

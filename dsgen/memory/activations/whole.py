@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dsgen.families.parameters import check_dropout, check_head, parameters
-from dsgen.memory.activations import course, models
+from dsgen.families import family_of
+from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
+from dsgen.families.tape.forwards import Block, Stacks
+from dsgen.families.tape.lifetimes import Record, opening, size
+from dsgen.families.tape.moments import Moment, Size
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Tape, Tensor
+from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.lifetimes import Record, opening, size
-from dsgen.memory.activations.moments import Moment, Size
-from dsgen.memory.activations.setting import Setting
 from dsgen.memory.activations.stretch import Stretch, record
-from dsgen.memory.activations.tape import Tape, Tensor
+from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
 
@@ -146,15 +149,16 @@ def _activations(
         check_dropout(model, lora_targets)
     if chunked_loss and method != "full":
         check_head(model, lora_targets)
-    eager = models.eager(model, attention)
+    family = family_of(model)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Setting(
         model,
         FP32 if precision == "fp32" else 2,
-        eager,
+        family.eager(attention),
         tp,
         method,
         seq_len,
+        family.forward.norm,
         rank=lora_rank,
         targets=targets,
         zero3=zero3,
@@ -164,13 +168,18 @@ def _activations(
         drops=drops,
         embeddings=embeddings,
         sdpa=attention == "sdpa",
-        clamps=model.encoder_layers > 0 and precision == "fp16",
+        clamps=family.encodes and precision == "fp16",
+        quantized=quantized(model, method),
+        direct=family.direct,
+        leaf=family.leaf,
+        parts=tuple(family.parts.items()),
+        adapts_head=method != "full" and adapts_head(model, targets),
+        splits_head=head_sharded(model),
     )
-    if model.encoder_layers:
-        return _encoded(on, target_len, checkpointing, told)
-    first = Tape()
-    family = models.family(model.architecture)
-    hidden, saved, read, referred = family.before(first, on)
+    if isinstance(family.forward, Stacks):
+        return _encoded(family.forward, on, target_len, checkpointing, told)
+    first, forward = Tape(), family.forward
+    hidden, saved, read, referred = forward.before(first, on)
     before, graph = opening(first, hidden, *saved, *read, *referred)
     # Frozen embeddings ask for no gradient, unless checkpointing does.
     starts = hidden.edge is not None or checkpointing
@@ -182,15 +191,17 @@ def _activations(
     if on.asks and referred[0].storage is not hidden.storage:
         staying = [*staying, referred[0]]
     rest = size([*graph, *(one.storage for one in staying)])
-    if checkpointing and on.eager and family.carries_weights:
+    if checkpointing and on.eager and forward.carries_weights:
         during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
-    order = [(name, count) for name, count in family.order(dense, model.layers - dense) if count]
-    made = {name: Stretch.of(_record(on, name, hidden, True, told), again=checkpointing) for name, _ in order}
+    order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
+    records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
+    made = {name: Stretch.of(one, again=checkpointing) for name, one in records.items()}
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
-        runs = _first_apart(runs, on, hidden, told)
-    last = _head(on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks)
+        plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}
+        runs = _first_apart(runs, plain)
+    last = _head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks)
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -224,11 +235,11 @@ def _activations(
     )
 
 
-def _encoded(on: Setting, target_len: int, checkpointing: bool, told: bool) -> Activations:
+def _encoded(stacks: Stacks, on: Setting, target_len: int, checkpointing: bool, told: bool) -> Activations:
     """Activations of a decoder behind an encoder."""
     from dsgen.memory.activations.encoded import encoded
 
-    found = encoded(on, target_len, checkpointing=checkpointing, told=told)
+    found = encoded(stacks, on, target_len, checkpointing=checkpointing, told=told)
     return Activations(**{**found, "blocks": _block_runs(found["blocks"])})
 
 
@@ -239,33 +250,30 @@ def _block_runs(runs: list[tuple[str, int, Stretch]]) -> tuple[BlockRun, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _head(on: Setting, rows: Size, width: int, item: int, told: bool, asks: bool) -> Stretch:
+def _head(head: Block, on: Setting, rows: Size, width: int, item: int, told: bool, asks: bool) -> Stretch:
     """What comes behind the blocks, which is the same with checkpointing and without."""
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
-    head = _ready(models.family(on.model.architecture).head, on)
-    return Stretch.run(head, shape, again=False, vocabulary=vocabulary, told=told)
+    return Stretch.run(_ready(head, on), shape, again=False, vocabulary=vocabulary, told=told)
 
 
-def _record(on: Setting, name: str, hidden: Tensor, asks: bool, told: bool) -> Record:
-    """A kind of block run forward and backward, behind hidden states that ask for a gradient or not."""
-    return _recorded(on._replace(asks=False), name, hidden.rows, hidden.width, hidden.item, asks, told)
+def _record(block: Block, on: Setting, hidden: Tensor, asks: bool, told: bool) -> Record:
+    """A block run forward and backward, behind hidden states that ask for a gradient or not."""
+    return _recorded(block, on._replace(asks=False), hidden.rows, hidden.width, hidden.item, asks, told)
 
 
 @functools.lru_cache(maxsize=16)
-def _recorded(on: Setting, name: str, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
+def _recorded(block: Block, on: Setting, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
     """One record serves a model with checkpointing and without."""
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
-    return record(_ready(models.family(on.model.architecture).body(name), on), shape, told=told)
+    return record(_ready(block, on), shape, told=told)
 
 
-def _first_apart(
-    runs: list[tuple[str, int, Stretch]], on: Setting, hidden: Tensor, told: bool
-) -> list[tuple[str, int, Stretch]]:
+def _first_apart(runs: list[tuple[str, int, Stretch]], plain: Mapping[str, Record]) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
     found: list[tuple[str, int, Stretch]] = []
     for place, (name, count, stretch) in enumerate(runs):
-        first = Stretch.of(_record(on, name, hidden, False, told), again=False)
+        first = Stretch.of(plain[name], again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
             return [*found, (name, 1, first), *others, *runs[place + 1 :]]

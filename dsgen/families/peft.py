@@ -1,4 +1,4 @@
-"""What peft adapts of experts and routers, which transformers 5 keeps in one tensor each.
+"""What peft adapts: its word for all linear layers; experts and routers, which are one tensor in transformers 5.
 
 Before transformers 5 the experts and the router were linear layers. peft still takes their names, and adapts the
 tensors that they have become; a dense or shared feed-forward part of the same names then gets no adapter. Targets that
@@ -10,16 +10,9 @@ alone.)
 
 from __future__ import annotations
 
-from dsgen.families.family import Facts
-from dsgen.families.reading import Reader
+__all__ = ["ALL_LINEAR", "DOWN", "PAIR", "PARTS", "ROUTER"]
 
-__all__ = ["DOWN", "PAIR", "PARTS", "ROUTER", "width"]
-
+ALL_LINEAR = "all-linear"  # every linear layer but the output head
 ROUTER, PAIR, DOWN = "mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"
 # Name before transformers 5 -> the tensor that it is a part of.
 PARTS = {"gate": ROUTER, "gate_proj": PAIR, "up_proj": PAIR, "down_proj": DOWN}
-
-
-def width(_: Reader, facts: Facts) -> dict[str, object]:
-    """The width of an expert, which is the feed-forward width where no key says another."""
-    return {"expert_ffn_size": facts["ffn_size"]}

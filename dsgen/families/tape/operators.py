@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations.moments import Size
-from dsgen.memory.activations.tape import GRADIENTS, Fitted, Leaf, Tape, Tensor
+from dsgen.families.tape.moments import Size
+from dsgen.families.tape.tape import GRADIENTS, Fitted, Leaf, Tape, Tensor
 
 __all__ = [
     "FP32",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dsgen.memory.activations import operators as op
-from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["bloom_gelu", "gelu_steps"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations import operators as op
-from dsgen.memory.activations.products import bmm, flash
-from dsgen.memory.activations.setting import Setting
-from dsgen.memory.activations.tape import Names, Tape, Tensor, forward
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.products import bmm, flash
+from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from dsgen.families import family_of
-from dsgen.families.parameters import ALL_LINEAR, adapts_head, fused_targets
-from dsgen.memory.activations import operators as op
-from dsgen.memory.activations.moments import Size
-from dsgen.memory.activations.products import (
+from dsgen.families.peft import ALL_LINEAR
+from dsgen.families.tape import operators as op
+from dsgen.families.tape.moments import Size
+from dsgen.families.tape.products import (
     chunked_loss,
     cross_entropy,
     dequantized_linear,
@@ -16,9 +16,7 @@ from dsgen.memory.activations.products import (
     linear,
     sharded_cross_entropy,
 )
-from dsgen.memory.activations.tape import Node, Tape, Tensor
-from dsgen.memory.numbers import quantized
-from dsgen.memory.trained import head_sharded
+from dsgen.families.tape.tape import Node, Tape, Tensor
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Setting"]
@@ -34,7 +32,7 @@ class Setting(NamedTuple):
         tp: AutoTP degree.
         method: full, lora or qlora.
         seq_len: Tokens of a sequence.
-        source_len: Tokens of the sequence whose encoding a decoder attends to.
+        norm: The norm of the family.
         rank: Rank of the adapters.
         targets: Names of the modules that get one, without what comes before their last point.
         zero3: The model was made under zero.Init (stage 3), whose linear layers always keep their input, and after
@@ -46,6 +44,13 @@ class Setting(NamedTuple):
         embeddings: Copies of embedding and head are trained beside adapters.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
         clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
+        source_len: Tokens of the sequence whose encoding a decoder attends to.
+        quantized: Linear layers of blocks hold 4-bit weights.
+        direct: Blocks multiply by their weights without torch's linear function, which zero.Init replaces.
+        leaf: DeepSpeed gathers a mixture whole.
+        parts: Names that peft takes for a part of experts or router, each with its tensor.
+        adapts_head: The output head gets an adapter.
+        splits_head: AutoTP splits the output head.
     """
 
     model: Model
@@ -54,6 +59,7 @@ class Setting(NamedTuple):
     tp: int
     method: str
     seq_len: int
+    norm: Callable[..., Tensor]
     rank: int = 16
     targets: tuple[str, ...] = (ALL_LINEAR,)
     zero3: bool = False
@@ -65,16 +71,12 @@ class Setting(NamedTuple):
     sdpa: bool = False
     clamps: bool = False
     source_len: int = 0
-
-    @property
-    def quantized(self) -> bool:
-        """Whether linear layers of blocks hold 4-bit weights."""
-        return quantized(self.model, self.method)
-
-    @property
-    def direct(self) -> bool:
-        """Whether blocks multiply by their weights without torch's linear function, which zero.Init replaces."""
-        return family_of(self.model).direct
+    quantized: bool = False
+    direct: bool = False
+    leaf: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+    adapts_head: bool = False
+    splits_head: bool = False
 
     def ask(self, tape: Tape, embedded: Tensor) -> None:
         """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""
@@ -88,7 +90,7 @@ class Setting(NamedTuple):
 
     def fused_rank(self, name: str) -> int:
         """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
-        parts = [old for old, tensor in fused_targets(self.model).items() if tensor.endswith(name)]
+        parts = [old for old, tensor in self.parts if tensor.endswith(name)]
         found = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
         return self.rank * len(parts) if found else 0
 
@@ -156,7 +158,7 @@ class Setting(NamedTuple):
         if name:
             tape.used()
         targeted = ALL_LINEAR in self.targets or name in self.targets
-        adapted = self.method != "full" and name and targeted and name not in fused_targets(self.model)
+        adapted = self.method != "full" and name and targeted and all(name != old for old, _ in self.parts)
         if not adapted:
             return made
         if self.quantized:
@@ -185,12 +187,11 @@ class Setting(NamedTuple):
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
         vocabulary = self.model.vocab_size
-        if self.tp == 1 or not head_sharded(self.model):
+        if self.tp == 1 or not self.splits_head:
             tape.fetch()
             made = self.linear(tape, hidden, vocabulary, bias=bias, head=True)
             tape.used()
-            adapted = self.method != "full" and adapts_head(self.model, self.targets)
-            return self._adapted(tape, hidden, made, False) if adapted else made
+            return self._adapted(tape, hidden, made, False) if self.adapts_head else made
         tape.fetch()
         share = linear(tape, hidden, self.weight(hidden.width * vocabulary // self.tp), vocabulary // self.tp)
         if bias:

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from dsgen.memory.activations.graph import (
+from dsgen.families.tape.graph import (
     ACTIVATIONS,
     GRADIENTS,
     LOGITS,
@@ -27,7 +27,7 @@ from dsgen.memory.activations.graph import (
     Storage,
     Tensor,
 )
-from dsgen.memory.activations.moments import APART, AT, START, Position, Size
+from dsgen.families.tape.moments import APART, AT, START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",

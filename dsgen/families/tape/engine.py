@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from dsgen.memory.activations.graph import Delivery, Fitted, Leaf, Node, Storage, Tensor
-from dsgen.memory.activations.tape import GRADIENTS, Tape
+from dsgen.families.tape.graph import Delivery, Fitted, Leaf, Node, Storage, Tensor
+from dsgen.families.tape.tape import GRADIENTS, Tape
 
 __all__ = ["backward", "reachable"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.memory.activations.moments import Size
-from dsgen.memory.activations.operators import FP32, gradient_of
-from dsgen.memory.activations.tape import LOGITS, TEMPORARIES, Fitted, Tape, Tensor
+from dsgen.families.tape.moments import Size
+from dsgen.families.tape.operators import FP32, gradient_of
+from dsgen.families.tape.tape import LOGITS, TEMPORARIES, Fitted, Tape, Tensor
 
 __all__ = [
     "bmm",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dsgen.memory.activations.moments import START, Position, Size
+from dsgen.families.tape.moments import START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",

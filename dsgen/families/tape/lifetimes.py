@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dsgen.memory.activations.engine import reachable
-from dsgen.memory.activations.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
-from dsgen.memory.activations.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Moment, Position, Size
-from dsgen.memory.activations.tape import Tape
+from dsgen.families.tape.engine import reachable
+from dsgen.families.tape.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
+from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Moment, Position, Size
+from dsgen.families.tape.tape import Tape
 
 __all__ = ["Lifetimes", "Record", "opening", "size"]
 

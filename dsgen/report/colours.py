@@ -1,0 +1,95 @@
+"""Colours of reports at a terminal, by rich: they are laid over the finished text, so that without a terminal it is
+the same to the byte.
+
+Only what prints at a terminal imports this module: rich takes as long to load as a plan to make.
+"""
+
+from __future__ import annotations
+
+import io
+
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.highlighter import JSONHighlighter
+from rich.style import Style
+from rich.text import Text
+from rich.theme import Theme
+
+__all__ = ["REPORTS", "painted", "styled"]
+
+STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+    "place": "bold",
+    "head": "bold",
+    "faint": "dim",
+    "fix": "green",
+    "good": "green",
+    "doubt": "yellow",
+    "bad": "red",
+    "bar": "cyan",
+}
+_PREFIX = "dsgen."
+_SYSTEM = ColorSystem.STANDARD  # the sixteen that every terminal has, in the shades that its owner chose
+_THEME = Theme({f"{_PREFIX}{role}": style for role, style in STYLES.items()})
+
+# What every report may hold; a group's name is its role, and of two over one place the later wins.
+_COMMON = [
+    r"(?m)^(?P<warning>(warning|note):)",
+    r"(?P<faint>░+)",
+    r"(?m)(?P<bar>█+)(?=░*$)",
+    r"(?P<good>█+(?=░* fits)|(?<=[█░] )fits)",
+    r"(?P<doubt>█+(?=░* uncertain)|(?<=[█░] )uncertain)",
+    r"(?P<bad>█+(?=░* does not fit)|(?<=[█░] )does not fit)",
+    r"(?m)^(?:(?P<good>FITS)|(?P<doubt>UNCERTAIN)|(?P<bad>DOES NOT FIT))(?=:)",
+]
+REPORTS: dict[str, list[str]] = {
+    "summary": [r"\A(?P<head>.+)", r"(?m)^(?P<warning>needs) "],
+    "plan": [
+        r"\A(?P<head>.+)",
+        r"(?m)^(?P<head>   strategy .+)$",
+        r"(?m)^(?P<good> 1 .+)$",
+        r"(?m)^(?P<faint> - .+)$",
+        r"(?m)^(?P<info>pinned:)",
+    ],
+    "memory": [
+        r"\A(?P<head>.+)",
+        r"(?m)^(?P<head>GiB in phase .+|  stage optim .+|every stage and offload .+)$",
+        r"(?m)^[> ] \d .+ (?:(?P<good>fits)|(?P<doubt>uncertain)|(?P<bad>does not fit))$",
+        r"(?m)^(?P<info>>)(?= \d)",
+    ],
+    "why": [r"\A(?P<head>.+)", r"(?m)^(?P<info>If it were .+?:)"],
+    "diff": [r"(?m)^(?P<head>\w\S*)$", r"(?m)^ *(?:(?P<bad>-)|(?P<good>\+)) "],
+    "proof": [r"\A(?:(?P<good>proved)|(?P<bad>failed)|(?P<doubt>not run))", r"(?m)^(?P<head>changed .+|observed .+)$"],
+    "effective": [r"\A(?P<head>.+)"],
+    "simulation": [r"\A(?P<head>.+)", r"(?m)^(?P<head> *GiB in phase .+)$"],
+    "patch": [r"(?m)^(?P<head>(?:---|\+\+\+) .+)$", r"(?m)^(?:(?P<bad>-.*)|(?P<good>\+.*))$", r"(?m)^(?P<info>@@.+@@)"],
+    "page": [],  # markdown, csv
+    "table": [r"\A(?P<head>.+)"],
+}
+
+
+def painted(text: str, report: str) -> str:
+    """A finished report with colours; without them it is the text as it was.
+
+    Args:
+        text: The report.
+        report: Its kind: one of REPORTS, or "json".
+    """
+    lines = Text(text, end="")
+    if report == "json":
+        JSONHighlighter().highlight(lines)
+    for pattern in () if report == "json" else (*_COMMON, *REPORTS[report]):
+        lines.highlight_regex(pattern, style_prefix=_PREFIX)
+    paper = io.StringIO()
+    console = Console(
+        file=paper, force_terminal=True, color_system="standard", no_color=False, theme=_THEME, legacy_windows=False
+    )
+    console.print(lines, end="", soft_wrap=True)
+    return paper.getvalue()
+
+
+def styled(words: str, role: str) -> str:
+    """Words in the colour of their role: one of STYLES."""
+    return Style.parse(STYLES[role]).render(words, color_system=_SYSTEM)
