@@ -24,9 +24,9 @@ def command(first: str, second: str, form: str) -> int:
     from dsgen.asking import comparisons
     from dsgen.report import diff
 
-    found = comparisons.compare(comparisons.side(first), comparisons.side(second))
+    comparison = comparisons.compare(comparisons.side(first), comparisons.side(second))
     if form == "text":
-        show(diff.text(found), "diff")
+        show(diff.text(comparison), "diff")
     else:
-        show(json.dumps(diff.data(found), indent=2), "json", nl=True)
-    return FOUND if found.differences else OK
+        show(json.dumps(diff.data(comparison), indent=2), "json", nl=True)
+    return FOUND if comparison.differences else OK

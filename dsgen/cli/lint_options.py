@@ -113,13 +113,13 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
     """
     from dsgen.linting.files import Excluded, Linted, lint_files
 
-    found: list[Linted] = []
+    linted: list[Linted] = []
     excluded: list[Excluded] = []
     wrong: set[str] = set()  # one broken settings file is said once, however many files it speaks of
     nothing = False
     for item in lint_files(paths, said, stdin_name):
         if isinstance(item, Linted):
-            found.append(item)
+            linted.append(item)
             nothing = nothing or nothing_there(item, paths) is not None
         elif isinstance(item, Excluded):
             excluded.append(item)
@@ -129,10 +129,10 @@ def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None
     if excluded:
         files = "1 file" if len(excluded) == 1 else f"{len(excluded)} files"
         click.echo(f"note: {files} excluded by {excluded[0].by}", err=True)
-    if not (found or excluded or wrong):
+    if not (linted or excluded or wrong):
         click.echo(f"note: no config file in {', '.join(paths)}", err=True)
-    _say_idle(said, found)
-    return found, bool(wrong) or nothing
+    _say_idle(said, linted)
+    return linted, bool(wrong) or nothing
 
 
 def nothing_there(file: Linted, named: Sequence[str]) -> Fault | None:

@@ -81,33 +81,33 @@ def command(
     if every and form != "text":
         idle("--all", f"it is for --format text, not {form}")
     with _waiting(f"simulating {request.title}"):
-        found = simulating.simulate(request, python=python, timeout_seconds=timeout)
-    shown = _shown(found, form, every)
+        simulation = simulating.simulate(request, python=python, timeout_seconds=timeout)
+    shown = _shown(simulation, form, every)
     if output is None and form in _PAINTED:
         show(shown, _PAINTED[form])
     elif output is None:
         click.echo(shown, nl=False)
     else:
         write_atomically(output, shown)
-    verdict = found.estimate.verdict if found.limits else Verdict.FITS
+    verdict = simulation.estimate.verdict if simulation.limits else Verdict.FITS
     if verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
     return FOUND if verdict is Verdict.DOES_NOT_FIT else OK
 
 
-def _shown(found: Simulation, form: str, every: bool) -> str:
+def _shown(simulation: Simulation, form: str, every: bool) -> str:
     import json
     import shutil
 
     from dsgen.report import simulation as report
 
     if form == "text":
-        return report.text(found, shutil.get_terminal_size().columns, every)
+        return report.text(simulation, shutil.get_terminal_size().columns, every)
     if form == "json":
-        return json.dumps(report.data(found), indent=2) + "\n"
+        return json.dumps(report.data(simulation), indent=2) + "\n"
     from dsgen.report import simulation_page, timeline
 
-    return timeline.svg(found) if form == "svg" else simulation_page.html(found)
+    return timeline.svg(simulation) if form == "svg" else simulation_page.html(simulation)
 
 
 def _options(options: dict[str, Any], **more: Any) -> Options:

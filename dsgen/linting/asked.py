@@ -144,16 +144,16 @@ def survey(
         ignore=tuple(ignore),
         severity=named_severity(severity) if severity else None,
     )
-    found: list[Linted] = []
+    linted: list[Linted] = []
     wrong: list[DsgenError] = []
     for item in lint_files([os.fspath(path) for path in paths], checked(said)):
         if isinstance(item, Linted):
-            found.append(item)
+            linted.append(item)
         elif not isinstance(item, Excluded):
             wrong.append(item)
     if wrong:
         raise together(list({str(error): error for error in wrong}.values()))
-    return tuple(found)
+    return tuple(linted)
 
 
 def _refuse_one_word(**lists: Sequence[str]) -> None:

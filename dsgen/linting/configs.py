@@ -70,9 +70,9 @@ def _has_ours(config: Mapping[str, Any]) -> bool:
     return any(known.key(str(name)) is not None or name in known.sections for name in config)
 
 
-def _fatal(found: list[Source]) -> Iterator[tuple[Source, Fault]]:
+def _fatal(sources: list[Source]) -> Iterator[tuple[Source, Fault]]:
     """What is wrong with the text of those that are no map."""
-    broken = (item for item in found if not isinstance(item.document.config, Mapping))
+    broken = (item for item in sources if not isinstance(item.document.config, Mapping))
     return ((item, fault) for item in broken for _, fault in item.document.faults)
 
 
@@ -85,8 +85,8 @@ def _at(document: Document, fault: Fault, must: str | None = None) -> DsgenError
     return mistake(fault.message, must=must, where=f"{document.name}:{line}:{column}")
 
 
-def _none(path: str, found: list[Source], held: list[Source]) -> DsgenError:
-    empty = not (found and found[0].document.text.strip()) or bool(held and not held[0].document.config)
+def _none(path: str, sources: list[Source], held: list[Source]) -> DsgenError:
+    empty = not (sources and sources[0].document.text.strip()) or bool(held and not held[0].document.config)
     model = bool(held and "model_type" in held[0].document.config)
     return mistake(
         "it is empty" if empty else "it has no key that DeepSpeed reads",

@@ -46,7 +46,7 @@ def facts(
     Raises:
         DsgenError: An unknown or broken profile.
     """
-    found = Facts(
+    facts = Facts(
         world_size=world_size,
         seq_len=seq_len,
         hardware=hardware,
@@ -60,12 +60,12 @@ def facts(
         training=training,
     )
     implied = accelerator
-    if accelerator is None and found.hardware is not None and found.hardware.vendor == "cpu":
+    if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":
         implied = "cpu"
     names = parameters
-    if parameters is None and found.model is not None:
-        names = _names(found.model)
-    return attrs.evolve(found, accelerator=implied, parameters=names)
+    if parameters is None and facts.model is not None:
+        names = _names(facts.model)
+    return attrs.evolve(facts, accelerator=implied, parameters=names)
 
 
 def _names(model: Model) -> tuple[str, ...] | None:

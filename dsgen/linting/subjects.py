@@ -45,18 +45,18 @@ def _profile(kind: str, name: str) -> Any:
 
 
 def _hardware(said: Hardware | str | None) -> Hardware | None:
-    found: Hardware | None = _profile("hardware", said) if isinstance(said, str) else said
-    return found
+    hardware: Hardware | None = _profile("hardware", said) if isinstance(said, str) else said
+    return hardware
 
 
 def _network(said: Network | str | None) -> Network | None:
-    found: Network | None = _profile("network", said) if isinstance(said, str) else said
-    return found
+    network: Network | None = _profile("network", said) if isinstance(said, str) else said
+    return network
 
 
 def _model(said: Model | str | None) -> Model | None:
-    found: Model | None = _profile("model", said) if isinstance(said, str) else said
-    return found
+    model: Model | None = _profile("model", said) if isinstance(said, str) else said
+    return model
 
 
 @attrs.frozen(kw_only=True)

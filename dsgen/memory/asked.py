@@ -43,15 +43,15 @@ def _held(asked: Asked, layout: Plain, buffers: Buffers) -> int:
     return sum(through_training(layout, states(asked, layout, buffers)))
 
 
-def through_training(layout: Plain, found: States) -> ResidentStates:
+def through_training(layout: Plain, states: States) -> ResidentStates:
     """What is on the GPU from the first forward pass on."""
-    gpu = found.on_gpu
+    gpu = states.on_gpu
     return ResidentStates(
-        found.tables + found.scales + (0 if layout.offload_param != "none" else found.weights),
-        found.master if gpu else 0,
-        found.moments if gpu else 0,
-        0 if gpu or layout.stage == 3 else found.size * found.tensors.largest,
-        found.staged,
+        states.tables + states.scales + (0 if layout.offload_param != "none" else states.weights),
+        states.master if gpu else 0,
+        states.moments if gpu else 0,
+        0 if gpu or layout.stage == 3 else states.size * states.tensors.largest,
+        states.staged,
     )
 
 

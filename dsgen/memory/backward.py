@@ -55,24 +55,24 @@ def aside(job: Any, layout: Any) -> bool:
     return not layout.stage or not (job.training.optimizer == "Muon" or layout.offload_optimizer == "nvme")
 
 
-def start(found: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
+def start(states: States, stage: int, buffers: Buffers, accumulates: bool) -> tuple[int, int]:
     """Bytes of gradients and of buckets that the last forward pass of a step begins with."""
     if stage == 3:
-        own = found.size * found.own if found.on_gpu else 0
-        return own, buckets(found, stage, buffers)
+        own = states.size * states.own if states.on_gpu else 0
+        return own, buckets(states, stage, buffers)
     if not accumulates:
         return 0, 0
     if stage == 2:
-        return (found.size * found.kept if found.on_gpu else 0), 0
-    whole = found.size * found.tensors.elements
-    return whole, buckets(found, stage, buffers) if stage == 1 else 0
+        return (states.size * states.kept if states.on_gpu else 0), 0
+    whole = states.size * states.tensors.elements
+    return whole, buckets(states, stage, buffers) if stage == 1 else 0
 
 
-def buckets(found: States, stage: int, buffers: Buffers) -> int:
+def buckets(states: States, stage: int, buffers: Buffers) -> int:
     """Bytes of the flat buffers while gradients arrive: two where stages 1 and 2 reduce beside backward."""
     if not stage or not buffers.contiguous:
         return 0
-    return found.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
+    return states.size * buffers.reduce_bucket * (2 if buffers.overlap_comm and stage < 3 else 1)
 
 
 def beside(stage: int, buffers: Buffers, accumulates: bool) -> bool:
@@ -80,60 +80,60 @@ def beside(stage: int, buffers: Buffers, accumulates: bool) -> bool:
     return stage >= 2 or (stage == 1 and buffers.overlap_comm and not accumulates)
 
 
-def reductions(found: States, stage: int, buffers: Buffers, accumulates: bool, both: Together) -> Iterator[Load]:
+def reductions(states: States, stage: int, buffers: Buffers, accumulates: bool, both: Together) -> Iterator[Load]:
     """What is there at every reduction beside backward that can make its peak.
 
     Args:
-        found: The states.
+        states: The states.
         stage: The ZeRO stage.
         buffers: Element counts of the communication buffers.
         accumulates: Gradients of earlier passes are there.
         both: What lives beside them.
     """
     runs = both.runs
-    prior, bucket = start(found, stage, buffers, accumulates)[0], buckets(found, stage, buffers)
+    prior, bucket = start(states, stage, buffers, accumulates)[0], buckets(states, stage, buffers)
     if stage == 3:
         # A gradient that leaves for the CPU comes back for its norm, one share at a time (partition_grads).
-        for flush in both.reductions(found, buffers):
-            held, copied = found.size * flush.larger, found.size * flush.copied
-            moved = 0 if found.on_gpu else _normed(found.size, found.wide, flush.normed) + FP32 * flush.before
-            fresh = found.size * flush.current
+        for flush in both.reductions(states, buffers):
+            held, copied = states.size * flush.larger, states.size * flush.copied
+            moved = 0 if states.on_gpu else _normed(states.size, states.wide, flush.normed) + FP32 * flush.before
+            fresh = states.size * flush.current
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):
-        for flush in flushes(found.tensors, buffers.reduce_bucket, found.ranks, runs, stage == 1):
-            stay = stays(found, buffers, runs, flush.done) if stage == 1 else 0
-            load, normed = _reduced(found, flush, prior + stay, bucket)
+        for flush in flushes(states.tensors, buffers.reduce_bucket, states.ranks, runs, stage == 1):
+            stay = stays(states, buffers, runs, flush.done) if stage == 1 else 0
+            load, normed = _reduced(states, flush, prior + stay, bucket)
             yield load
             if normed is not None:
                 yield normed
-            if not found.on_gpu and flush.current > buffers.reduce_bucket:  # it is cloned first (offload only)
-                stay = stays(found, buffers, runs, flush.done + flush.elements) if stage == 1 else 0
-                yield load._replace(gradients=prior + stay + found.size * flush.current, buckets=bucket)
-            if flush.begun and found.on_gpu:  # the flat copy is gone by then
-                gradients = load.gradients + found.size * flush.begun
+            if not states.on_gpu and flush.current > buffers.reduce_bucket:  # it is cloned first (offload only)
+                stay = stays(states, buffers, runs, flush.done + flush.elements) if stage == 1 else 0
+                yield load._replace(gradients=prior + stay + states.size * flush.current, buckets=bucket)
+            if flush.begun and states.on_gpu:  # the flat copy is gone by then
+                gradients = load.gradients + states.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)
         if stage == 1:  # gradients larger than the bucket never enter it, and stay until the step
-            larger = stays(found, buffers, runs, found.tensors.elements)
+            larger = stays(states, buffers, runs, states.tensors.elements)
             # The last reductions take their norms beside all of them.
-            norm = 0 if found.on_gpu or not larger else NORM * widest_of(found.tensors, found.ranks)
-            yield Load(BEFORE, -1, larger + (found.size * found.kept if found.on_gpu else 0), bucket, 0, norm)
+            norm = 0 if states.on_gpu or not larger else NORM * widest_of(states.tensors, states.ranks)
+            yield Load(BEFORE, -1, larger + (states.size * states.kept if states.on_gpu else 0), bucket, 0, norm)
 
 
-def stays(found: States, buffers: Buffers, runs: Runs, handed: int) -> int:
+def stays(states: States, buffers: Buffers, runs: Runs, handed: int) -> int:
     """Bytes of gradients that stage 1 leaves where they were made, beside backward, until the step.
 
     Those larger than the bucket never enter it. This rank's own are copied and freed.
 
     Args:
-        found: The states.
+        states: The states.
         buffers: Element counts of the communication buffers.
         runs: As for `flushes`.
         handed: Elements handed over by then.
     """
-    return found.size * larger_of(found.tensors, buffers.reduce_bucket, found.ranks, runs, handed)
+    return states.size * larger_of(states.tensors, buffers.reduce_bucket, states.ranks, runs, handed)
 
 
-def of_two(found: States, buffers: Buffers, both: Together, gradients: int, alive: Activity) -> int:
+def of_two(states: States, buffers: Buffers, both: Together, gradients: int, alive: Activity) -> int:
     """Bytes of gradients where the embedding is the head too and stage 1 reduces beside the second pass.
 
     In the blocks that pass has fewer the further it is. At the embedding:
@@ -141,10 +141,10 @@ def of_two(found: States, buffers: Buffers, both: Together, gradients: int, aliv
     With two, the first pass has only its own two, and the last has four once all others are reduced.
     """
     if alive.where != "embedding":
-        left = stays(found, buffers, both.runs, alive.gradients // found.size)
+        left = stays(states, buffers, both.runs, alive.gradients // states.size)
         return max(gradients - alive.gradients + left, alive.gradients + alive.fresh)
-    head = found.size * found.tensors.head
-    others = stays(found, buffers, both.runs, found.tensors.elements - found.tensors.head)
+    head = states.size * states.tensors.head
+    others = stays(states, buffers, both.runs, states.tensors.elements - states.tensors.head)
     return max(gradients - head, 4 * head + others)
 
 
@@ -153,41 +153,41 @@ def _normed(size: int, wide: int, share: int) -> int:
     return size * share + max(NORM * min(share, NORM_CHUNK), wide * share if size != wide else 0)
 
 
-def _reduced(found: States, flush: Flush, prior: int, bucket: int) -> tuple[Load, Load | None]:
+def _reduced(states: States, flush: Flush, prior: int, bucket: int) -> tuple[Load, Load | None]:
     """A reduction with its flat copy, and with a norm if that takes more: the copy is gone by then."""
-    own = found.size * flush.own if found.on_gpu else 0
-    copied, normed = found.size * flush.copied, 0 if found.on_gpu else NORM * flush.normed
-    gradients, fresh = prior + own + found.size * flush.larger, found.size * flush.current
+    own = states.size * flush.own if states.on_gpu else 0
+    copied, normed = states.size * flush.copied, 0 if states.on_gpu else NORM * flush.normed
+    gradients, fresh = prior + own + states.size * flush.larger, states.size * flush.current
     load = Load(flush.block, flush.place, gradients, bucket + copied, fresh, 0, flush.tensor)
     return load, load._replace(buckets=bucket, temporaries=normed) if normed > copied else None
 
 
-def epilogue(found: States, stage: int, buffers: Buffers) -> Iterator[Load]:
+def epilogue(states: States, stage: int, buffers: Buffers) -> Iterator[Load]:
     """What is there when backward is over and gradients that waited for its end are reduced."""
-    whole = found.size * found.tensors.elements
+    whole = states.size * states.tensors.elements
     if stage == 0:
-        yield Load(BEFORE, -1, whole, found.size * flat_chunk(found.tensors))
+        yield Load(BEFORE, -1, whole, states.size * flat_chunk(states.tensors))
     elif stage == 1 and not buffers.overlap_comm:
-        yield Load(BEFORE, -1, whole, buckets(found, stage, buffers))
-        if loads := _after(found, buffers):
+        yield Load(BEFORE, -1, whole, buckets(states, stage, buffers))
+        if loads := _after(states, buffers):
             yield max(loads, key=lambda load: load.gradients + load.buckets + load.temporaries)
 
 
-def _after(found: States, buffers: Buffers) -> list[Load]:
+def _after(states: States, buffers: Buffers) -> list[Load]:
     """The reductions that follow backward at stage 1, in the order of the model."""
-    tensors, size, bucket = found.tensors, found.size, buffers.reduce_bucket
-    whole, flat = size * tensors.elements, buckets(found, 1, buffers)
+    tensors, size, bucket = states.tensors, states.size, buffers.reduce_bucket
+    whole, flat = size * tensors.elements, buckets(states, 1, buffers)
     loads = []
     index = stay = 0
-    for flush in flushes(tensors, bucket, found.ranks, None):
+    for flush in flushes(tensors, bucket, states.ranks, None):
         while index < len(tensors.ends) and tensors.ends[index] <= flush.done:
             numel = tensors.numels[index]
-            stay += numel if numel > bucket and not reaches(tensors, found.ranks, index) else 0
+            stay += numel if numel > bucket and not reaches(tensors, states.ranks, index) else 0
             index += 1
         # A gradient larger than the bucket stays where it is: this rank's own until it has been copied.
         gone = flush.done - stay + (flush.elements if flush.elements <= bucket else 0)
         left = whole - size * gone
-        if found.on_gpu:
+        if states.on_gpu:
             before, behind = left + size * flush.own, left + size * (flush.own + flush.begun)
             loads += [Load(BEFORE, -1, before, flat + size * flush.copied), Load(BEFORE, -1, behind, flat)]
             continue

@@ -49,19 +49,19 @@ def beginning(
 
 
 def _partitioned(
-    job: Asked, layout: Plain, buffers: Buffers, found: States, held: ResidentStates, accumulates: bool
+    job: Asked, layout: Plain, buffers: Buffers, states: States, held: ResidentStates, accumulates: bool
 ) -> Iterator[Moment]:
     """Init at stage 3: each group's fp32 values are copied; each trained tensor is whole once, to get its hook."""
-    size = found.size
-    if found.split:
+    size = states.size
+    if states.split:
         there, whole = splitting(job.model, layout.tp)
         parts = ResidentStates(held.weights + size * there, 0, 0, 0)
         yield moment("init", parts, temporaries=size * whole, gathered=size * whole)
-    if found.on_gpu and size != FP32 and not wide_adapters(job.training):
-        most = flattened(found.cut_up, found.among, buffers.sub_group, found.split)[0]
-        yield moment("init", ResidentStates(held.weights, held.master + found.wide * most, found.early, 0))
-    grads, bucket = start(found, 3, buffers, accumulates)
-    whole = found.tensors.largest
+    if states.on_gpu and size != FP32 and not wide_adapters(job.training):
+        most = flattened(states.cut_up, states.among, buffers.sub_group, states.split)[0]
+        yield moment("init", ResidentStates(held.weights, held.master + states.wide * most, states.early, 0))
+    grads, bucket = start(states, 3, buffers, accumulates)
+    whole = states.tensors.largest
     if layout.offload_param != "none":
-        whole += -(-whole // found.ranks)  # this rank's share waits on the GPU beside it
-    yield moment("init", held._replace(optimizer=found.early, staged=0), grads, bucket, gathered=size * whole)
+        whole += -(-whole // states.ranks)  # this rank's share waits on the GPU beside it
+    yield moment("init", held._replace(optimizer=states.early, staged=0), grads, bucket, gathered=size * whole)

@@ -68,26 +68,26 @@ Order = tuple[tuple[int, int], ...]  # (index of a tensor, its place among its b
 
 
 @functools.lru_cache(maxsize=1024)
-def arrivals(found: Trained, runs: Runs) -> Order:
+def arrivals(trained: Trained, runs: Runs) -> Order:
     """The order in which backward makes the gradients.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         runs: For every run of equal blocks how many, and elements of one's gradients as they are made.
     """
     kinds = [row for count, row in runs for _ in range(count)]
     members: dict[int, list[int]] = {}
-    for index, block in enumerate(found.blocks):
+    for index, block in enumerate(trained.blocks):
         members.setdefault(block, []).append(index)
     order: list[tuple[int, int]] = []
     for block in sorted(members, reverse=True):
         backwards = members[block][::-1]
         row = kinds[block] if 0 <= block < len(kinds) else ()
-        if not Counter(row) - Counter(found.numels[index] for index in backwards):
+        if not Counter(row) - Counter(trained.numels[index] for index in backwards):
             waiting = list(backwards)
             made = []
             for numel in row:
-                index = next(one for one in waiting if found.numels[one] == numel)
+                index = next(one for one in waiting if trained.numels[one] == numel)
                 waiting.remove(index)
                 made.append(index)
             backwards = made + waiting  # the sinks that a fused kernel does not know of have no gradient
@@ -96,35 +96,35 @@ def arrivals(found: Trained, runs: Runs) -> Order:
 
 
 @functools.lru_cache(maxsize=1024)
-def flushes(found: Trained, bucket: int, ranks: int, runs: Runs | None, stays: bool = False) -> tuple[Flush, ...]:
+def flushes(trained: Trained, bucket: int, ranks: int, runs: Runs | None, stays: bool = False) -> tuple[Flush, ...]:
     """The reductions of stages 1 and 2 on rank 0, only those that no earlier one outdoes.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         bucket: Elements of a bucket.
         ranks: Ranks that each group of tensors is cut among.
         runs: As for `arrivals`; None for the order of the model (stage 1 without overlap reduces after backward).
         stays: Gradients larger than the bucket stay, so that a later reduction may have more beside it.
     """
-    made = _flushes(found, bucket, ranks, runs)[0]
-    more = stays and max(found.numels, default=0) > bucket
+    made = _flushes(trained, bucket, ranks, runs)[0]
+    more = stays and max(trained.numels, default=0) > bucket
     return tuple(made if more else worst(made))
 
 
-def kept_from(found: Trained, bucket: int, ranks: int, runs: Runs) -> int:
+def kept_from(trained: Trained, bucket: int, ranks: int, runs: Runs) -> int:
     """Elements of gradients that backward has handed over when stage 2 begins to keep those of rank 0's partition.
 
     Args:
         found, bucket, ranks, runs: As for `flushes`.
     """
-    return _flushes(found, bucket, ranks, runs)[1]
+    return _flushes(trained, bucket, ranks, runs)[1]
 
 
 @functools.lru_cache(maxsize=1024)
-def _flushes(found: Trained, bucket: int, ranks: int, runs: Runs | None) -> tuple[list[Flush], int]:
+def _flushes(trained: Trained, bucket: int, ranks: int, runs: Runs | None) -> tuple[list[Flush], int]:
     """All of them, and the elements handed over by the first that has own gradients."""
     made: list[Flush] = []
-    cuts = cut(found, ranks)
+    cuts = cut(trained, ranks)
     kept, split = sum(one.kept for one in cuts), cuts[-1].first
     filled = own = low = high = 0  # low and high: the first and the last rank that the bucket has something of
     handed = first = widest = 0
@@ -146,13 +146,13 @@ def _flushes(found: Trained, bucket: int, ranks: int, runs: Runs | None) -> tupl
             first, own = handed, kept
         filled = widest = 0
 
-    for index, place in ((at, 0) for at in range(len(found.numels))) if runs is None else arrivals(found, runs):
-        numel = found.numels[index]
+    for index, place in ((at, 0) for at in range(len(trained.numels))) if runs is None else arrivals(trained, runs):
+        numel = trained.numels[index]
         handed += numel
         if filled + numel > bucket:
-            flush(found.blocks[index], place, numel, index)
+            flush(trained.blocks[index], place, numel, index)
         last = cuts[index >= split] if split else cuts[0]
-        end = found.ends[index] - last.begin
+        end = trained.ends[index] - last.begin
         begin = end - numel
         ranks_of = begin // last.share, (end - 1) // last.share
         low, high = (min(low, ranks_of[0]), max(high, ranks_of[1])) if filled else ranks_of
@@ -177,46 +177,46 @@ def _flat(low: int, high: int, share: int, bucket: int) -> int:
     return most
 
 
-def larger_of(found: Trained, bucket: int, ranks: int, runs: Runs, handed: int) -> int:
+def larger_of(trained: Trained, bucket: int, ranks: int, runs: Runs, handed: int) -> int:
     """Elements of gradients larger than the bucket among the first that backward has handed over.
 
     Args:
         found, bucket, ranks, runs: As for `flushes`. Stage 1 copies this rank's own, which do not count.
         handed: Elements handed over by then.
     """
-    ends, sums = _larger(found, bucket, ranks, runs)
+    ends, sums = _larger(trained, bucket, ranks, runs)
     return sums[bisect.bisect_right(ends, handed)]
 
 
 @functools.lru_cache(maxsize=1024)
-def _larger(found: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[list[int], list[int]]:
+def _larger(trained: Trained, bucket: int, ranks: int, runs: Runs) -> tuple[list[int], list[int]]:
     """Elements handed over with each larger gradient, and those of all larger ones before it; then all of them."""
     ends, sums, handed = [], [0], 0
-    for index, _ in arrivals(found, runs):
-        handed += found.numels[index]
-        if found.numels[index] > bucket and not reaches(found, ranks, index):
+    for index, _ in arrivals(trained, runs):
+        handed += trained.numels[index]
+        if trained.numels[index] > bucket and not reaches(trained, ranks, index):
             ends.append(handed)
-            sums.append(sums[-1] + found.numels[index])
+            sums.append(sums[-1] + trained.numels[index])
     return ends, sums
 
 
-def waiting_of(found: Trained, bucket: int, runs: Runs, handed: int) -> int:
+def waiting_of(trained: Trained, bucket: int, runs: Runs, handed: int) -> int:
     """Elements of gradients that wait for their reduction when backward has handed over so many.
 
     Args:
         found, bucket, runs: As for `flushes`.
         handed: Elements handed over by then.
     """
-    ends, sums = _waiting(found, bucket, runs)
+    ends, sums = _waiting(trained, bucket, runs)
     return sums[bisect.bisect_right(ends, handed) - 1]
 
 
 @functools.lru_cache(maxsize=1024)
-def _waiting(found: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[int]]:
+def _waiting(trained: Trained, bucket: int, runs: Runs) -> tuple[list[int], list[int]]:
     """Elements handed over with each gradient, and those that wait then."""
     ends, sums = [0], [0]
-    for index, _ in arrivals(found, runs):
-        numel = found.numels[index]
+    for index, _ in arrivals(trained, runs):
+        numel = trained.numels[index]
         before = sums[-1] if sums[-1] + numel <= bucket else 0
         ends.append(ends[-1] + numel)
         sums.append(before + numel)
@@ -261,10 +261,10 @@ def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -
 
 
 @functools.lru_cache(maxsize=1024)
-def flat_chunk(found: Trained) -> int:
+def flat_chunk(trained: Trained) -> int:
     """Elements of the largest flat copy that stage 0 reduces: tensors until they are more than FLAT_CHUNK."""
     most = filled = count = 0
-    for numel in found.numels:
+    for numel in trained.numels:
         filled += numel
         count += 1
         if filled > FLAT_CHUNK:

@@ -34,34 +34,34 @@ class Cut(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def cut(found: Trained, ranks: int) -> tuple[Cut, ...]:
+def cut(trained: Trained, ranks: int) -> tuple[Cut, ...]:
     """How the groups are cut: one, or Muon's two.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         ranks: Ranks that each group is cut among.
     """
-    starts = found.groups
-    ends = (*(begin for _, begin in starts[1:]), found.elements)
+    starts = trained.groups
+    ends = (*(begin for _, begin in starts[1:]), trained.elements)
     made = []
     for (first, begin), end in zip(starts, ends, strict=True):
         share = -(-(end - begin) // (ALIGNED * ranks)) * ALIGNED
-        reached = found.prefix(min(begin + share, end)) if end > begin else first
-        made.append(Cut(first, begin, share, reached - first, found.ends[reached - 1] - begin if end > begin else 0))
+        reached = trained.prefix(min(begin + share, end)) if end > begin else first
+        made.append(Cut(first, begin, share, reached - first, trained.ends[reached - 1] - begin if end > begin else 0))
     return tuple(made)
 
 
-def reaches(found: Trained, ranks: int, index: int) -> bool:
+def reaches(trained: Trained, ranks: int, index: int) -> bool:
     """Whether a tensor reaches into rank 0's share of its group."""
-    return any(one.first <= index < one.first + one.tensors for one in cut(found, ranks))
+    return any(one.first <= index < one.first + one.tensors for one in cut(trained, ranks))
 
 
 @functools.lru_cache(maxsize=4096)
-def widest_of(found: Trained, ranks: int) -> int:
+def widest_of(trained: Trained, ranks: int) -> int:
     """Elements of the largest tensor, or piece of one, in this rank's shares."""
     widest = 0
-    for one in cut(found, ranks):
+    for one in cut(trained, ranks):
         for index in range(one.first, one.first + one.tensors):
-            end = found.ends[index] - one.begin
-            widest = max(widest, min(end, one.share) - end + found.numels[index])
+            end = trained.ends[index] - one.begin
+            widest = max(widest, min(end, one.share) - end + trained.numels[index])
     return widest

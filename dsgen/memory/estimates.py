@@ -279,11 +279,11 @@ def _named(moment: Moment, micro_batch: int) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size}
 
 
-def _phases(found: Parts, micro_batch: int) -> tuple[PhaseMemory, ...]:
+def _phases(parts: Parts, micro_batch: int) -> tuple[PhaseMemory, ...]:
     """The highest moment of each phase, of the last micro-batch of a step like all later ones."""
     phases = []
     for name in ("load", "init", "forward", "backward", "step"):
-        moments = [moment for moment in found.moments if moment.phase == name]
+        moments = [moment for moment in parts.moments if moment.phase == name]
         training = name in ("forward", "backward", "step")
         gpu = _named(_highest(moments, micro_batch)[0], micro_batch) if moments else {}
         phases.append(
@@ -292,23 +292,23 @@ def _phases(found: Parts, micro_batch: int) -> tuple[PhaseMemory, ...]:
                 step=1 if training else 0,
                 micro_batch=1 if name in ("forward", "backward") else 0,
                 gpu=gpu,
-                host=found.host.phases["training" if training else "load"],
+                host=parts.host.phases["training" if training else "load"],
             )
         )
     return tuple(phases)
 
 
-def host_place(job: Job, found: Parts) -> Place:
+def host_place(job: Job, parts: Parts) -> Place:
     """One node's RAM: the larger of loading and training; pinned parts widen the interval upwards."""
-    phase, peak = found.host.phase, found.host.peak
-    rounding = int(found.host.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
+    phase, peak = parts.host.phase, parts.host.peak
+    rounding = int(parts.host.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
     processes = job.gpus_per_node * RANK_PROCESS_BYTES
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
         high_bytes=peak + rounding + processes,
         limit_bytes=host_limit(job.hardware),
-        parts=found.host.phases[phase],
+        parts=parts.host.phases[phase],
         phase=phase,
         overhead={"processes": processes},
     )

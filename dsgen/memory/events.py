@@ -168,18 +168,18 @@ def _lent(made: list[Event]) -> list[Event]:
 
     Forward they end together. In backward the inner one is the first.
     """
-    found: list[Event] = []
+    events: list[Event] = []
     lending = Module("", (), 0)
     for event, behind in zip(made, (*made[1:], made[0]), strict=True):
         name = event.module.name
         mine = name.endswith(LENDING)
         lending = event.module if mine else lending
-        found.append(event._replace(stays=True) if mine else event)
+        events.append(event._replace(stays=True) if mine else event)
         last = event.way == behind.way == BACKWARD and not behind.module.name.startswith(lending.name)
         if last and not mine and f".{LENDING}." in name:
             own = tuple(held._replace(read=False) for held in lending.tensors)
-            found.append(Event(event.block, lending._replace(tensors=own), BACKWARD, ends=True))
-    return found
+            events.append(Event(event.block, lending._replace(tensors=own), BACKWARD, ends=True))
+    return events
 
 
 def _reversed(part: tuple[Module, ...]) -> list[Module]:

@@ -33,60 +33,60 @@ class Host(NamedTuple):
     stored: int
 
 
-def host(ranks: int, layout: Any, swapped: Sequence[int], found: States, accumulates: bool) -> Host:
+def host(ranks: int, layout: Any, swapped: Sequence[int], states: States, accumulates: bool) -> Host:
     """The host of a layout; all ranks of a node are alike.
 
     Args:
         ranks: Ranks of one node.
         layout: Anything with stage, offload_optimizer and offload_param.
         swapped: Tensors that NVMe swapping holds, and elements of a group of them.
-        found: The states.
+        states: The states.
         accumulates: Gradients of earlier passes are there.
     """
-    size, own = found.size, found.own
+    size, own = states.size, states.own
     training: dict[str, int] = {}
     pinned = 0
-    largest = found.tensors.largest
+    largest = states.tensors.largest
     if layout.offload_optimizer == "cpu":
-        training["fp32 master weights"] = ranks * found.master
-        training["optimizer states"] = ranks * found.moments
-        training["gradients"] = ranks * found.wide * own
+        training["fp32 master weights"] = ranks * states.master
+        training["optimizer states"] = ranks * states.moments
+        training["gradients"] = ranks * states.wide * own
         if layout.stage == 3:
             training["gradients"] += ranks * size * own
         else:
             training["offload buffers"] = ranks * size * (own + largest)
-            if accumulates and layout.stage == 2 and found.wide == FP32:
-                training["gradients"] += ranks * size * found.kept
+            if accumulates and layout.stage == 2 and states.wide == FP32:
+                training["gradients"] += ranks * size * states.kept
         pinned += sum(training.values()) - training["optimizer states"]
     elif layout.offload_optimizer == "nvme":
         tensors, elements = swapped
-        group = min(own, elements + largest // found.ranks)  # a group ends with a whole tensor
+        group = min(own, elements + largest // states.ranks)  # a group ends with a whole tensor
         training["offload buffers"] = ranks * tensors * FP32 * group
         training["gradients"] = ranks * size * own
         pinned += sum(training.values())
     if layout.offload_param == "cpu":
-        training["weights"] = ranks * found.weights
+        training["weights"] = ranks * states.weights
         pinned += training["weights"]
     elif layout.offload_param == "nvme":
-        waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // found.ranks)
+        waiting = ranks * PARAM_NVME_BUFFERS * size * -(-largest // states.ranks)
         training["offload buffers"] = training.get("offload buffers", 0) + waiting
-        training["weights"] = ranks * min(found.weights, size * MAX_IN_CPU)
+        training["weights"] = ranks * min(states.weights, size * MAX_IN_CPU)
         pinned += waiting
-    whole = size * found.numbers.total
+    whole = size * states.numbers.total
     # A base that becomes 4-bit goes to the GPU tensor by tensor, as one that stage 3 cuts does (transformers 5.23,
     # modeling_utils.py, _load_pretrained_model); else each rank has the whole model in RAM first.
-    streamed = layout.stage == 3 or found.loaded
+    streamed = layout.stage == 3 or states.loaded
     loading = {"weights": ranks * (min(whole, LOAD_SHARD_BYTES) if streamed else whole)}
-    stored = _nvme(ranks, layout, found)
+    stored = _nvme(ranks, layout, states)
     load, trains = sum(loading.values()), sum(training.values())
     phase, peak = ("load", load) if load >= trains else ("training", trains)
     return Host({"load": loading, "training": training}, pinned, stored, phase, peak, sum(stored.values()))
 
 
-def _nvme(ranks: int, layout: Any, found: States) -> dict[str, int]:
+def _nvme(ranks: int, layout: Any, states: States) -> dict[str, int]:
     there = {}
     if layout.offload_optimizer == "nvme":
-        there["optimizer states"] = ranks * (found.moments + 2 * FP32 * found.own)
+        there["optimizer states"] = ranks * (states.moments + 2 * FP32 * states.own)
     if layout.offload_param == "nvme":
-        there["weights"] = ranks * found.weights
+        there["weights"] = ranks * states.weights
     return there

@@ -52,7 +52,7 @@ class _Filled(NamedTuple):
 
 
 def loose(
-    found: States,
+    states: States,
     stage: int,
     buffers: Buffers,
     accumulates: bool,
@@ -63,7 +63,7 @@ def loose(
     """The moments of backward.
 
     Args:
-        found: The states.
+        states: The states.
         stage: 1 or 2.
         buffers: Element counts of the communication buffers.
         accumulates: Gradients of earlier passes are there.
@@ -71,11 +71,11 @@ def loose(
         held: What is there all the time.
         loaded: Makes a moment of gradients.
     """
-    size, tensors, overlaps = found.size, found.tensors, buffers.overlap_comm
-    prior = start(found, stage, buffers, accumulates)[0]
+    size, tensors, overlaps = states.size, states.tensors, buffers.overlap_comm
+    prior = start(states, stage, buffers, accumulates)[0]
     first, inputs = both.active.first, both.active.inputs[1]
     beside = stage == 2 or overlaps
-    made, ends, sums = _filled(tensors, buffers.reduce_bucket, found.ranks, both.runs if beside else None, overlaps)
+    made, ends, sums = _filled(tensors, buffers.reduce_bucket, states.ranks, both.runs if beside else None, overlaps)
     yield moment("backward", held, prior + first.fresh, 0, 0, 0, first, inputs)
     for alive in _everywhere(both):
         there = 0 if accumulates else alive.gradients
@@ -100,12 +100,12 @@ def loose(
 
 @functools.lru_cache(maxsize=1024)
 def _filled(
-    found: Trained, bucket: int, ranks: int, runs: Runs | None, overlaps: bool
+    trained: Trained, bucket: int, ranks: int, runs: Runs | None, overlaps: bool
 ) -> tuple[list[_Filled], list[int], list[int]]:
     """The reductions; elements handed over with each gradient, and those that stage 2 has then.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         bucket: Elements that are reduced together.
         ranks: Ranks that each group of tensors is cut among.
         runs: As for `arrivals`; None for the order of the model.
@@ -122,13 +122,13 @@ def _filled(
             done, own, left = done + waiting, own + mine, waiting - mine if overlaps else 0
             waiting = mine = count = 0
 
-    order = [(index, 0) for index in range(len(found.numels))] if runs is None else arrivals(found, runs)
+    order = [(index, 0) for index in range(len(trained.numels))] if runs is None else arrivals(trained, runs)
     for index, place in order:
-        numel = found.numels[index]
+        numel = trained.numels[index]
         if waiting + numel > bucket:
-            reduce(found.blocks[index], place, index, numel)
+            reduce(trained.blocks[index], place, index, numel)
         waiting, count = waiting + numel, count + 1
-        mine += numel if reaches(found, ranks, index) else 0
+        mine += numel if reaches(trained, ranks, index) else 0
         ends.append(ends[-1] + numel)
         sums.append(own + left + waiting)
     reduce(BEFORE, -1, -1, 0)

@@ -18,52 +18,56 @@ NORM = 8  # bytes an element of a gradient whose norm is taken, in float64 (get_
 
 
 @functools.lru_cache(maxsize=4096)
-def partition_numel(found: Trained, ranks: int) -> int:
+def partition_numel(trained: Trained, ranks: int) -> int:
     """Elements of one rank's partition at stage 3: every tensor is cut alone, the last shares padded."""
-    return sum(-(-numel // ranks) for numel in found.numels)
+    return sum(-(-numel // ranks) for numel in trained.numels)
 
 
-def split_of(found: Trained, unsplit: Trained) -> int:
+def split_of(trained: Trained, unsplit: Trained) -> int:
     """Elements of the tensors that AutoTP has split: stage 3 finds them whole when the optimizer has them already."""
-    if found is unsplit:
+    if trained is unsplit:
         return 0
-    return sum(numel for numel, before in zip(found.numels, unsplit.numels, strict=True) if numel < before)
+    return sum(numel for numel, before in zip(trained.numels, unsplit.numels, strict=True) if numel < before)
 
 
 @functools.lru_cache(maxsize=4096)
-def flattened(found: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[int, int]:
+def flattened(trained: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[int, int]:
     """Elements of the flat gradients of stage 3's largest sub-group, and of the largest that has several tensors.
 
     Whole tensors' shares are put together until they are `sub_group` elements (stage3.py, _create_fp16_sub_groups);
     one alone is flat already.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         ranks: Ranks that a tensor is cut among.
         sub_group: sub_group_size, in elements.
         split: Those that AutoTP has left of them: what it has split has sub-groups of its own, as it is cut among other
             ranks (stage3.py, _get_trainable_parameter_groups).
     """
     most = joined = 0
-    for group in sub_groups(found, ranks, sub_group, split):
-        filled = sum(-(-found.numels[index] // ranks) for index in group)
+    for group in sub_groups(trained, ranks, sub_group, split):
+        filled = sum(-(-trained.numels[index] // ranks) for index in group)
         most, joined = max(most, filled), max(joined, filled if len(group) > 1 else 0)
     return most, joined
 
 
 @functools.lru_cache(maxsize=4096)
-def sub_groups(found: Trained, ranks: int, sub_group: int, split: Trained | None = None) -> tuple[tuple[int, ...], ...]:
+def sub_groups(
+    trained: Trained, ranks: int, sub_group: int, split: Trained | None = None
+) -> tuple[tuple[int, ...], ...]:
     """The tensors of each sub-group, by index; Muon's own groups come first.
 
     Args:
         found, ranks, sub_group, split: As for `flattened`.
     """
     groups: list[list[int]] = [[], []]
-    for index, numel in enumerate(found.numels):
-        groups[split.numels[index] < numel if split else bool(found.shapes) and not found.shapes[index]].append(index)
+    for index, numel in enumerate(trained.numels):
+        groups[split.numels[index] < numel if split else bool(trained.shapes) and not trained.shapes[index]].append(
+            index
+        )
     made: list[tuple[int, ...]] = []
     for group in groups:
-        shares = [-(-found.numels[index] // ranks) for index in group]
+        shares = [-(-trained.numels[index] // ranks) for index in group]
         whole = sub_group >= sum(shares)
         filled = first = 0
         for place, share in enumerate(shares, 1):
@@ -76,7 +80,7 @@ def sub_groups(found: Trained, ranks: int, sub_group: int, split: Trained | None
 
 @functools.lru_cache(maxsize=1024)
 def scattered(
-    found: Trained,
+    trained: Trained,
     bucket: int,
     ranks: int,
     runs: Runs,
@@ -89,7 +93,7 @@ def scattered(
     """The reduce-scatters of stage 3, in order.
 
     Args:
-        found: The trained tensors.
+        trained: The trained tensors.
         bucket: Elements of the bucket.
         ranks: Ranks that a tensor is cut among; beside AutoTP one that it has split.
         runs: As for `arrivals`.
@@ -113,20 +117,20 @@ def scattered(
             larger = filled if loose or filled > bucket else 0
             before, widest = _most(sorted(shares)) if swaps else (0, max(share for _, share in shares))
             if loose and leaves:
-                larger, widest = _leaving(found, sorted(shares))
+                larger, widest = _leaving(trained, sorted(shares))
             copied = 0 if whole else padded
-            if found.shapes and filled <= bucket:  # Muon has no reduce-scatter: the bucket is divided into a copy
+            if trained.shapes and filled <= bucket:  # Muon has no reduce-scatter: the bucket is divided into a copy
                 copied = filled if ranks > 1 else 0
             numbers = (filled, copied, current, 0, widest, larger, index)
             made.append(Flush(block, place, *numbers, before=before))
         filled = padded = count = 0
         shares.clear()
 
-    for index, place in arrivals(found, runs):
-        numel = found.numels[index]
+    for index, place in arrivals(trained, runs):
+        numel = trained.numels[index]
         own = among if unsplit and unsplit.numels[index] == numel else ranks
         if filled + numel > bucket or own != group:
-            flush(found.blocks[index], place, numel, index)
+            flush(trained.blocks[index], place, numel, index)
         group = own
         filled += numel
         padded += -(-numel // own) * own
@@ -136,13 +140,13 @@ def scattered(
     return tuple(made)
 
 
-def _leaving(found: Trained, shares: list[tuple[int, int]]) -> tuple[int, int]:
+def _leaving(trained: Trained, shares: list[tuple[int, int]]) -> tuple[int, int]:
     """The elements of the gradients that are left when a share takes its norm, where both are most; and its own."""
     best = (0, 0, 0)
-    left = sum(found.numels[index] for index, _ in shares)
+    left = sum(trained.numels[index] for index, _ in shares)
     for index, share in shares:
         best = max(best, (2 * left + (NORM + 2) * share, left, share))
-        left -= found.numels[index]
+        left -= trained.numels[index]
     return best[1], best[2]
 
 

@@ -205,15 +205,15 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     )
 
 
-def flattening(found: States, stage: int) -> tuple[int, int]:
+def flattening(states: States, stage: int) -> tuple[int, int]:
     """Bytes of the flat copy of a group, and of the master weights of those before it, where that is most."""
-    if stage not in (1, 2) or not found.tensors.split:
-        return found.size * found.tensors.elements, 0
+    if stage not in (1, 2) or not states.tensors.split:
+        return states.size * states.tensors.elements, 0
     most = before = 0, 0
-    for one in cut(found.tensors, found.ranks):
-        before = found.size * one.share * found.ranks, before[1]
+    for one in cut(states.tensors, states.ranks):
+        before = states.size * one.share * states.ranks, before[1]
         most = max(most, before, key=sum)
-        before = 0, before[1] + (found.wide * one.share if found.on_gpu else 0)
+        before = 0, before[1] + (states.wide * one.share if states.on_gpu else 0)
     return most
 
 

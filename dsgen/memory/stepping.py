@@ -24,7 +24,7 @@ _ADAGRAD_COPIES = 2
 
 
 def stepped(
-    optimizer: str, stage: int, precision: str, buffers: Buffers, found: States, both: Together, held: ResidentStates
+    optimizer: str, stage: int, precision: str, buffers: Buffers, states: States, both: Together, held: ResidentStates
 ) -> Iterator[Moment]:
     """The moments of a step that can be its highest.
 
@@ -33,47 +33,47 @@ def stepped(
         stage: The ZeRO stage.
         precision: bf16, fp16 or fp32.
         buffers: Element counts of the communication buffers.
-        found: The states.
+        states: The states.
         both: What lives beside them.
         held: What is there all the time.
     """
-    size, wide, asked = found.size, found.wide, both.active.asked
+    size, wide, asked = states.size, states.wide, both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
-    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD and found.on_gpu else 0  # bytes an element
+    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD and states.on_gpu else 0  # bytes an element
     if stage == 0:
-        copies = FP32 * found.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
-        copies += listed * found.own + found.updates
-        yield moment("step", held, size * found.tensors.elements + copies, 0, 0, 0, alive)
+        copies = FP32 * states.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
+        copies += listed * states.own + states.updates
+        yield moment("step", held, size * states.tensors.elements + copies, 0, 0, 0, alive)
     elif stage == 3:
-        yield from _of_stage_3(precision, buffers, found, held, both.packed, alive, listed)
-    elif found.on_gpu:
-        cuts = cut(found.tensors, found.ranks)
-        kept = size * found.kept if optimizer != MUON or len(cuts) > 1 else 0  # Muon's are updates by then
+        yield from _of_stage_3(precision, buffers, states, held, both.packed, alive, listed)
+    elif states.on_gpu:
+        cuts = cut(states.tensors, states.ranks)
+        kept = size * states.kept if optimizer != MUON or len(cuts) > 1 else 0  # Muon's are updates by then
         updated = size * cuts[0].kept if optimizer == MUON else 0
-        yield moment("step", held, kept + updated, 0, NORM * widest_of(found.tensors, found.ranks), 0, alive)
+        yield moment("step", held, kept + updated, 0, NORM * widest_of(states.tensors, states.ranks), 0, alive)
         for one in cuts:  # group by group
             flat = (size * one.share if one.tensors > 1 else 0) + (wide * one.share if size != wide else 0)
             yield moment("step", held, kept + updated + flat, 0, 0, 0, alive)
             updated = 0
         if listed:
-            yield moment("step", held, (wide + listed) * found.own, 0, 0, 0, alive)
+            yield moment("step", held, (wide + listed) * states.own, 0, 0, 0, alive)
     else:
-        yield moment("step", held._replace(staged=0), found.updates, 0, 0, 0, alive)
+        yield moment("step", held._replace(staged=0), states.updates, 0, 0, 0, alive)
 
 
 def _of_stage_3(
-    precision: str, buffers: Buffers, found: States, held: ResidentStates, kept: int, alive: Activity, listed: int
+    precision: str, buffers: Buffers, states: States, held: ResidentStates, kept: int, alive: Activity, listed: int
 ) -> Iterator[Moment]:
     """Group by group; `kept` is what stays gathered."""
-    size, wide = found.size, found.wide
-    grads, bucket = start(found, 3, buffers, False)
-    if found.updates:  # Muon's matrices are gathered whole
-        yield moment("step", held._replace(staged=0), grads, bucket, found.updates, kept, alive)
-    if found.on_gpu:
-        most, joined = flattened(found.cut_up, found.among, buffers.sub_group, found.split)
+    size, wide = states.size, states.wide
+    grads, bucket = start(states, 3, buffers, False)
+    if states.updates:  # Muon's matrices are gathered whole
+        yield moment("step", held._replace(staged=0), grads, bucket, states.updates, kept, alive)
+    if states.on_gpu:
+        most, joined = flattened(states.cut_up, states.among, buffers.sub_group, states.split)
         copies = max(size * joined + wide * joined, wide * most) if size != wide else wide * joined
         yield moment("step", held, grads + copies, bucket, 0, kept, alive)
-        norm = NORM * -(-found.cut_up.largest // found.among)
+        norm = NORM * -(-states.cut_up.largest // states.among)
         yield moment("step", held, grads, bucket, norm, kept, alive)
         if listed:
             flat = wide * (most if size != wide else joined)

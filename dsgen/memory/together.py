@@ -65,13 +65,13 @@ class Together(NamedTuple):
         """Bytes gathered in backward of a block when the gradient of a tensor has been made; see `Gathered.when`."""
         return self.bytes(self.gathered.when(block, tensor)) if self.gathered else 0
 
-    def reductions(self, found: States, buffers: Buffers) -> list[Flush]:
+    def reductions(self, states: States, buffers: Buffers) -> list[Flush]:
         """The reduce-scatters of stage 3 that can be the highest beside what is gathered."""
-        key = buffers.reduce_bucket, found.ranks, found.swaps, not buffers.contiguous, not found.on_gpu
+        key = buffers.reduce_bucket, states.ranks, states.swaps, not buffers.contiguous, not states.on_gpu
         if key not in self.reduced:
             bucket, ranks, *how = key
-            split = (found.cut_up, found.among) if found.split else ()
-            made = scattered(found.tensors, bucket, ranks, self.runs, *how, *split)
+            split = (states.cut_up, states.among) if states.split else ()
+            made = scattered(states.tensors, bucket, ranks, self.runs, *how, *split)
             self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
         return self.reduced[key]
 

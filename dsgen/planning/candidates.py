@@ -191,11 +191,11 @@ def _passes(job: Job, layout: Layout) -> int:
     return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2
 
 
-def _too_large(job: Job, gpu: Room, trial: _Trial, found: Parts, host: Place, smallest: int) -> Rejection | None:
+def _too_large(job: Job, gpu: Room, trial: _Trial, parts: Parts, host: Place, smallest: int) -> Rejection | None:
     """A rejection when not even the smallest micro-batch can fit."""
-    peak = found.peak(smallest)
+    peak = parts.peak(smallest)
     less = widened(job, trial.layout, trial.buffers)[0]
-    needed = gpu.low(peak, found.doubted, less)
+    needed = gpu.low(peak, parts.doubted, less)
     missing = needed - gpu.limit
     if missing > 0:
         return Rejection(
@@ -211,7 +211,7 @@ def _too_large(job: Job, gpu: Room, trial: _Trial, found: Parts, host: Place, sm
             place="host",
             why=f"needs {gib(host.least_bytes)} GiB of host RAM: {_more(host)} GiB too much",
         )
-    nvme = found.host.stored
+    nvme = parts.host.stored
     if nvme > job.hardware.nvme_capacity_bytes:
         return Rejection(
             layout=trial.layout,

@@ -85,18 +85,18 @@ def contenders(job: Job) -> Search:
     return search(job, matters)
 
 
-def decide(job: Job, found: Search) -> Plan:
+def decide(job: Job, search: Search) -> Plan:
     """The plan of a search that is already done.
 
     Raises:
         DsgenError: As `plan`, when the search found nothing.
     """
     warnings: tuple[str, ...] = ()
-    candidates = found.fitting
+    candidates = search.fitting
     if not candidates:
-        if not found.uncertain:
-            raise nothing_fits(job, found)
-        candidates = found.uncertain
+        if not search.uncertain:
+            raise nothing_fits(job, search)
+        candidates = search.uncertain
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
     ranked = _ranked(candidates)
     chosen, reason = _choose(job, ranked)

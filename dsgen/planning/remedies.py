@@ -23,12 +23,14 @@ MOST_HOST_BYTES = 4 * 2**40  # RAM of the largest common servers
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 
-def nothing_fits(job: Job, found: Search) -> DsgenError:
+def nothing_fits(job: Job, search: Search) -> DsgenError:
     """The error for a search that found nothing."""
-    short = [item for item in found.rejections if item.missing_bytes]
+    short = [item for item in search.rejections if item.missing_bytes]
     if short:
         return _too_large(job, short)
-    tried = [item for item in found.rejections if item.pin is None]  # agree with every pin, and cannot run all the same
+    tried = [
+        item for item in search.rejections if item.pin is None
+    ]  # agree with every pin, and cannot run all the same
     counted = collections.Counter(item.why for item in tried)
     reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
@@ -43,7 +45,7 @@ def nothing_fits(job: Job, found: Search) -> DsgenError:
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
-        reasons = [f"{item.pin} leaves no strategy" for item in found.rejections if item.pin][:1]
+        reasons = [f"{item.pin} leaves no strategy" for item in search.rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
     return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}", code="does-not-fit")
 

@@ -14,15 +14,18 @@ __all__ = ["data", "text"]
 WIDTH = 80
 
 
-def text(found: Comparison) -> str:
+def text(comparison: Comparison) -> str:
     """The comparison for a person, with a final newline."""
-    lines = [_side("-", found.first.name, found.first.config), _side("+", found.second.name, found.second.config)]
-    for item in found.differences:
+    lines = [
+        _side("-", comparison.first.name, comparison.first.config),
+        _side("+", comparison.second.name, comparison.second.config),
+    ]
+    for item in comparison.differences:
         lines.append(item.path)
         lines.extend(_value("-", item.first, item.missing == "first", item.reasons[0]))
         lines.extend(_value("+", item.second, item.missing == "second", item.reasons[1]))
-    for item in found.written_out:
-        side = found.second if item.missing == "first" else found.first
+    for item in comparison.written_out:
+        side = comparison.second if item.missing == "first" else comparison.first
         lines.extend(
             textwrap.wrap(
                 f"same: {item.path} is {show(item.first)}, DeepSpeed's default, which only {side.name} writes out",
@@ -31,20 +34,20 @@ def text(found: Comparison) -> str:
                 break_long_words=False,
             )
         )
-    total = len(found.differences)
+    total = len(comparison.differences)
     lines.append(
         f"{total} key{'s' if total != 1 else ''} differ{'s' if total == 1 else ''}" if total else "no difference"
     )
     return "\n".join(lines) + "\n"
 
 
-def data(found: Comparison) -> dict[str, Any]:
+def data(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain JSON types."""
     return {
-        "first": found.first.name,
-        "second": found.second.name,
-        "differences": [_difference(item) for item in found.differences],
-        "written_out_defaults": [_difference(item) for item in found.written_out],
+        "first": comparison.first.name,
+        "second": comparison.second.name,
+        "differences": [_difference(item) for item in comparison.differences],
+        "written_out_defaults": [_difference(item) for item in comparison.written_out],
     }
 
 

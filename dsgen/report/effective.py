@@ -37,26 +37,26 @@ _MATTER = (
 )  # fmt: skip
 
 
-def text(found: Effective, width: int) -> str:
+def text(effective: Effective, width: int) -> str:
     """What a person reads after `dsgen effective`; ends without a line break.
 
     Args:
-        found: The loaded config.
+        effective: The loaded config.
         width: Columns of the terminal.
     """
-    lines = _wrapped(_headline(found), "", width, hanging=2)
-    if found.refused is not None:
-        lines += _refused(found.refused, width)
-    if found.answers is not None:
-        for name, words in _answers(found.answers, found):
+    lines = _wrapped(_headline(effective), "", width, hanging=2)
+    if effective.refused is not None:
+        lines += _refused(effective.refused, width)
+    if effective.answers is not None:
+        for name, words in _answers(effective.answers, effective):
             lines += _wrapped(words, f"{name:<{_NAME}}", width)
-    for warning in found.warnings:
+    for warning in effective.warnings:
         lines += _wrapped(warning, f"{'logs':<{_NAME}}", width)
-    if found.rows:
-        lines += ["", *_table(found.rows, width)]
-    if any(row.happened == "dropped" for row in found.rows):
+    if effective.rows:
+        lines += ["", *_table(effective.rows, width)]
+    if any(row.happened == "dropped" for row in effective.rows):
         lines += ["", *_wrapped(_DROPPED, "dropped: ", width)]
-    shown = [(path, found.defaults[path]) for path in _MATTER if path in found.defaults]
+    shown = [(path, effective.defaults[path]) for path in _MATTER if path in effective.defaults]
     if shown:
         widest = max(len(path) for path, _ in shown)
         lines += ["", "not written, in force"]
@@ -64,12 +64,12 @@ def text(found: Effective, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _headline(found: Effective) -> str:
-    ranks = f"{found.world_size} GPU{'s' if found.world_size != 1 else ''}"
-    said = " (what its batch keys imply)" if found.implied and found.world_size > 1 else ""
-    title = _TITLES.get(found.target, found.target)
-    through = f", handed over by {title}, which fills in what is left open" if found.target != "deepspeed" else ""
-    return f"{found.name} in DeepSpeed {found.deepspeed} at {ranks}{said}{through}"
+def _headline(effective: Effective) -> str:
+    ranks = f"{effective.world_size} GPU{'s' if effective.world_size != 1 else ''}"
+    said = " (what its batch keys imply)" if effective.implied and effective.world_size > 1 else ""
+    title = _TITLES.get(effective.target, effective.target)
+    through = f", handed over by {title}, which fills in what is left open" if effective.target != "deepspeed" else ""
+    return f"{effective.name} in DeepSpeed {effective.deepspeed} at {ranks}{said}{through}"
 
 
 def _refused(refused: Refusal, width: int) -> list[str]:
@@ -80,19 +80,19 @@ def _refused(refused: Refusal, width: int) -> list[str]:
     return lines + _wrapped(f"{words}{site}", "  DeepSpeed's words: ", width, hanging=4)
 
 
-def _answers(answers: Answers, found: Effective) -> Iterator[tuple[str, str]]:
+def _answers(answers: Answers, effective: Effective) -> Iterator[tuple[str, str]]:
     autocast = f", torch.autocast to {answers.autocast}" if answers.autocast else ""
     yield "dtype", (answers.dtype or _OPEN) + autocast
     yield "ZeRO", f"stage {answers.stage}{_offload(answers)}"
-    yield "batch", _batch(answers, found.world_size)
+    yield "batch", _batch(answers, effective.world_size)
     clipping = "no gradient clipping" if answers.gradient_clipping == 0 else _number(answers.gradient_clipping)
     if answers.gradient_clipping is None:
         clipping = _OPEN
-    yield "clipping", clipping + (" (DeepSpeed's default)" if "gradient_clipping" in found.defaults else "")
+    yield "clipping", clipping + (" (DeepSpeed's default)" if "gradient_clipping" in effective.defaults else "")
     if answers.optimizer is None:
         yield "optimizer", "none: the program must bring one"
     else:
-        yield "optimizer", f"{answers.optimizer}, lr {_number(answers.lr)}{_default(found, 'optimizer.params.lr')}"
+        yield "optimizer", f"{answers.optimizer}, lr {_number(answers.lr)}{_default(effective, 'optimizer.params.lr')}"
     if answers.schedule is not None:
         yield "schedule", _schedule(answers)
 
@@ -123,8 +123,8 @@ def _schedule(answers: Answers) -> str:
     return said
 
 
-def _default(found: Effective, path: str) -> str:
-    return " (its default)" if path in found.defaults else ""
+def _default(effective: Effective, path: str) -> str:
+    return " (its default)" if path in effective.defaults else ""
 
 
 def _number(value: Any) -> str:

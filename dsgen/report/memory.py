@@ -35,26 +35,26 @@ _ORDER = "wgoab"
 _NAMES = {"none": "GPU", "cpu": "CPU", "nvme": "NVMe"}
 
 
-def text(found: Footprint, width: int = 80) -> str:
+def text(footprint: Footprint, width: int = 80) -> str:
     """The answers for a person, with a final newline.
 
     Args:
-        found: The question and its answers.
+        footprint: The question and its answers.
         width: Columns of the terminal.
     """
     width = max(width, NARROWEST)
-    memory = found.memory
-    lines = [*_wrapped(_headline(found.question), width), *_wrapped(footprints.verdict_line(memory), width)]
+    memory = footprint.memory
+    lines = [*_wrapped(_headline(footprint.question), width), *_wrapped(footprints.verdict_line(memory), width)]
     for word in (CHOSEN, DEFAULT):
-        lines += _wrapped(_by(found.question, word), width)
-    lines += [line for note in found.question.notes for line in _wrapped(f"note: {note}", width)]
+        lines += _wrapped(_by(footprint.question, word), width)
+    lines += [line for note in footprint.question.notes for line in _wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
         lines += ["", *footprints.phase_lines(memory.phases)]
-    lines += ["", *_table(found, width), "", *_edges(found, width)]
+    lines += ["", *_table(footprint, width), "", *_edges(footprint, width)]
     return "\n".join(lines) + "\n"
 
 
@@ -84,19 +84,19 @@ def _value(value: Any) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _table(found: Footprint, width: int) -> Iterator[str]:
+def _table(footprint: Footprint, width: int) -> Iterator[str]:
     """Every stage and offload, one row each, with the GPU as a bar of what takes it."""
-    question = found.question
+    question = footprint.question
     cells = max(_FEWEST_CELLS, min(_MOST_CELLS, width - _BESIDE))
-    limit = gib(found.memory.gpu.limit_bytes)
+    limit = gib(footprint.memory.gpu.limit_bytes)
     yield from _wrapped(
         f"every stage and offload at micro-batch {question.strategy.micro_batch}; all else equal", width
     )
     scale = f"0{limit + ' GiB':>{cells - 1}}"
     yield f"  stage optim params GPU GiB {scale} {'host':>6} {'NVMe':>6} verdict"
-    both = len({item.strategy.checkpointing for item in found.alternatives}) > 1
+    both = len({item.strategy.checkpointing for item in footprint.alternatives}) > 1
     before: bool | None = None
-    for item in found.alternatives:
+    for item in footprint.alternatives:
         if both and item.strategy.checkpointing != before:
             before = item.strategy.checkpointing
             yield f"  {'with' if before else 'without'} activation checkpointing"
@@ -134,15 +134,15 @@ def _kind(name: str) -> str:
     return next((letter for letter, (_, words) in _KINDS.items() if any(word in name for word in words)), "b")
 
 
-def _edges(found: Footprint, width: int) -> Iterator[str]:
+def _edges(footprint: Footprint, width: int) -> Iterator[str]:
     """The counterfactuals, one line each."""
-    known, memory = found.counterfactuals, found.memory
+    known, memory = footprint.counterfactuals, footprint.memory
     answers = []
     if memory.verdict is not Verdict.FITS:
         ways = [_way(change, memory) for change in known.changes]
         answers.append(("smallest change that fits", ways[0] if ways else "none of strategy, length or method"))
         answers += [("or", way) for way in ways[1:]]
-    model = found.question.job.model
+    model = footprint.question.job.model
     longer = (known.seq_len or 0) > model.max_positions and not model.relative_buckets
     beyond = f" (the model has {model.max_positions:,} positions)" if longer else ""
     bound = " (all its positions)" if known.seq_len_bound else ""
@@ -179,12 +179,12 @@ def _wrapped(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def data(found: Footprint) -> dict[str, Any]:
+def data(footprint: Footprint) -> dict[str, Any]:
     """The answers as plain JSON types; bytes throughout."""
-    job = found.question.job
+    job = footprint.question.job
     return {
-        **footprints.data(found.memory, ranks_per_node=job.gpus_per_node),
-        "question": _question(found.question),
+        **footprints.data(footprint.memory, ranks_per_node=job.gpus_per_node),
+        "question": _question(footprint.question),
         "alternatives": [
             {
                 **_strategy(item.strategy),
@@ -192,9 +192,9 @@ def data(found: Footprint) -> dict[str, Any]:
                 "verdict": item.memory.verdict.value,
                 **_places(item.memory),
             }
-            for item in found.alternatives
+            for item in footprint.alternatives
         ],
-        "counterfactuals": _counterfactuals(found.counterfactuals),
+        "counterfactuals": _counterfactuals(footprint.counterfactuals),
     }
 
 

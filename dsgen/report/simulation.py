@@ -46,49 +46,49 @@ class Traffic:
     largest_bytes: int
 
 
-def text(found: Simulation, width: int = 80, every: bool = False) -> str:
+def text(simulation: Simulation, width: int = 80, every: bool = False) -> str:
     """What a person reads after `dsgen simulate`, with a final newline.
 
     Args:
-        found: The simulation.
+        simulation: The simulation.
         width: Columns of the terminal.
         every: Show every tensor that the simulation lists, and the collectives of every step.
     """
     width = max(width, _NARROWEST)
-    heads = [*headlines(found), *([footprints.verdict_line(found.estimate)] if found.limits else [])]
+    heads = [*headlines(simulation), *([footprints.verdict_line(simulation.estimate)] if simulation.limits else [])]
     lines = [line for head in heads for line in textwrap.wrap(head, width, subsequent_indent="  ")]
-    lines += ["", *_memory(found, width)]
-    lines += ["", *footprints.phase_lines(found.estimate.phases, found.ends)]
-    lines += ["", *_largest(found, width, every)]
-    moved = list(_shown(found, every))
+    lines += ["", *_memory(simulation, width)]
+    lines += ["", *footprints.phase_lines(simulation.estimate.phases, simulation.ends)]
+    lines += ["", *_largest(simulation, width, every)]
+    moved = list(_shown(simulation, every))
     if moved:
-        lines += ["", *_collectives(moved, found, width, every)]
-    if found.filled:
+        lines += ["", *_collectives(moved, simulation, width, every)]
+    if simulation.filled:
         lines += ["", 'filled in, as the training program does where the config says "auto" or nothing']
-        lines += table([[f"{one.key} = {_said(one.value)}", one.why] for one in found.filled], width).splitlines()
+        lines += table([[f"{one.key} = {_said(one.value)}", one.why] for one in simulation.filled], width).splitlines()
     lines += [""]
-    for note in (*found.notes, *how(found)):
+    for note in (*simulation.notes, *how(simulation)):
         lines += textwrap.wrap(note, width, subsequent_indent="  ")
     return "\n".join(lines) + "\n"
 
 
-def headlines(found: Simulation) -> Iterator[str]:
+def headlines(simulation: Simulation) -> Iterator[str]:
     """What was simulated: the setting, then the model and the run."""
-    yield found.title
-    engine = found.engine
-    run = found.run
+    yield simulation.title
+    engine = simulation.engine
+    run = simulation.run
     targets = f" to {run.target_len}" if run.target_len not in (None, run.seq_len) else ""
     samples = f"{engine['micro_batch']} x {run.seq_len}{targets} tokens"
     passes = f", {engine['accumulation']} passes a step" if engine["accumulation"] > 1 else ""
     yield (
         f"{engine['model']}, {_elements(engine['parameters'])} parameters, ZeRO stage {engine['stage']}, "
-        f"{samples}{passes}{_how_run(found)}; rank {run.rank} of {found.world_size}"
+        f"{samples}{passes}{_how_run(simulation)}; rank {run.rank} of {simulation.world_size}"
     )
 
 
-def _how_run(found: Simulation) -> str:
+def _how_run(simulation: Simulation) -> str:
     """What else decides the memory and is not as usual."""
-    run = found.run
+    run = simulation.run
     said = [f"{run.method} of rank {run.lora_rank}"] if run.method != "full" else []
     said += [f"dropout {run.lora_dropout:g}"] if run.method != "full" and run.lora_dropout else []
     said += ["embedding and head beside it"] if run.method != "full" and run.lora_train_embeddings else []
@@ -98,56 +98,57 @@ def _how_run(found: Simulation) -> str:
     return "".join(f", {words}" for words in said)
 
 
-def host_words(found: Simulation) -> str:
+def host_words(simulation: Simulation) -> str:
     """How the host's bytes come about."""
-    ranks = found.ranks_per_node
-    each = gib(found.estimate.host.peak_bytes / ranks)
+    ranks = simulation.ranks_per_node
+    each = gib(simulation.estimate.host.peak_bytes / ranks)
     alike = f"{ranks} ranks of a node, all alike: {ranks} x {each} GiB" if ranks > 1 else "the only rank of its node"
-    if not found.pinned_bytes:
+    if not simulation.pinned_bytes:
         return f"{alike}, none of it page-locked"
-    rounded = found.pinned_rounded_bytes
-    more = f", {gib(rounded)} as torch rounds it up" if gib(rounded) != gib(found.pinned_bytes) else ""
-    return f"{alike}, {gib(found.pinned_bytes)} GiB of it page-locked{more}"
+    rounded = simulation.pinned_rounded_bytes
+    more = f", {gib(rounded)} as torch rounds it up" if gib(rounded) != gib(simulation.pinned_bytes) else ""
+    return f"{alike}, {gib(simulation.pinned_bytes)} GiB of it page-locked{more}"
 
 
-def torch_words(found: Simulation) -> str:
+def torch_words(simulation: Simulation) -> str:
     """What torch would report of the GPU."""
-    said = f"torch allocates {gib(found.allocated_bytes)} and reserves {gib(found.estimate.gpu.reserved_bytes)} GiB"
-    if found.out_of_memory and found.limits:
+    reserved = simulation.estimate.gpu.reserved_bytes
+    said = f"torch allocates {gib(simulation.allocated_bytes)} and reserves {gib(reserved)} GiB"
+    if simulation.out_of_memory and simulation.limits:
         said = f"{said}, and runs out of memory"
-    return f"{said} ({gib(found.expandable_reserved_bytes)} with expandable_segments)"
+    return f"{said} ({gib(simulation.expandable_reserved_bytes)} with expandable_segments)"
 
 
-def how(found: Simulation) -> Iterator[str]:
+def how(simulation: Simulation) -> Iterator[str]:
     """How it was done, and what that leaves open."""
-    if not found.limits:
+    if not simulation.limits:
         yield "no limits: --hw or --gpu-memory says what there is, and adds what lies outside torch (CUDA, NCCL)"
-    names = {name: version.partition("+")[0] for name, version in found.versions.items()}
+    names = {name: version.partition("+")[0] for name, version in simulation.versions.items()}
     others = ", ".join(f"{name} {version}" for name, version in names.items() if name != "deepspeed")
     yield (
-        f"the real DeepSpeed {names.get('deepspeed', '')} ({others}) on a virtual GPU, {found.run.steps} "
-        f"step{'s' if found.run.steps > 1 else ''} in {found.seconds:.0f} s and {gib(found.process_bytes)} GiB of this "
-        "machine; no GPU was used"
+        f"the real DeepSpeed {names.get('deepspeed', '')} ({others}) on a virtual GPU, {simulation.run.steps} "
+        f"step{'s' if simulation.run.steps > 1 else ''} in {simulation.seconds:.0f} s and "
+        f"{gib(simulation.process_bytes)} GiB of this machine; no GPU was used"
     )
 
 
-def _memory(found: Simulation, width: int) -> list[str]:
-    estimate = found.estimate
-    lines = footprints.place_lines("GPU", estimate.gpu, width, found.limits)
-    lines += textwrap.wrap(torch_words(found), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    lines += footprints.place_lines("host", estimate.host, width, found.limits)
-    lines += textwrap.wrap(host_words(found), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+def _memory(simulation: Simulation, width: int) -> list[str]:
+    estimate = simulation.estimate
+    lines = footprints.place_lines("GPU", estimate.gpu, width, simulation.limits)
+    lines += textwrap.wrap(torch_words(simulation), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    lines += footprints.place_lines("host", estimate.host, width, simulation.limits)
+    lines += textwrap.wrap(host_words(simulation), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if estimate.nvme.peak_bytes:
-        lines += footprints.place_lines("NVMe", estimate.nvme, width, found.limits)
+        lines += footprints.place_lines("NVMe", estimate.nvme, width, simulation.limits)
     return lines
 
 
-def _largest(found: Simulation, width: int, every: bool) -> list[str]:
+def _largest(simulation: Simulation, width: int, every: bool) -> list[str]:
     lines: list[str] = []
     for name, label in (("gpu", "GPU"), ("host", "host")):
-        small = name == "host" and found.estimate.host.peak_bytes < _LEAST_HOST
-        most = len(found.largest[name]) if every else 0 if small else _LARGEST if name == "gpu" else _LARGEST_HOST
-        if listed := found.largest[name][:most]:
+        small = name == "host" and simulation.estimate.host.peak_bytes < _LEAST_HOST
+        most = len(simulation.largest[name]) if every else 0 if small else _LARGEST if name == "gpu" else _LARGEST_HOST
+        if listed := simulation.largest[name][:most]:
             lines += [f"largest tensors at the {label}'s peak", *_held(listed, width)]
     return lines
 
@@ -203,14 +204,14 @@ def traffic(collectives: tuple[Collective, ...]) -> tuple[Traffic, ...]:
     )
 
 
-def _shown(found: Simulation, every: bool) -> Iterator[Traffic]:
+def _shown(simulation: Simulation, every: bool) -> Iterator[Traffic]:
     """The last step stands for all: it is like every later one."""
     order = {"load": 0, "init": 1, "input": 2, "forward": 3, "backward": 4, "step": 5}
-    listed = [one for one in traffic(found.collectives) if every or one.step == found.run.steps]
+    listed = [one for one in traffic(simulation.collectives) if every or one.step == simulation.run.steps]
     return iter(sorted(listed, key=lambda one: (one.step, order.get(one.phase, len(order)), -one.bytes)))
 
 
-def _collectives(moved: list[Traffic], found: Simulation, width: int, every: bool) -> list[str]:
+def _collectives(moved: list[Traffic], simulation: Simulation, width: int, every: bool) -> list[str]:
     rows = [
         [
             *([f"{one.step}"] if every else []),
@@ -224,8 +225,8 @@ def _collectives(moved: list[Traffic], found: Simulation, width: int, every: boo
         for one in moved
     ]
     heads = [*(["step"] if every else []), "phase", "collective", "ranks", "calls", "GiB", "largest MiB"]
-    later = ", as in every later one" if found.run.steps > 1 else ""
-    title = "collectives of a rank" + ("" if every else f" in step {found.run.steps}{later}")
+    later = ", as in every later one" if simulation.run.steps > 1 else ""
+    title = "collectives of a rank" + ("" if every else f" in step {simulation.run.steps}{later}")
     return [title, *table(rows, width, heads).splitlines()]
 
 
@@ -239,35 +240,35 @@ def _elements(count: int) -> str:
     return f"{count / _MILLION:,.1f} M" if count >= _MILLION / 10 else f"{count:,}"
 
 
-def data(found: Simulation) -> dict[str, Any]:
+def data(simulation: Simulation) -> dict[str, Any]:
     """The simulation as plain JSON types: the shape of `footprints.data`, and what only a simulation knows."""
     told = footprints.data(
-        found.estimate,
-        ends=found.ends,
-        ranks_per_node=found.ranks_per_node,
-        allocated_bytes=found.allocated_bytes,
-        limits=found.limits,
+        simulation.estimate,
+        ends=simulation.ends,
+        ranks_per_node=simulation.ranks_per_node,
+        allocated_bytes=simulation.allocated_bytes,
+        limits=simulation.limits,
     )
-    told["gpu"]["out_of_memory"] = found.out_of_memory
-    told["gpu"]["expandable_reserved_bytes"] = found.expandable_reserved_bytes
-    told["host"]["pinned_bytes"] = found.pinned_bytes
-    told["host"]["pinned_rounded_bytes"] = found.pinned_rounded_bytes
+    told["gpu"]["out_of_memory"] = simulation.out_of_memory
+    told["gpu"]["expandable_reserved_bytes"] = simulation.expandable_reserved_bytes
+    told["host"]["pinned_bytes"] = simulation.pinned_bytes
+    told["host"]["pinned_rounded_bytes"] = simulation.pinned_rounded_bytes
     return {
-        "title": found.title,
+        "title": simulation.title,
         **told,
-        "rank": found.run.rank,
-        "world_size": found.world_size,
-        "run": attrs.asdict(found.run),
-        "engine": dict(found.engine),
-        "largest": {name: [attrs.asdict(one) for one in listed] for name, listed in found.largest.items()},
-        "collectives": [attrs.asdict(one) for one in found.collectives],
+        "rank": simulation.run.rank,
+        "world_size": simulation.world_size,
+        "run": attrs.asdict(simulation.run),
+        "engine": dict(simulation.engine),
+        "largest": {name: [attrs.asdict(one) for one in listed] for name, listed in simulation.largest.items()},
+        "collectives": [attrs.asdict(one) for one in simulation.collectives],
         "timeline": {
             name: [{"phase": one.phase, "bytes": sum(one.parts.values()), "parts": dict(one.parts)} for one in samples]
-            for name, samples in found.timeline.items()
+            for name, samples in simulation.timeline.items()
         },
-        "filled": [attrs.asdict(one) for one in found.filled],
-        "notes": list(found.notes),
-        "versions": dict(found.versions),
-        "seconds": found.seconds,
-        "process_bytes": found.process_bytes,
+        "filled": [attrs.asdict(one) for one in simulation.filled],
+        "notes": list(simulation.notes),
+        "versions": dict(simulation.versions),
+        "seconds": simulation.seconds,
+        "process_bytes": simulation.process_bytes,
     }

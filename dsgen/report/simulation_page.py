@@ -34,29 +34,29 @@ th,td{border-color:#3a4150}}
 _MIB = 2**20
 
 
-def html(found: Simulation) -> str:
+def html(simulation: Simulation) -> str:
     """The page, with a final newline; it loads nothing from elsewhere."""
-    title, *rest = headlines(found)
-    estimate = found.estimate
+    title, *rest = headlines(simulation)
+    estimate = simulation.estimate
     places = [
-        ("GPU", "one GPU", estimate.gpu, torch_words(found)),
-        ("host", "one node's RAM", estimate.host, host_words(found)),
+        ("GPU", "one GPU", estimate.gpu, torch_words(simulation)),
+        ("host", "one node's RAM", estimate.host, host_words(simulation)),
     ]
     if estimate.nvme.peak_bytes:
         places.append(("NVMe", "one node's drives", estimate.nvme, ""))
     body = [
         f"<h1>{escape(title)}</h1>",
         *(f'<p class="soft">{escape(line)}</p>' for line in rest),
-        f"<p><b>{escape(footprints.verdict_line(estimate))}</b></p>" if found.limits else "",
-        f'<div class="scroll">{drawing(found)}</div>',
+        f"<p><b>{escape(footprints.verdict_line(estimate))}</b></p>" if simulation.limits else "",
+        f'<div class="scroll">{drawing(simulation)}</div>',
         '<div class="columns">',
-        *(_place(label, place, words, found.limits) for _, label, place, words in places),
+        *(_place(label, place, words, simulation.limits) for _, label, place, words in places),
         "</div>",
-        _phases(found),
-        *_largest(found),
-        _collectives(found),
-        _filled(found),
-        *(f'<p class="soft">{escape(line)}</p>' for line in (*found.notes, *how(found))),
+        _phases(simulation),
+        *_largest(simulation),
+        _collectives(simulation),
+        _filled(simulation),
+        *(f'<p class="soft">{escape(line)}</p>' for line in (*simulation.notes, *how(simulation))),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -87,12 +87,12 @@ def _place(label: str, place: Place, words: str, limits: bool) -> str:
     return f"<section>{head}<p class='soft'>{escape(said)}</p>{_table(('part', 'bytes', 'GiB'), rows, 1)}</section>"
 
 
-def _phases(found: Simulation) -> str:
-    head, *lines = footprints.phase_rows(found.estimate.phases, found.ends)
+def _phases(simulation: Simulation) -> str:
+    head, *lines = footprints.phase_rows(simulation.estimate.phases, simulation.ends)
     return "<h2>Phases, GiB</h2>" + _table(head, [[escape(cell) for cell in line] for line in lines], 1)
 
 
-def _largest(found: Simulation) -> Iterator[str]:
+def _largest(simulation: Simulation) -> Iterator[str]:
     for name, label in (("gpu", "GPU"), ("host", "host")):
         rows = [
             (
@@ -102,14 +102,14 @@ def _largest(found: Simulation) -> Iterator[str]:
                 escape(f"{one.dtype} {one.shape}"),
                 escape(place_made(one)),
             )
-            for one in found.largest[name]
+            for one in simulation.largest[name]
         ]
         if rows:
             heads = ("GiB", "count", "what", "each", "made in")
             yield f"<h2>Largest tensors at the {label}'s peak</h2>" + _table(heads, rows, 0, 2)
 
 
-def _collectives(found: Simulation) -> str:
+def _collectives(simulation: Simulation) -> str:
     rows = [
         (
             f"{one.step or ''}",
@@ -120,14 +120,14 @@ def _collectives(found: Simulation) -> str:
             gib(one.bytes),
             f"{one.largest_bytes / _MIB:,.1f}",
         )
-        for one in traffic(found.collectives)
+        for one in traffic(simulation.collectives)
     ]
     heads = ("step", "phase", "collective", "ranks", "calls", "GiB", "largest MiB")
     return "<h2>Collectives of a rank</h2>" + _table(heads, rows, 3) if rows else ""
 
 
-def _filled(found: Simulation) -> str:
-    rows = [(escape(one.key), escape(str(one.value)), escape(one.why)) for one in found.filled]
+def _filled(simulation: Simulation) -> str:
+    rows = [(escape(one.key), escape(str(one.value)), escape(one.why)) for one in simulation.filled]
     head = "<h2>Filled in, as the training program does</h2>"
     return head + _table(("key", "value", "why"), rows, 3) if rows else ""
 

@@ -70,23 +70,25 @@ class _Span:
     end: float
 
 
-def svg(found: Simulation) -> str:
+def svg(simulation: Simulation) -> str:
     """The drawing as a file of its own, with a final newline."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + drawing(found, alone=True) + "\n"
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + drawing(simulation, alone=True) + "\n"
 
 
-def drawing(found: Simulation, alone: bool = False) -> str:
+def drawing(simulation: Simulation, alone: bool = False) -> str:
     """The drawing as one element.
 
     Args:
-        found: The simulation.
+        simulation: The simulation.
         alone: Bring style and heading along, for a file without a page around it.
     """
-    places = {"gpu": found.estimate.gpu, "host": found.estimate.host}
+    places = {"gpu": simulation.estimate.gpu, "host": simulation.estimate.host}
     kinds = [
-        kind for kind in _order(found) if any(kind in one.parts for all_ in found.timeline.values() for one in all_)
+        kind
+        for kind in _order(simulation)
+        if any(kind in one.parts for all_ in simulation.timeline.values() for one in all_)
     ]
-    title, *rest = headlines(found)
+    title, *rest = headlines(simulation)
     top, body = 58.0 if alone else 12.0, []
     if alone:
         body += [
@@ -96,13 +98,13 @@ def drawing(found: Simulation, alone: bool = False) -> str:
     legend, height = _legend(kinds, top)
     body += legend
     top += height + 26
-    for name, label in (("gpu", "one GPU"), ("host", f"one node's RAM, {found.ranks_per_node} ranks")):
-        body += _panel(found, name, label, places[name], kinds, top)
+    for name, label in (("gpu", "one GPU"), ("host", f"one node's RAM, {simulation.ranks_per_node} ranks")):
+        body += _panel(simulation, name, label, places[name], kinds, top)
         top += _HEIGHTS[name] + _BELOW + 26
-    body.append(f'<text class="soft" x="{_LEFT}" y="{top - 16:.0f}">{escape(_cut(_footnote(found), 145))}</text>')
+    body.append(f'<text class="soft" x="{_LEFT}" y="{top - 16:.0f}">{escape(_cut(_footnote(simulation), 145))}</text>')
     style = f"<style>{STYLE}</style>" if alone else ""
     description = (
-        f"Bytes by kind over {found.run.steps} steps, stacked. GPU: peak {gib(places['gpu'].peak_bytes)} GiB in "
+        f"Bytes by kind over {simulation.run.steps} steps, stacked. GPU: peak {gib(places['gpu'].peak_bytes)} GiB in "
         f"{places['gpu'].phase}. Host: peak {gib(places['host'].peak_bytes)} GiB of a node in {places['host'].phase}."
     )
     return (
@@ -113,14 +115,14 @@ def drawing(found: Simulation, alone: bool = False) -> str:
     )
 
 
-def _footnote(found: Simulation) -> str:
-    release = found.versions.get("deepspeed", "").partition("+")[0]
+def _footnote(simulation: Simulation) -> str:
+    release = simulation.versions.get("deepspeed", "").partition("+")[0]
     return f"x: the run in order of allocations, not seconds. DeepSpeed {release} on a virtual GPU; no GPU was used."
 
 
-def _order(found: Simulation) -> list[str]:
+def _order(simulation: Simulation) -> list[str]:
     """Every kind from the ground up; kinds that are not known come last."""
-    named = {kind for samples in found.timeline.values() for one in samples for kind in one.parts}
+    named = {kind for samples in simulation.timeline.values() for one in samples for kind in one.parts}
     return [*COLOURS, *sorted(named - set(COLOURS))]
 
 
@@ -136,10 +138,12 @@ def _legend(kinds: Sequence[str], top: float) -> tuple[list[str], float]:
     return found, -(-len(kinds) // _COLUMNS) * _ROW
 
 
-def _panel(found: Simulation, name: str, label: str, place: Place, kinds: Sequence[str], top: float) -> Iterator[str]:
+def _panel(
+    simulation: Simulation, name: str, label: str, place: Place, kinds: Sequence[str], top: float
+) -> Iterator[str]:
     """One place: title, grid, areas, limit, phases and what a pointer shows."""
-    samples, height = found.timeline[name], _HEIGHTS[name]
-    limit = place.limit_bytes if found.limits else 0
+    samples, height = simulation.timeline[name], _HEIGHTS[name]
+    limit = place.limit_bytes if simulation.limits else 0
     drawn = 0 < limit <= _NEAR * max(place.peak_bytes, 1)
     most = max(place.peak_bytes, limit if drawn else 0, 1) * 1.06
     base = top + height
@@ -162,7 +166,7 @@ def _panel(found: Simulation, name: str, label: str, place: Place, kinds: Sequen
         yield f'<path class="limit" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
         right = _WIDTH - _RIGHT - 6
         yield f'<text class="soft over" text-anchor="end" x="{right}" y="{y + 14:.1f}">limit {gib(limit)} GiB</text>'
-    yield from _phases(found, spans, name, top, base)
+    yield from _phases(simulation, spans, name, top, base)
 
 
 def _spans(samples: Sequence[Sample]) -> Iterator[_Span]:
@@ -219,9 +223,9 @@ def _stretches(
             yield f"M{left:.1f} {bottom:.1f}V{top:.1f}H{right:.1f}V{bottom:.1f}Z"
 
 
-def _phases(found: Simulation, spans: Sequence[_Span], name: str, top: float, base: float) -> Iterator[str]:
+def _phases(simulation: Simulation, spans: Sequence[_Span], name: str, top: float, base: float) -> Iterator[str]:
     """Names of the phases where there is room, the steps below them, and the numbers under the pointer."""
-    phases = found.estimate.phases
+    phases = simulation.estimate.phases
     last = max((span.phase for span in spans), default=-1)
     labels = _labels((phases[min(span.phase, len(phases) - 1)].phase, span.end - span.begin) for span in spans)
     for span in spans:

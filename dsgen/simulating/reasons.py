@@ -34,9 +34,9 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
             f"Raise {_ZERO}.offload_optimizer.buffer_count: for Adam to 8 with pipeline_read or pipeline_write, to 12 "
             "with both.",
         )
-    if found := re.match(r"More elements (\d+) than buffer size (\d+)", message):
+    if match := re.match(r"More elements (\d+) than buffer size (\d+)", message):
         return (
-            f"{_ZERO}.offload_param.buffer_size is {found[2]}; it must be at least {found[1]}, the elements of the "
+            f"{_ZERO}.offload_param.buffer_size is {match[2]}; it must be at least {match[1]}, the elements of the "
             "largest weight",
             f"Set {_ZERO}.offload_param.buffer_size.",
         )

@@ -172,9 +172,9 @@ def _cluster(question: Question) -> tuple[int, int] | None:
 
 def _changes(question: Question, length: int) -> Iterator[Change]:
     """Changes that fit: the smallest of the strategy, then a shorter sequence, then training less."""
-    found = _strategies(question)
-    if found is not None:
-        yield found
+    change = _strategies(question)
+    if change is not None:
+        yield change
     job, asked = question.job, question.strategy
     if length:
         short = _at_length(job, length)

@@ -86,7 +86,7 @@ def _planned(job: Job) -> Strategy | None:
 def _nearest(job: Job) -> Strategy:
     """Of all that the pins allow the strategy that comes nearest to fitting, the simplest of equals."""
     refusals: list[str] = []
-    found: list[Strategy] = []
+    strategies: list[Strategy] = []
     for layout in _allowed(job):
         refuse(job, layout)
         triples = batches(job, layout)
@@ -94,22 +94,24 @@ def _nearest(job: Job) -> Strategy:
             refusals.append(triples)
             continue
         sizes = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
-        found.append(strategy(layout, triples[-1], sizes))
-    if not found:
+        strategies.append(strategy(layout, triples[-1], sizes))
+    if not strategies:
         raise mistake(
             refusals[0] if refusals else "what was said leaves no strategy", todo=_said(job), code="does-not-fit"
         )
-    return closest(job, found)
+    return closest(job, strategies)
 
 
-def closest(job: Job, found: Sequence[Strategy]) -> Strategy:
+def closest(job: Job, strategies: Sequence[Strategy]) -> Strategy:
     """The first of those strategies that fits, else the first of those that lack about as little as the best."""
-    if len(found) == 1:
-        return found[0]
-    known = [estimate(job, item) for item in found]
+    if len(strategies) == 1:
+        return strategies[0]
+    known = [estimate(job, item) for item in strategies]
     best = min(_RANK[memory.verdict] for memory in known)
     near = [
-        (item, _missing(memory)) for item, memory in zip(found, known, strict=True) if _RANK[memory.verdict] == best
+        (item, _missing(memory))
+        for item, memory in zip(strategies, known, strict=True)
+        if _RANK[memory.verdict] == best
     ]
     enough = min(missing for _, missing in near) * _ABOUT if best else math.inf
     return next(item for item, missing in near if missing <= enough)

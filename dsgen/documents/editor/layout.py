@@ -79,8 +79,8 @@ class Layout:
         self.comments = {span.start: span.end for span in document.comments}
         self.bare = _without(self.text, document.comments)
         self.root = _tree(document)
-        found = _LINE_END.search(self.text)
-        self.eol = found[0] if found else "\n"
+        match = _LINE_END.search(self.text)
+        self.eol = match[0] if match else "\n"
         self.unit = next(self._units(), _DEFAULT_UNIT)
 
     def node(self, steps: Steps) -> Node:
@@ -164,8 +164,8 @@ class Layout:
 
     def line_end(self, at: int) -> Span:
         """The end of the line of a place: empty at the end of the text."""
-        found = _LINE_END.search(self.text, at)
-        return Span(*found.span()) if found else Span(len(self.text), len(self.text))
+        match = _LINE_END.search(self.text, at)
+        return Span(*match.span()) if match else Span(len(self.text), len(self.text))
 
     def lines(self, start: int, end: int) -> Patch:
         """The removal of the lines from that of one place to that of another."""
@@ -176,8 +176,8 @@ class Layout:
 
     def indent(self, at: int) -> str:
         """The white space that the line of a place starts with."""
-        found = _BLANKS.match(self.text, self.line_start(at))
-        return found[0] if found else ""
+        match = _BLANKS.match(self.text, self.line_start(at))
+        return match[0] if match else ""
 
     def opens_line(self, node: Node) -> bool:
         """Whether nothing but white space stands before an entry in its line."""

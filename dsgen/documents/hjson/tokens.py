@@ -90,17 +90,17 @@ class Tokens:
         text = self.text
         at = _WHITE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing as well
         while text.startswith(("#", "/"), at):
-            found = _COMMENT.match(text, at)
-            if found is None:
+            match = _COMMENT.match(text, at)
+            if match is None:
                 if text.startswith("/*", at):
                     raise BrokenTextError(
                         "the comment that opens here is never closed; */ is missing", at, at + 2, final=True
                     )
                 return at
             if not self.comments or at > self.comments[-1].start:
-                self.comments.append(Span(at, found.end()))
-            self.loosen("a comment", at, found.end())
-            at = _WHITE.match(text, found.end()).end()  # type: ignore[union-attr]
+                self.comments.append(Span(at, match.end()))
+            self.loosen("a comment", at, match.end())
+            at = _WHITE.match(text, match.end()).end()  # type: ignore[union-attr]
         return at
 
     def string(self, at: int) -> tuple[str, int]:
@@ -210,8 +210,8 @@ class Tokens:
         self.loosen(f"the text {shown(value.rstrip(','))} without quotes", start, start + len(value))
         return value, start + len(value), at + len(line)
 
-    def _number(self, found: re.Match[str], at: int, end: int) -> int | float:
-        whole, fraction, exponent = found.groups()
+    def _number(self, match: re.Match[str], at: int, end: int) -> int | float:
+        whole, fraction, exponent = match.groups()
         if not fraction and not exponent:
             if len(whole.lstrip("-")) > MAX_DIGITS:
                 digits = f"a whole number of {len(whole):,} digits; Python reads at most {MAX_DIGITS:,}"
@@ -219,7 +219,7 @@ class Tokens:
             if not whole.isascii():
                 self.loosen("digits other than 0 to 9", at, end)
             return int(whole)
-        number = float(found[0])
+        number = float(match[0])
         if math.isinf(number):
             message = "this number is larger than a float can be (1.8e308), and hjson breaks on it"
             raise BrokenTextError(message, at, end, "number-too-large", final=True)

@@ -133,12 +133,12 @@ def _plain(value: Any) -> Any:
 
 def held(config: Any) -> ParsedValues:
     """The values of a `DeepSpeedConfig`."""
-    found = ParsedValues()
+    parsed_values = ParsedValues()
     for name, value in vars(config).items():
         if name == "comms_config":
             logger = getattr(value, "comms_logger", None)
             if logger is not None:
-                found.put("comms_logger", logger)
+                parsed_values.put("comms_logger", logger)
         elif name not in _DERIVED:
-            found.put(_PLACES.get(name, name), value)
-    return found
+            parsed_values.put(_PLACES.get(name, name), value)
+    return parsed_values

@@ -171,9 +171,9 @@ def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> T
         shares = tape.make(rows, width, FP32)
         if item == FP32:
             return [shares]
-        found = tape.make(rows, width, item)
+        tensor = tape.make(rows, width, item)
         tape.hold(shares)
-        return [found]
+        return [tensor]
 
     made = tape.make((1, 0), 1, FP32)
     tape.hold(logits, powers)

@@ -132,13 +132,13 @@ def _is_assignment(word: Word) -> bool:
 
 
 def _setting(word: Word, exported: bool) -> Setting:
-    found = _ASSIGNMENT.match(word.text)
-    name = found[1] if found else word.text
+    match = _ASSIGNMENT.match(word.text)
+    name = match[1] if match else word.text
     start = word.span.start + word.lead
-    begins = start + (found.end() if found else 0)
+    begins = start + (match.end() if match else 0)
     return Setting(
         name=name,
-        value=word.text[found.end() :] if found else "",
+        value=word.text[match.end() :] if match else "",
         key=Span(start, start + len(name)),
         at=Span(min(begins, word.span.end), word.span.end),
         whole=word.span,

@@ -21,11 +21,11 @@ def edited(document: Document, edits: Iterable[Edit]) -> str:
         document: What `read` made of the file.
         edits: Paths are variables. A new value is written as it is; what is not set in the file is left alone.
     """
-    found = scan(document.text, document.name)
+    launch = scan(document.text, document.name)
     changes: list[tuple[Span, str]] = []
     for edit in edits:
-        settings = (item for item in found.settings if item.name == edit.path)
-        options = (item for item in found.options if f"deepspeed {item.name}" == edit.path)
+        settings = (item for item in launch.settings if item.name == edit.path)
+        options = (item for item in launch.options if f"deepspeed {item.name}" == edit.path)
         changes += [_change(document.text, edit, item.key, item.at, item.whole) for item in settings]
         changes += [_change(document.text, edit, item.span, item.span, item.span) for item in options]
     text, end = document.text, len(document.text)

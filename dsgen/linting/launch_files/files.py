@@ -42,17 +42,17 @@ def read(text: str, name: str) -> Document:
         A document whose `config` maps each variable that is set to its text, and each option given to the launcher
         (`deepspeed --num_gpus`) to its value, with the place of the last of each.
     """
-    found = scan(text, name)
+    launch = scan(text, name)
     config: dict[str, str | None] = {}
     places: dict[str, Place] = {}
-    for setting in found.settings:
+    for setting in launch.settings:
         config[setting.name] = setting.value
         places[setting.name] = Place(setting.key, setting.at)
-    for option in found.options:
+    for option in launch.options:
         path = f"deepspeed {option.name}"
         config[path] = option.value
         places[path] = Place(option.span, option.span)
-    return Document(name=name, text=text, kind="launch", config=config, places=places, comments=found.comments)
+    return Document(name=name, text=text, kind="launch", config=config, places=places, comments=launch.comments)
 
 
 @functools.lru_cache(maxsize=16)
@@ -91,12 +91,12 @@ def _lines(text: str) -> Iterator[Setting]:
         yield _found(found, 1, 2, found.span())
 
 
-def _found(found: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Setting:
+def _found(match: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Setting:
     return Setting(
-        name=found[name],
-        value=_bare(found[value].strip()),
-        key=Span(*found.span(name)),
-        at=Span(*found.span(value)),
+        name=match[name],
+        value=_bare(match[value].strip()),
+        key=Span(*match.span(name)),
+        at=Span(*match.span(value)),
         whole=Span(*whole),
         exported=True,
     )
@@ -150,10 +150,10 @@ def _docker(text: str) -> Launch:
     return Launch(settings=tuple(settings), options=launch.options, comments=_comments(text))
 
 
-def _listed(found: re.Match[str]) -> tuple[Command, ...]:
+def _listed(match: re.Match[str]) -> tuple[Command, ...]:
     """CMD ["deepspeed", "train.py"]."""
-    start = found.start(2)
+    start = match.start(2)
     words = tuple(
-        Word(text[1], Span(start + text.start(1), start + text.end(1))) for text in _JSON_TEXT.finditer(found[2])
+        Word(text[1], Span(start + text.start(1), start + text.end(1))) for text in _JSON_TEXT.finditer(match[2])
     )
     return (Command(words),) if words else ()

@@ -54,12 +54,12 @@ def nodes(subject: Subject) -> int:
     return math.ceil(world / hardware.gpus_per_node) if hardware is not None and world else 1
 
 
-def speed(found: Described, **changed: object) -> float | None:
+def speed(described: Described, **changed: object) -> float | None:
     """How many times faster a step is with another strategy; None where the cost model cannot tell."""
-    other = attrs.evolve(found.strategy, **changed)  # type: ignore[arg-type]
-    if len({found.job.nodes > 1, found.job.network.bandwidth_bytes_per_second > 0}) > 1:
+    other = attrs.evolve(described.strategy, **changed)  # type: ignore[arg-type]
+    if len({described.job.nodes > 1, described.job.network.bandwidth_bytes_per_second > 0}) > 1:
         return None
-    return cost(found.job, found.strategy).seconds / cost(found.job, other).seconds
+    return cost(described.job, described.strategy).seconds / cost(described.job, other).seconds
 
 
 def _described(subject: Subject) -> Described | None:

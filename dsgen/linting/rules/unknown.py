@@ -67,13 +67,13 @@ def _found(subject: Subject) -> Iterator[Unknown]:
             yield _described(subject, path, value, known.sections.get(parent) == "strict" and value != "auto")
 
 
-def renaming(found: Unknown) -> Fix | None:
+def renaming(unknown: Unknown) -> Fix | None:
     """The fix that gives an unknown key its right name or place, when it has one."""
-    if not (found.sure or found.known_slip):
+    if not (unknown.sure or unknown.known_slip):
         return None
-    best = found.meant[0]
-    verb = f"rename to {best.rpartition('.')[2]}" if found.here else f"move to {best}"
-    return Fix(verb, (Move(found.path, best),), safe=found.sure)
+    best = unknown.meant[0]
+    verb = f"rename to {best.rpartition('.')[2]}" if unknown.here else f"move to {best}"
+    return Fix(verb, (Move(unknown.path, best),), safe=unknown.sure)
 
 
 def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown:

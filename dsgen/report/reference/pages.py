@@ -40,8 +40,8 @@ def _pages() -> Iterator[tuple[str, str]]:
             yield f"{kind}/{profile.name}.md", _page(profile)
 
 
-def _index(kind: str, found: list[catalog.Profile]) -> str:
-    rows = [[f"[{cell(item.name)}]({item.name}.md)", cell(item.title), _names(item.aliases)] for item in found]
+def _index(kind: str, profiles: list[catalog.Profile]) -> str:
+    rows = [[f"[{cell(item.name)}]({item.name}.md)", cell(item.title), _names(item.aliases)] for item in profiles]
     return f"# {kind.capitalize()} profiles\n\n{_ABOUT[kind]}\n\n{table(['name', 'what it is', 'also called'], rows)}"
 
 

@@ -47,8 +47,8 @@ def _slow(subject: Subject) -> bool:
     return hardware is not None and hardware.gpus_per_node > 1 and hardware.intra_node_link not in _FAST
 
 
-def _overlapping(found: Described) -> Buffers:
-    return attrs.evolve(found.strategy.buffers, overlap_comm=True)
+def _overlapping(described: Described) -> Buffers:
+    return attrs.evolve(described.strategy.buffers, overlap_comm=True)
 
 
 RULE = Rule(

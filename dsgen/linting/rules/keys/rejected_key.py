@@ -21,17 +21,17 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(found.path, f"{message}{_meant(found)}", _mend(found))
 
 
-def _meant(found: Unknown) -> str:
-    if not found.meant:
+def _meant(unknown: Unknown) -> str:
+    if not unknown.meant:
         return ""
-    if found.sure and found.here:
-        return f"; {found.meant[0].rpartition('.')[2]} is meant"
-    return f"; there is {' and '.join(found.meant[:2])}"
+    if unknown.sure and unknown.here:
+        return f"; {unknown.meant[0].rpartition('.')[2]} is meant"
+    return f"; there is {' and '.join(unknown.meant[:2])}"
 
 
-def _mend(found: Unknown) -> Fix:
-    removal = Fix(f"remove {found.path.rpartition('.')[2]}", (Remove(found.path),), safe=False)
-    return renaming(found) or removal
+def _mend(unknown: Unknown) -> Fix:
+    removal = Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
+    return renaming(unknown) or removal
 
 
 RULE = Rule(

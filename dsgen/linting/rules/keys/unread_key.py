@@ -32,25 +32,26 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(found.path, f"{_said(subject, found)}{_meant(found)}", _mend(found))
 
 
-def _said(subject: Subject, found: Unknown) -> str:
-    name = found.path.rpartition(".")[2]
+def _said(subject: Subject, unknown: Unknown) -> str:
+    name = unknown.path.rpartition(".")[2]
     if name.startswith("_") or name.lower() in ("comment", "comments"):
-        return f"DeepSpeed never reads {found.path}; as a comment it does no harm"
+        return f"DeepSpeed never reads {unknown.path}; as a comment it does no harm"
     kind = "a key of Accelerate's YAML, which" if name in _ACCELERATE else "a key that"
-    return f"{found.path} is {kind} DeepSpeed {subject.surface.version} never reads: it does nothing here"
+    return f"{unknown.path} is {kind} DeepSpeed {subject.surface.version} never reads: it does nothing here"
 
 
-def _meant(found: Unknown) -> str:
-    if not found.meant or found.path.rpartition(".")[2].startswith("_"):
+def _meant(unknown: Unknown) -> str:
+    if not unknown.meant or unknown.path.rpartition(".")[2].startswith("_"):
         return ""
-    if found.sure:
-        return f"; {found.meant[0]} is meant" if found.here else f"; it belongs in {found.meant[0].rpartition('.')[0]}"
-    return f"; there is {' and '.join(found.meant[:2])}"
+    if unknown.sure:
+        meant = unknown.meant[0]
+        return f"; {meant} is meant" if unknown.here else f"; it belongs in {meant.rpartition('.')[0]}"
+    return f"; there is {' and '.join(unknown.meant[:2])}"
 
 
-def _mend(found: Unknown) -> Fix:
-    removal = Fix(f"remove {found.path.rpartition('.')[2]}", (Remove(found.path),), safe=False)
-    return renaming(found) or removal
+def _mend(unknown: Unknown) -> Fix:
+    removal = Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
+    return renaming(unknown) or removal
 
 
 RULE = Rule(
