@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import dsgen
-from dsgen import strategies
 from dsgen.memory import estimate
+from dsgen.strategies import strategies
 from dsgen.strategies.buffers import choose
 
 FOLDER = Path(__file__).resolve().parent
@@ -116,7 +116,7 @@ def memory_of_strategies() -> dict[str, float]:
 
 def memory_caches() -> list[Any]:
     """What the memory model remembers of models and layouts."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("dsgen.memory")]
+    modules = [module for name, module in sys.modules.items() if name.startswith(("dsgen.memory", "dsgen.families"))]
     return [value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")]
 
 
