@@ -137,6 +137,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "granitemoe": {**_LLAMA, "intermediate_size": 512, "num_local_experts": 16, "num_experts_per_tok": 4},
     "llama": _LLAMA,
     "llama-bias": {**_LLAMA, "attention_bias": True, "mlp_bias": True, "num_key_value_heads": 16},
+    "ministral3": {**_LLAMA, "head_dim": 96},
     "mistral": {**_LLAMA, "sliding_window": 4096},
     "mixtral": {**_LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
     "mt5": {**_T5, "vocab_size": 50048},

@@ -108,6 +108,29 @@ TYPES: dict[str, dict[str, Any]] = {
         "attention_bias": True,
         "mlp_bias": True,
     },
+    # Ministral 3 8B with half its vocabulary.
+    "ministral3": {
+        "model_type": "ministral3",
+        "hidden_size": 4096,
+        "head_dim": 128,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 3,
+        "vocab_size": 65536,
+    },
+    # Ministral 3 3B: heads that are wider than the residual stream, and tied.
+    "ministral3 tied": {
+        "model_type": "ministral3",
+        "hidden_size": 3072,
+        "head_dim": 128,
+        "intermediate_size": 9216,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 4,
+        "vocab_size": 131072,
+        "tie_word_embeddings": True,
+    },
     # OLMo 2 7B.
     "olmo2": {
         "model_type": "olmo2",

@@ -19,6 +19,7 @@ from dsgen.families.gpt_oss import GPT_OSS
 from dsgen.families.gptj import GPTJ
 from dsgen.families.granite import GRANITE, GRANITEMOE
 from dsgen.families.llama import LLAMA
+from dsgen.families.ministral3 import MINISTRAL3
 from dsgen.families.mistral import MISTRAL
 from dsgen.families.mixtral import MIXTRAL
 from dsgen.families.olmo import OLMO2, OLMOE
@@ -51,6 +52,7 @@ _LISTED: tuple[Family, ...] = (
     GPTJ,
     *(GRANITE, GRANITEMOE),
     LLAMA,
+    MINISTRAL3,
     MISTRAL,
     MIXTRAL,
     *(OLMO2, OLMOE),

@@ -40,6 +40,7 @@ OTHERS = {
     "gpt_oss": {**LLAMA, **WIDE, "num_local_experts": 4},
     "gptj": {**GPT2, "rotary_dim": 8},
     "granitemoe": {**LLAMA, "num_local_experts": 4},
+    "ministral3": {**LLAMA, **WIDE},
     "mixtral": {**LLAMA, "num_local_experts": 4},
     "olmoe": MIXTURE,
     "opt": {**SIZES, "ffn_dim": 128, "word_embed_proj_dim": 64},

@@ -173,6 +173,19 @@ def test_a_multimodal_file_gives_its_text_part() -> None:
     assert model_from_hf(config, WHERE) == facts_of("gemma-3-4b")
 
 
+def test_the_text_part_of_ministral_3_is_a_family_of_its_own() -> None:
+    """Ministral 3 8B: the outer model_type is that of the multimodal class."""
+    rope = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384, "llama_4_scaling_beta": 0.1}
+    text = {"model_type": "ministral3", "num_hidden_layers": 34, "sliding_window": None, "rope_parameters": rope}
+    model = read({"model_type": "mistral3", "text_config": text, "vision_config": {}})
+
+    assert model.architecture == "ministral3"
+    assert (model.head_size, model.max_positions, model.tied_embeddings) == (128, 262144, False)
+    assert model.sliding_window == 0
+    block = 4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336 + 2 * 4096
+    assert parameter_count(model) == 2 * 131072 * 4096 + 34 * block + 4096
+
+
 @pytest.mark.parametrize(("outer", "inner", "tied"), [(True, None, True), (True, False, False), (None, None, False)])
 def test_the_outer_tie_counts_where_the_text_part_is_silent(outer: object, inner: object, tied: bool) -> None:
     text = {"model_type": "qwen2", "tie_word_embeddings": inner}

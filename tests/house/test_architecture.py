@@ -51,7 +51,6 @@ WALLS: dict[str, tuple[str, ...]] = {
 ASSERTS = {
     "engine.surface.dump._nested": "a path has at least one part",
     "families.reading._derived": "the rules are a table of ours",
-    "families.tape.lifetimes._input": "a record begins with what goes in",
     "proving.children._answer": "the child was started with pipes",
     "proving.children.ask": "the child was started with pipes",
 }

@@ -88,6 +88,8 @@ def test_a_call_leaves_nothing_behind():
 
 def lived(shape, checkpointing, method):
     """What a model's run holds, not from the cache; at stage 3, where moments tell their places."""
+    whole._head.cache_clear()
+    whole._recorded.cache_clear()
     settings = ("bf16", "eager", 64, 1, method, checkpointing, False, 8, ("all-linear",), method != "full", True)
     return whole._activations.__wrapped__(shape, *settings, False, False, False, 64)
 
@@ -110,9 +112,7 @@ def test_it_does_not_depend_on_when_python_frees_an_object(name, checkpointing, 
         kept.append((frame, list(frame.f_locals.values())))
         return keep
 
-    whole._head.cache_clear()
     plain = lived(model(name), checkpointing, method)
-    whole._head.cache_clear()
     before = sys.gettrace()
     sys.settrace(keep)
     try:

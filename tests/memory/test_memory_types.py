@@ -26,7 +26,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 WITHIN = 1e-3  # of a simulated peak
 # Group -> scenarios, those that offload, and module and name of the configs
 GROUPS = {
-    "OF_TYPES": (240, 2, "memory_types", "TYPES"),
+    "OF_TYPES": (268, 2, "memory_types", "TYPES"),
     "OF_MIXTURES": (110, 20, "memory_types_mixtures", "MIXTURES"),
     "OF_ENCODERS": (60, 24, "memory_types_encoders", "ENCODERS"),
 }

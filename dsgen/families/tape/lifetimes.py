@@ -60,12 +60,13 @@ class Record(NamedTuple):
     def once(self) -> Lifetimes:
         """Nodes keep from forward what they need in backward."""
         steps, forward = self.steps, self.forward
-        gone = _gone(steps, ((one, max(one.last, one.kept)) for one in steps if isinstance(one, Storage)))
+        made = [one for one in steps if isinstance(one, Storage)]
+        gone = _gone(steps, ((one, max(one.last, one.kept)) for one in made))
         alive = _Alive(self.told)
         alive.over(steps[:forward], gone)
         ended = alive.end_forward()
         alive.over(steps[forward:], gone[forward:])
-        return alive.lifetimes(ended, self._input.kept > 0)
+        return alive.lifetimes(ended, made[0].kept > 0)
 
     def again(self) -> Lifetimes:
         """Nodes keep nothing; when the first asks, forward runs again from its input until all is there that is kept.
@@ -73,27 +74,21 @@ class Record(NamedTuple):
         As torch.utils.checkpoint with use_reentrant=False. What went in stays until the end.
         """
         steps, forward, asked = self.steps, self.forward, self.asked
-        made = [one for one in steps[1:forward] if isinstance(one, Storage)]
         alive = _Alive(self.told)
-        alive.over(steps[:forward], _gone(steps, ((one, one.last) for one in made)))
+        made = [one for one in steps[1:forward] if isinstance(one, Storage)]
+        alive.over(steps[:forward], _gone(steps[:forward], ((one, one.last) for one in made)))
         ended = alive.end_forward()
-        more: list[Step | None] = [None, *steps[1:forward]]
+        more = [None, *steps[1:forward]]
         more[self.stop :] = [None if isinstance(one, Storage) else one for one in more[self.stop :]]
         made = [one for one in more if isinstance(one, Storage)]
         lives = [(one, one.last) for one in steps[forward:] if isinstance(one, Storage)]
         gone = _gone(steps, [*lives, *((one, one.again) for one in made if one.again)])
         alive.over(steps[forward:asked], gone[forward:])
         position = alive.begin_again()
-        alive.over(more, _gone(steps, ((one, one.last) for one in made if not one.again)))
+        alive.over(more, _gone(more, ((one, one.last) for one in made if not one.again)))
         alive.end_again(position)
         alive.over(steps[asked:], gone[asked:])
         return alive.lifetimes(ended, True)
-
-    @property
-    def _input(self) -> Storage:
-        first = self.steps[0]
-        assert isinstance(first, Storage)
-        return first
 
 
 def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Moment], set[Storage]]:
@@ -117,7 +112,7 @@ def size(storages: Iterable[Storage | None]) -> Size:
     return sum(one.fixed for one in each), sum(one.each for one in each)
 
 
-def _gone(steps: Sequence[Step], lives: Iterable[tuple[Storage, int]]) -> list[list[Storage]]:
+def _gone(steps: Sequence[Step | None], lives: Iterable[tuple[Storage, int]]) -> list[list[Storage]]:
     """For every step, the storages that are gone behind it; each has the number of steps that it lives for."""
     found: list[list[Storage]] = [[] for _ in steps]
     for storage, end in lives:

@@ -10,7 +10,7 @@ from dsgen.families.tape.lifetimes import Record
 from dsgen.families.tape.moments import Moment, Size, front
 from dsgen.families.tape.tape import TEMPORARIES, Node, Tape, Tensor
 
-__all__ = ["Stretch"]
+__all__ = ["Stretch", "record"]
 
 
 class Stretch(NamedTuple):

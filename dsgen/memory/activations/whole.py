@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from dsgen.families import family_of
 from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
 from dsgen.families.tape.forwards import Block, Stacks
-from dsgen.families.tape.lifetimes import opening, size
+from dsgen.families.tape.lifetimes import Record, opening, size
 from dsgen.families.tape.moments import Moment, Size
 from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.stretch import Stretch
+from dsgen.memory.activations.stretch import Stretch, record
 from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
@@ -181,7 +181,6 @@ def _activations(
     first, forward = Tape(), family.forward
     hidden, saved, read, referred = forward.before(first, on)
     before, graph = opening(first, hidden, *saved, *read, *referred)
-    shape = Tensor(hidden.rows, hidden.width, hidden.item, None, (True, 0))
     # Frozen embeddings ask for no gradient, unless checkpointing does.
     starts = hidden.edge is not None or checkpointing
     whole = size([hidden.storage])
@@ -196,12 +195,13 @@ def _activations(
         during = plus(during, (0, on.seq_len * on.heads * on.seq_len * on.item))
     dense = model.dense_layers if model.experts else model.layers
     order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
-    bodies = {name: _ready(forward.body(name), on) for name, _ in order}
-    made = {name: Stretch.run(body, shape, again=checkpointing, told=told) for name, body in bodies.items()}
+    records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
+    made = {name: Stretch.of(one, again=checkpointing) for name, one in records.items()}
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
-        runs = _first_apart(runs, bodies, shape, told)
-    last = _head(forward.head, on, shape.rows, shape.width, shape.item, told, runs[-1][2].asks)
+        plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}
+        runs = _first_apart(runs, plain)
+    last = _head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, runs[-1][2].asks)
     blocks = NOTHING
     for _, count, stretch in runs:
         blocks = plus(blocks, stretch.kept, count)
@@ -257,14 +257,23 @@ def _head(head: Block, on: Setting, rows: Size, width: int, item: int, told: boo
     return Stretch.run(_ready(head, on), shape, again=False, vocabulary=vocabulary, told=told)
 
 
-def _first_apart(
-    runs: list[tuple[str, int, Stretch]], bodies: Mapping[str, Callable[[Tape, Any], Tensor]], shape: Tensor, told: bool
-) -> list[tuple[str, int, Stretch]]:
+def _record(block: Block, on: Setting, hidden: Tensor, asks: bool, told: bool) -> Record:
+    """A block run forward and backward, behind hidden states that ask for a gradient or not."""
+    return _recorded(block, on._replace(asks=False), hidden.rows, hidden.width, hidden.item, asks, told)
+
+
+@functools.lru_cache(maxsize=16)
+def _recorded(block: Block, on: Setting, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
+    """One record serves a model with checkpointing and without."""
+    shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
+    return record(_ready(block, on), shape, told=told)
+
+
+def _first_apart(runs: list[tuple[str, int, Stretch]], plain: Mapping[str, Record]) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
-    plain = Tensor(shape.rows, shape.width, shape.item, None)
     found: list[tuple[str, int, Stretch]] = []
     for place, (name, count, stretch) in enumerate(runs):
-        first = Stretch.run(bodies[name], plain, again=False, told=told)
+        first = Stretch.of(plain[name], again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
             return [*found, (name, 1, first), *others, *runs[place + 1 :]]
