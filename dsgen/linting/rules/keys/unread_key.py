@@ -27,9 +27,9 @@ _ACCELERATE = {  # keys of the deepspeed_config section of Accelerate's YAML (ac
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown key outside the strict sections."""
-    for found in unknown_keys(subject):
-        if not found.strict and found.later is None:
-            yield Fault(found.path, f"{_said(subject, found)}{_meant(found)}", _mend(found))
+    for unknown in unknown_keys(subject):
+        if not unknown.strict and unknown.later is None:
+            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(unknown))
 
 
 def _said(subject: Subject, unknown: Unknown) -> str:
@@ -43,15 +43,14 @@ def _said(subject: Subject, unknown: Unknown) -> str:
 def _meant(unknown: Unknown) -> str:
     if not unknown.meant or unknown.path.rpartition(".")[2].startswith("_"):
         return ""
-    if unknown.sure:
-        meant = unknown.meant[0]
-        return f"; {meant} is meant" if unknown.here else f"; it belongs in {meant.rpartition('.')[0]}"
-    return f"; there is {' and '.join(unknown.meant[:2])}"
+    first = unknown.meant[0]
+    if not unknown.sure:
+        return f"; there is {' and '.join(unknown.meant[:2])}"
+    return f"; {first} is meant" if unknown.here else f"; it belongs in {first.rpartition('.')[0]}"
 
 
 def _mend(unknown: Unknown) -> Fix:
-    removal = Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
-    return renaming(unknown) or removal
+    return renaming(unknown) or Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
 
 
 RULE = Rule(
