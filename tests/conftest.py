@@ -11,8 +11,8 @@ from typing import Any
 
 import lint_samples
 import pytest
+from command_line import MAIN, run
 from hypothesis import settings
-from refusals import MAIN, run
 from three_rules import KINDS, rule
 
 import dsgen

@@ -18,14 +18,14 @@ from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import collect, deciders
 from dsgen.shapes.profiles import SECTIONS, yaml_name
 
-__all__ = ["Alternative", "Answer", "ask"]
+__all__ = ["Answer", "OtherValue", "ask"]
 
 _STAGES = (0, 1, 2, 3)
 _DEVICES = ("none", "cpu")
 
 
 @attrs.frozen(kw_only=True)
-class Alternative:
+class OtherValue:
     """What another value of a key would do to the plan.
 
     Attributes:
@@ -68,7 +68,7 @@ class Answer:
     description: str
     source: str | None = None
     dropped: str | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[OtherValue, ...] = ()
     children: tuple[Explanation, ...] = ()
 
 
@@ -136,7 +136,7 @@ def _source(job: Job, section: str, name: str, winner: Override) -> str | None:
         return None
 
 
-def _alternatives(job: Job, current: Plan, path: str, value: Any) -> list[Alternative]:
+def _alternatives(job: Job, current: Plan, path: str, value: Any) -> list[OtherValue]:
     """The plan with other values of a key; only keys that steer memory or speed have any."""
     return [_try(job, current, path, other) for other in _others(path, value)]
 
@@ -158,12 +158,12 @@ def _others(path: str, value: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _try(job: Job, current: Plan, path: str, value: Any) -> Alternative:
+def _try(job: Job, current: Plan, path: str, value: Any) -> OtherValue:
     try:
         other = plan(_with(job, path, Override(f"deepspeed.{path}", value, Origin("why"), Rank.USER)))
     except DsgenError as error:
-        return Alternative(value=value, refused=error.sentence)
-    return Alternative(
+        return OtherValue(value=value, refused=error.sentence)
+    return OtherValue(
         value=value,
         strategy=str(other.chosen.strategy),
         gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dsgen.documents.document import Document, Place, unwritten
+from dsgen.documents.document import Document, TextPlace, unwritten
 
-__all__ = ["Document", "Place", "unwritten"]
+__all__ = ["Document", "TextPlace", "unwritten"]

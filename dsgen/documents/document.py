@@ -10,11 +10,11 @@ import attrs
 
 from dsgen.shapes.findings import Edit, Fault, Move, Span
 
-__all__ = ["Document", "Place", "unwritten"]
+__all__ = ["Document", "TextPlace", "unwritten"]
 
 
 @attrs.frozen
-class Place:
+class TextPlace:
     """Where a key and its value stand; an item of a list has no key."""
 
     key: Span | None
@@ -43,7 +43,7 @@ class Document:
     text: str
     kind: str
     config: Any
-    places: Mapping[str, Place] = attrs.field(factory=dict)
+    places: Mapping[str, TextPlace] = attrs.field(factory=dict)
     comments: tuple[Span, ...] = ()
     faults: tuple[tuple[str, Fault], ...] = ()
     whole: Document | None = None

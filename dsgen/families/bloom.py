@@ -67,7 +67,7 @@ BLOOM = Family(
     huggingface="BloomForCausalLM",
     keys=keys(2, 64, 8, HEADS, SPLIT, FOUR_H, 250880, _POSITIONS, tied=True, names=_NAMES),
     gated=False,
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=(
             *rows.embedding("transformer.word_embeddings.weight"),
             *rows.layer_norm("transformer.word_embeddings_layernorm"),

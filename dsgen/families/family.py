@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import Key
+from dsgen.families.keys import ConfigKey
 from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
-from dsgen.families.rows import Layout
+from dsgen.families.rows import TensorLayout
 from dsgen.families.tape.forwards import Forward, Stacks
 from dsgen.shapes.profiles import Model
 
@@ -103,7 +103,7 @@ class Family:
 
     model_type: str
     huggingface: str
-    keys: tuple[Key, ...]
+    keys: tuple[ConfigKey, ...]
     gated: bool = True
     chooses_gate: bool = False
     pinned: Mapping[str, bool | int | float | str | None] = attrs.field(factory=dict)
@@ -112,7 +112,7 @@ class Family:
     read: Callable[[Reader, Facts], dict[str, object]] = _nothing_read
     write: Callable[[Facts], dict[str, object]] = _nothing_written
 
-    layout: Layout
+    layout: TensorLayout
     forward: Forward | Stacks
     order: Order = Order()  # noqa: RUF009 - a NamedTuple, which is immutable
     kernels: tuple[str, ...] = ("flash", "sdpa")
@@ -128,7 +128,7 @@ class Family:
     parts: Mapping[str, str] = attrs.field(factory=dict)
     packs: bool = True
 
-    def key(self, fact: str) -> Key | None:
+    def key(self, fact: str) -> ConfigKey | None:
         """How a config says a fact; None where it is not one of this type."""
         return next((key for key in self.keys if key.fact == fact), None)
 

@@ -57,7 +57,7 @@ GPT2 = Family(
     keys=keys(12, 768, 12, HEADS, SPLIT, FOUR_H, 50257, 1024, tied=True, names=GPT2_NAMES),
     gated=False,
     pinned={"add_cross_attention": False},
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=(
             *rows.embedding("transformer.wte.weight"),
             rows.Row("transformer.wpe.weight", ("positions", "hidden"), "position"),

@@ -72,7 +72,7 @@ GPT_BIGCODE = Family(
     pinned={"multi_query": True, "add_cross_attention": False},
     dropouts={"attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1},
     read=_read,
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=(
             *rows.embedding("transformer.wte.weight"),
             rows.Row("transformer.wpe.weight", ("positions", "hidden"), "position"),

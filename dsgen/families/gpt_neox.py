@@ -53,7 +53,7 @@ GPT_NEOX = Family(
     keys=keys(44, 6144, 64, HEADS, SPLIT, 24576, 50432, 2048, tied=False, names=PLAIN_HEADS),
     gated=False,
     pinned={"attention_bias": True},
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=rows.embedding("gpt_neox.embed_in.weight"),
         block="gpt_neox.layers.*",
         dense=(

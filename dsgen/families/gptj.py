@@ -91,7 +91,7 @@ GPTJ = Family(
     huggingface="GPTJForCausalLM",
     keys=keys(28, 4096, 16, HEADS, SPLIT, FOUR_H, 50400, 2048, tied=False, names=GPT2_NAMES),
     gated=False,
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=rows.embedding("transformer.wte.weight"),
         block="transformer.h.*",
         dense=(

@@ -15,7 +15,7 @@ __all__ = [
     "LOCAL_EXPERTS",
     "PLAIN_HEADS",
     "SPLIT",
-    "Key",
+    "ConfigKey",
     "keys",
 ]
 
@@ -28,7 +28,7 @@ FOUR_H = "4 x hidden_size"
 
 
 @attrs.frozen
-class Key:
+class ConfigKey:
     """One fact in a config: its names there (the first is written), and its value where it is left out or null.
 
     Without a name it is a fact that no key says: its default is the only value, or a family reads it in its own way.
@@ -82,7 +82,7 @@ def keys(
     tied: bool,
     names: Mapping[str, tuple[str, ...]] | None = None,
     **rest: int | bool | str,
-) -> tuple[Key, ...]:
+) -> tuple[ConfigKey, ...]:
     """Keys with the class's defaults, in the order in which those may build on each other.
 
     `names` replaces some of the usual names; none for a fact that no key says.
@@ -100,7 +100,7 @@ def keys(
         **rest,
     }
     named = {**_NAMES, **(names or {})}
-    return tuple(Key(fact, named[fact], default, _NULLS.get(fact)) for fact, default in defaults.items())
+    return tuple(ConfigKey(fact, named[fact], default, _NULLS.get(fact)) for fact, default in defaults.items())
 
 
 GPT2_NAMES: dict[str, tuple[str, ...]] = {

@@ -94,7 +94,7 @@ OPT = Family(
     pinned={"enable_bias": True, "layer_norm_elementwise_affine": True, "_remove_final_layer_norm": False},
     read=_read,
     write=_write,
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=(
             rows.Row("model.decoder.embed_tokens.weight", ("vocab", "embedding"), "embedding"),
             rows.Row("model.decoder.embed_positions.weight", ("positions_and_2", "hidden"), "position"),

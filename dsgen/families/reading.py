@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, Key
+from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
@@ -35,7 +35,7 @@ class Reader:
     nested: bool
     has_profiles: bool = True
 
-    def value(self, key: Key, sizes: Mapping[str, int]) -> int | bool:
+    def value(self, key: ConfigKey, sizes: Mapping[str, int]) -> int | bool:
         """The value of one fact: as written, or the class's default."""
         name = next((name for name in key.names if self.part.get(name) is not None), None)
         if name is not None:

@@ -14,8 +14,8 @@ __all__ = [
     "NORMED_ATTENTION",
     "ROUTER",
     "TWO_NORMS",
-    "Layout",
     "Row",
+    "TensorLayout",
     "attention",
     "conv1d",
     "embedding",
@@ -44,7 +44,7 @@ class Row:
 
 
 @attrs.frozen(kw_only=True)
-class Layout:
+class TensorLayout:
     """All tensors of one model_type, in the order in which Hugging Face's class names them.
 
     Attributes:
@@ -128,9 +128,9 @@ def llama_frame(
     sparse: tuple[Row, ...] = (),
     after: tuple[Row, ...] = norm("model.norm"),
     head_bias: bool = False,
-) -> Layout:
+) -> TensorLayout:
     """What is around the blocks of Llama's descendants: embed_tokens, layers, norm."""
-    return Layout(
+    return TensorLayout(
         before=embedding("model.embed_tokens.weight"),
         block="model.layers.*",
         dense=dense,

@@ -13,7 +13,7 @@ import attrs
 
 from dsgen.families import rows
 from dsgen.families.family import Facts, Family
-from dsgen.families.keys import AS_ENCODER, HEADS, Key, keys
+from dsgen.families.keys import AS_ENCODER, HEADS, ConfigKey, keys
 from dsgen.families.orders import Order
 from dsgen.families.parts.relative import biases, distance_biases, plain_biases, read_before
 from dsgen.families.peft import ALL_LINEAR
@@ -44,7 +44,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _keys(blocks: int, heads: int, ffn: int, vocabulary: int) -> tuple[Key, ...]:
+def _keys(blocks: int, heads: int, ffn: int, vocabulary: int) -> tuple[ConfigKey, ...]:
     """Keys with the defaults of a class; the decoder has as many blocks as the encoder if nothing is said."""
     found = keys(
         *(AS_ENCODER, 512, heads, HEADS, 64, ffn, vocabulary, _POSITIONS),
@@ -331,7 +331,7 @@ T5 = Family(
     dropouts={"dropout_rate": 0.1},
     read=_read_t5,
     write=_write_t5,
-    layout=rows.Layout(
+    layout=rows.TensorLayout(
         before=rows.embedding("shared.weight"),
         encoder_block="encoder.block.*",
         encoder=(*_SELF, *_feed_forward("layer.1")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.documents.document import Document, Place
+from dsgen.documents.document import Document, TextPlace
 from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
 
@@ -98,7 +98,7 @@ def paths(config: Mapping[str, Any]) -> dict[str, str]:
     return {**own, **sections, **{path: f"{_SECTION}.{name}" for name, path in _MEANS.items()}}
 
 
-def places(config: Mapping[str, Any], document: Document) -> dict[str, Place]:
+def places(config: Mapping[str, Any], document: Document) -> dict[str, TextPlace]:
     """Where the keys of the translated config stand in the file, beside the file's own places."""
     found = dict(document.places)
     section = found.get(_SECTION)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.documents.document import Document, Place
+from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.linting import accelerate_files
 from dsgen.shapes.findings import Fault
@@ -98,7 +98,7 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
 def _part(whole: Document, path: str, config: Mapping[str, Any]) -> Document:
     """The config at a path of a file, as a document of its own with the places of the file."""
     before = f"{path}."
-    places: dict[str, Place] = {
+    places: dict[str, TextPlace] = {
         inner.removeprefix(before): place for inner, place in whole.places.items() if inner.startswith(before)
     }
     if path in whole.places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import Activity
 from dsgen.memory.buckets import Flush, Runs, flat_chunk, flushes, larger_of
 from dsgen.memory.cuts import reaches, widest_of
 from dsgen.memory.shares import NORM

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import Activity
 from dsgen.memory.backward import Load, start
 from dsgen.memory.buckets import Runs, arrivals
 from dsgen.memory.cuts import reaches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import Activity
 
 __all__ = ["NOTHING", "Moment", "Part", "ResidentStates", "highest", "moment"]
 

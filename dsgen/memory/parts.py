@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
-from dsgen.memory.activations import FORWARD
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import FORWARD, Activity
 from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning

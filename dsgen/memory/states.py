@@ -221,16 +221,16 @@ def _of_muon(
     tensors: Trained, ranks: int, own: int, layout: Any, buffers: Buffers, size: int
 ) -> tuple[int, int, int, int]:
     """Bytes of Muon's states, of those of them that are there from init on, of what it stages, and of its updates."""
-    from dsgen.memory import muon, whole  # few jobs ask for them
+    from dsgen.memory import muon, muon_matrices  # few jobs ask for them
 
     on_gpu = layout.offload_optimizer == "none"
     if layout.stage == 3:
         at_once = buffers.reduce_bucket, buffers.sub_group
-        return whole.gathered(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
+        return muon_matrices.gathered(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
     if not layout.stage:
         moments, updates = muon.single(tensors)
         return moments, 0, 0, updates
-    found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else whole.offloaded(tensors, ranks)
+    found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else muon_matrices.offloaded(tensors, ranks)
     return found[0], 0, *found[1:]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import Activity
 from dsgen.memory.backward import NORM, start
 from dsgen.memory.cuts import cut, widest_of
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, moment

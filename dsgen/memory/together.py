@@ -11,8 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dsgen.memory.activations import FORWARD, Activations, activations
-from dsgen.memory.activations import Moment as Activity
+from dsgen.memory.activations import FORWARD, Activations, Activity, activations
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered

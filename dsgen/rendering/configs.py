@@ -15,9 +15,9 @@ from dsgen.deepspeed import surface
 from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
+from dsgen.rendering.combinations import cautions, refuse
 from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.keys import Key
-from dsgen.rendering.refusals import cautions, refuse
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
 from dsgen.shapes.near_misses import offer

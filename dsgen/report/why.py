@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from dsgen.asking.questions import Alternative, Answer
+from dsgen.asking.questions import Answer, OtherValue
 from dsgen.shapes.layers import Override, show
 from dsgen.shapes.units import gib
 
@@ -110,7 +110,7 @@ def _wrap(words: str, indent: int) -> str:
     )
 
 
-def _alternative(other: Alternative) -> str:
+def _alternative(other: OtherValue) -> str:
     if other.refused:
         return _wrap(f"If it were {show(other.value)}: {other.refused}", 0)
     memory = (

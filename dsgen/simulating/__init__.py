@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 
 from dsgen.shapes.errors import mistake
-from dsgen.simulating import answers, child, refusals
+from dsgen.simulating import answers, child, failures
 from dsgen.simulating.autos import Filled
 from dsgen.simulating.models import hardware_of
 from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
@@ -50,10 +50,10 @@ def simulate(request: Request, *, python: str | None = None, timeout_seconds: fl
     interpreter = python or sys.executable
     absent = None if python else next((name for name in _PACKAGES if find_spec(name) is None), None)
     if absent is not None:
-        raise refusals.missing(absent, interpreter)
+        raise failures.missing(absent, interpreter)
     answer = child.ask(request.to_engine(), interpreter, timeout_seconds)
     if (package := answer.get("missing")) is not None:
-        raise refusals.missing(str(package), interpreter)
+        raise failures.missing(str(package), interpreter)
     if "error" in answer:
-        raise refusals.refused(answer, request, interpreter)
+        raise failures.refused(answer, request, interpreter)
     return answers.simulation(answer, request)

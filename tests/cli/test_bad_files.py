@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from refusals import MAIN, refused
+from command_line import MAIN, refused
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from refusals import MAIN, refused, run
+from command_line import MAIN, refused, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
 from lint_samples import GOOD, put
-from refusals import run
 
 from dsgen.shapes.errors import mistake
 

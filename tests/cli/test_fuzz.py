@@ -9,9 +9,9 @@ from typing import Any
 
 import attrs
 import pytest
+from command_line import MAIN, refused
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from refusals import MAIN, refused
 
 import dsgen
 from dsgen import catalog

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import MAIN, run
 from lint_samples import GOOD, put
-from refusals import MAIN, run
 
 from dsgen.linting import settings
 

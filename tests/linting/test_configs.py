@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import MAIN, run
 from lint_samples import put
-from refusals import MAIN, run
 
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled

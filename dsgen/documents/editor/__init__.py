@@ -28,7 +28,7 @@ from dsgen.documents.editor.configs import (
     value_at,
     value_steps,
 )
-from dsgen.documents.editor.layout import Layout, Node, Patch, patched
+from dsgen.documents.editor.layout import Node, Patch, TextLayout, patched
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
 from dsgen.shapes.findings import Assign, Edit, Move, Remove
@@ -96,19 +96,19 @@ def _move(document: Document, edit: Move, steps: Steps, read: _Reader) -> Docume
     new = target(document.config, steps, edit.to)
     if is_rename(steps, new):
         return _rename(document, steps, new.names[0], read)
-    layout = Layout(document)
+    layout = TextLayout(document)
     document = _add(document, new, _leaving(layout, layout.node(steps)), read)
     return _take_away(document, steps, read)
 
 
 def _take_away(document: Document, steps: Steps, read: _Reader) -> Document:
     """The document without what has moved, and without the sections that hold nothing else."""
-    layout = Layout(document)
+    layout = TextLayout(document)
     kept = {path_of(around.steps) for around in _around(layout.node(steps)) if _has_own_comment(layout, around, steps)}
     return _remove(document, unfilled(document.config, steps, kept), read)
 
 
-def _leaving(layout: Layout, node: Node) -> Incoming:
+def _leaving(layout: TextLayout, node: Node) -> Incoming:
     """A value with its text and its comments, to be put elsewhere."""
     is_block = isinstance(node.value, (Mapping, list)) and not layout.is_braced(node)
     value_start = node.place.value.start if node.place else node.start
@@ -139,7 +139,7 @@ def _around(node: Node) -> Iterator[Node]:
         around = around.around
 
 
-def _has_own_comment(layout: Layout, section: Node, steps: Steps) -> bool:
+def _has_own_comment(layout: TextLayout, section: Node, steps: Steps) -> bool:
     """Whether a comment stands in a section that belongs to nothing on the way to what moves."""
     if section.place is None:
         return True
@@ -152,12 +152,12 @@ def _has_own_comment(layout: Layout, section: Node, steps: Steps) -> bool:
 def _assign(document: Document, steps: Steps, value: Any, read: _Reader) -> Document:
     if same(value_at(document.config, steps), value):
         return document
-    layout = Layout(document)
+    layout = TextLayout(document)
     node = layout.node(steps)
     return _first_that_holds(document, assigned(document.config, steps, value), _assigning(layout, node, value), read)
 
 
-def _assigning(layout: Layout, node: Node, value: Any) -> Iterator[list[Patch]]:
+def _assigning(layout: TextLayout, node: Node, value: Any) -> Iterator[list[Patch]]:
     if node.place is None:
         return
     start, end = node.place.value.start, layout.end(node)
@@ -174,7 +174,7 @@ def _assigning(layout: Layout, node: Node, value: Any) -> Iterator[list[Patch]]:
     yield [(start, end, form.value(value, None))]
 
 
-def _stays_in_line(layout: Layout, node: Node, value: Any) -> bool:
+def _stays_in_line(layout: TextLayout, node: Node, value: Any) -> bool:
     """Whether a value of YAML, and what it becomes, both stand behind the colon."""
     if layout.is_braced(node):
         return True
@@ -183,7 +183,7 @@ def _stays_in_line(layout: Layout, node: Node, value: Any) -> bool:
 
 
 def _rename(document: Document, steps: Steps, name: str, read: _Reader) -> Document:
-    layout = Layout(document)
+    layout = TextLayout(document)
     node = layout.node(steps)
     key = node.key
     if key is None:
@@ -195,14 +195,14 @@ def _rename(document: Document, steps: Steps, name: str, read: _Reader) -> Docum
 
 
 def _add(document: Document, new: Spot, incoming: Incoming, read: _Reader) -> Document:
-    layout = Layout(document)
+    layout = TextLayout(document)
     section = layout.node(new.steps)
     return _first_that_holds(
         document, added(document.config, new, incoming.value), _adding(layout, section, new, incoming), read
     )
 
 
-def _adding(layout: Layout, section: Node, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
+def _adding(layout: TextLayout, section: Node, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
     if layout.document.kind == "yaml":
         around = section.around
         if section.children and not layout.is_braced(section):
@@ -214,7 +214,7 @@ def _adding(layout: Layout, section: Node, new: Spot, incoming: Incoming) -> Ite
 
 
 def _remove(document: Document, steps: Steps, read: _Reader) -> Document:
-    layout = Layout(document)
+    layout = TextLayout(document)
     node = layout.node(steps)
     in_block = layout.document.kind == "yaml" and node.around is not None and not layout.is_braced(node.around)
     ways = (blocks if in_block else braces).removing(layout, node)

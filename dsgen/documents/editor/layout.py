@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
-from dsgen.documents.document import Document, Place
+from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.editor.configs import Steps, path_of
 from dsgen.shapes.findings import Span
 
-__all__ = ["Layout", "Node", "Patch", "patched"]
+__all__ = ["Node", "Patch", "TextLayout", "patched"]
 
 Patch = tuple[int, int, str]
 """The text from one offset to another becomes a new one."""
@@ -29,7 +29,7 @@ class Node:
     """One entry of a map or item of a list, with what is in it in the order of the text; the top has no place."""
 
     step: str | int
-    place: Place | None
+    place: TextPlace | None
     value: Any
     around: Node | None = None
     children: list[Node] = attrs.field(factory=list, repr=False)
@@ -61,7 +61,7 @@ class Node:
         return next((next_one for one, next_one in itertools.pairwise(beside) if one is self), None)
 
 
-class Layout:
+class TextLayout:
     """The layout of one document; nothing in it changes.
 
     Attributes:
@@ -245,7 +245,7 @@ def _opened(value: Any, rest: str, top: bool) -> tuple[str | int, Any]:
     return key, value.get(key) if isinstance(value, Mapping) else None
 
 
-def _order(item: tuple[str, Place]) -> tuple[int, int, int]:
+def _order(item: tuple[str, TextPlace]) -> tuple[int, int, int]:
     path, place = item
     return (place.key or place.value).start, -place.value.end, len(path)
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from dsgen.documents.document import Document, Place
+from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.hjson import causes
 from dsgen.documents.hjson.tokens import BrokenTextError, Tokens, shown
 from dsgen.shapes.findings import Fault, Severity, Span
@@ -80,7 +80,7 @@ class _Reader:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.text = tokens.text
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, TextPlace] = {}
         self.faults: list[tuple[str, Fault]] = []
         self.twice = 0
         self.open: list[tuple[str, int]] = []  # path and offset
@@ -199,7 +199,7 @@ class _Reader:
             if name in pairs:
                 self._twice(here, key, pairs[name])
             value, span, at = self._entry(at, here)
-            self.places[here] = Place(key, span)
+            self.places[here] = TextPlace(key, span)
             pairs[name] = value
             at, more = self._next(at, "}" if closed else "")
             if not more:
@@ -237,7 +237,7 @@ class _Reader:
         while True:
             here = f"{path}[{len(items)}]"
             value, span, at = self._entry(at, here)
-            self.places[here] = Place(None, span)
+            self.places[here] = TextPlace(None, span)
             items.append(value)
             at, more = self._next(at, "]")
             if not more:

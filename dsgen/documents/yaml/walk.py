@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dsgen.documents.document import Place
+from dsgen.documents.document import TextPlace
 from dsgen.documents.hjson.tokens import MAX_DIGITS
 from dsgen.documents.yaml.scalars import CORE, MUST, SCALARS
 from dsgen.shapes.findings import Span
@@ -45,7 +45,7 @@ class Walk:
     def __init__(self, text: str, deepest: int) -> None:
         self.text = text
         self.deepest = deepest
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, TextPlace] = {}
         self.scalars: list[Span] = []
         self.expanded = 0
 
@@ -117,7 +117,7 @@ class Walk:
             items.append(value)
             last = max(last, at.end)
             if floor is not None:
-                self.places[here] = Place(None, at)
+                self.places[here] = TextPlace(None, at)
         return items, span if node.flow_style else Span(span.start, last)
 
     def _map(self, node: Any, path: str, depth: int, floor: int | None, span: Span) -> tuple[dict[str, Any], Span]:
@@ -134,7 +134,7 @@ class Walk:
             self.pair(here, name in pairs, (key_node, value_node), value)
             if floor is not None:
                 self.scalars.append(key)
-                self.places[here] = Place(key, at)
+                self.places[here] = TextPlace(key, at)
             if key_node.tag == f"{CORE}merge" or (name == "<<" and key_node.style is None):
                 for source in reversed(value) if isinstance(value, list) else (value,):
                     merged.update(source if isinstance(source, dict) else {})

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from dsgen.engine.simulate import quantized
-from dsgen.engine.simulate.refusals import TiedHeadError
+from dsgen.engine.simulate.errors import TiedHeadError
 
 __all__ = ["ALL_LINEAR", "adapt"]
 

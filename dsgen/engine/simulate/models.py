@@ -11,7 +11,7 @@ import torch
 
 from dsgen.engine.simulate import adapters, attention, checkpointing, losses
 from dsgen.engine.simulate import quantized as simulate_quantized
-from dsgen.engine.simulate.refusals import NoLanguageModelError, UnknownModelError
+from dsgen.engine.simulate.errors import NoLanguageModelError, UnknownModelError
 
 __all__ = ["base", "build", "elements", "head"]
 

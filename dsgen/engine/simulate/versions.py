@@ -8,7 +8,7 @@ import importlib
 import inspect
 from typing import Any
 
-from dsgen.engine.simulate.refusals import UntestedVersionsError
+from dsgen.engine.simulate.errors import UntestedVersionsError
 
 __all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check", "fingerprint"]
 

@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.families import FAMILIES, family_of
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, Key
+from dsgen.families.keys import FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.families.rows import Row
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
@@ -148,7 +148,7 @@ def _check(model: Model, family: Family) -> None:
     _check_experts(model, family, bool(layout.dense), bool(layout.sparse))
 
 
-def _check_unsaid(model: Model, key: Key) -> None:
+def _check_unsaid(model: Model, key: ConfigKey) -> None:
     """Refuse another value of a fact that no key says."""
     a, heads = model.architecture, model.attention_heads
     if key.fact == "kv_heads" and key.default == HEADS and model.kv_heads != heads:

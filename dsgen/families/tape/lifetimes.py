@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from dsgen.families.tape.engine import reachable
 from dsgen.families.tape.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
-from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Moment, Position, Size
+from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Activity, Position, Size
 from dsgen.families.tape.tape import Tape
 
 __all__ = ["Lifetimes", "Record", "opening", "size"]
 
 Step = Storage | Position | Delivery
-_Ended = tuple[Size, Size, int, list[Moment]]  # what is kept by kind, and the moments of forward
+_Ended = tuple[Size, Size, int, list[Activity]]  # what is kept by kind, and the moments of forward
 
 
 class Lifetimes(NamedTuple):
@@ -35,9 +35,9 @@ class Lifetimes(NamedTuple):
     kept_gradients: int
     keeps_input: bool
     gradients: int
-    forward: list[Moment]
-    backward: list[Moment]
-    arrivals: list[Moment]
+    forward: list[Activity]
+    backward: list[Activity]
+    arrivals: list[Activity]
 
 
 class Record(NamedTuple):
@@ -91,7 +91,7 @@ class Record(NamedTuple):
         return alive.lifetimes(ended, True)
 
 
-def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Moment], set[Storage]]:
+def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Activity], set[Storage]]:
     """What comes before the blocks, whose result and the tensors beside it live on.
 
     Returns:
@@ -128,8 +128,8 @@ class _Alive:
         self.way, self.position = FORWARD, START
         self.fixed, self.each = [0, 0, 0, 0], [0, 0, 0, 0]
         self.handed = self.last = 0
-        self.moments: list[Moment] = []
-        self.arrivals: list[Moment] = []
+        self.moments: list[Activity] = []
+        self.arrivals: list[Activity] = []
         self.rising = False  # whether storages came since the last moment
 
     def over(self, steps: Sequence[Step | None], gone: Sequence[list[Storage]]) -> None:
@@ -202,7 +202,7 @@ class _Alive:
             self.moments.append(self._now())
             self.rising = False
 
-    def _now(self) -> Moment:
+    def _now(self) -> Activity:
         fixed, each = self.fixed, self.each
         sizes = (fixed[0], each[0]), (fixed[1], each[1]), (fixed[2], each[2])
-        return Moment(*sizes, self.handed, fixed[GRADIENTS], "", 0, self.last, self.way, self.position)
+        return Activity(*sizes, self.handed, fixed[GRADIENTS], "", 0, self.last, self.way, self.position)

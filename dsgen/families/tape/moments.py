@@ -13,7 +13,7 @@ __all__ = [
     "FETCHED",
     "FORWARD",
     "START",
-    "Moment",
+    "Activity",
     "Position",
     "Size",
     "front",
@@ -41,7 +41,7 @@ _STAYING = ((0, 0), (1, 0), (2, 0), (0, 1))
 _SHRINKING = (*_STAYING, (-1, 0))  # and where the sum of two passes goes as the second hands over its gradients
 
 
-class Moment(NamedTuple):
+class Activity(NamedTuple):
     """What is alive at one moment on one GPU, beside weights, states and buffers.
 
     Attributes:
@@ -76,19 +76,19 @@ class Moment(NamedTuple):
         fixed = self.activations[0] + self.logits[0] + self.temporaries[0] + self.fresh
         return fixed + micro_batch * (self.activations[1] + self.logits[1] + self.temporaries[1])
 
-    def without(self, blocks: int, kept: Size, gradients: int = 0) -> Moment:
+    def without(self, blocks: int, kept: Size, gradients: int = 0) -> Activity:
         """The same moment where fewer blocks keep activations, and each of them has handed over its gradients."""
         (fixed, each), handed = self.activations, self.gradients + blocks * gradients
         return self._replace(activations=(fixed - blocks * kept[0], each - blocks * kept[1]), gradients=handed)
 
 
-def front(moments: Sequence[Moment], shrinks: bool = False) -> tuple[Moment, ...]:
+def front(moments: Sequence[Activity], shrinks: bool = False) -> tuple[Activity, ...]:
     """The moments that can be the highest of their stretch and block, with logits or gradients and without.
 
     They are the highest for some micro-batch, and where weight gradients stay, grow to fp32, or go; where a later block
     can be the highest, also where they shrink.
     """
-    groups: dict[tuple[str, int, bool, bool, int, Position], list[Moment]] = {}
+    groups: dict[tuple[str, int, bool, bool, int, Position], list[Activity]] = {}
     for moment in moments:
         there = moment.gradients > 0, moment.logits > (0, 0)
         key = (moment.where, moment.blocks, *there, moment.way, moment.position)
@@ -96,8 +96,8 @@ def front(moments: Sequence[Moment], shrinks: bool = False) -> tuple[Moment, ...
     return tuple(moment for group in groups.values() for moment in _highest(group, shrinks))
 
 
-def _highest(moments: list[Moment], shrinks: bool) -> list[Moment]:
-    lines: dict[tuple[int, int, int, int], Moment] = {}
+def _highest(moments: list[Activity], shrinks: bool) -> list[Activity]:
+    lines: dict[tuple[int, int, int, int], Activity] = {}
     for moment in moments:
         fixed = moment.activations[0] + moment.logits[0] + moment.temporaries[0] + moment.fresh
         each = moment.activations[1] + moment.logits[1] + moment.temporaries[1]

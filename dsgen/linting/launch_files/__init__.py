@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dsgen.linting.launch_files.commands import Given, Launch, Setting
+from dsgen.linting.launch_files.commands import Assignment, Given, Launch
 from dsgen.linting.launch_files.edits import edited
 from dsgen.linting.launch_files.files import is_launch_file, read, scan
 
-__all__ = ["Given", "Launch", "Setting", "edited", "is_launch_file", "read", "scan"]
+__all__ = ["Assignment", "Given", "Launch", "edited", "is_launch_file", "read", "scan"]

@@ -12,7 +12,7 @@ from dsgen.deepspeed.environment import Option, launcher_options
 from dsgen.linting.launch_files.words import Command, Word, split
 from dsgen.shapes.findings import Span
 
-__all__ = ["Given", "Launch", "Setting", "option_named", "understand"]
+__all__ = ["Assignment", "Given", "Launch", "option_named", "understand"]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,7 +28,7 @@ _NOT_THE_LAUNCHER = frozenset(("pip", "pip3", "install", "-m", "which", "uninsta
 
 
 @attrs.frozen(kw_only=True)
-class Setting:
+class Assignment:
     """One place that gives a variable a value.
 
     Attributes:
@@ -61,14 +61,14 @@ class Given:
 class Launch:
     """What a launch file says: settings and options in the order of the text, comments, names exported elsewhere."""
 
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[Assignment, ...] = ()
     options: tuple[Given, ...] = ()
     comments: tuple[Span, ...] = ()
 
 
-def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Setting, ...], tuple[Given, ...]]:
+def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Assignment, ...], tuple[Given, ...]]:
     """The settings and launcher options of a script's commands. `text` is what their places count in."""
-    settings: list[Setting] = []
+    settings: list[Assignment] = []
     options: list[Given] = []
     exported: set[str] = set()
     everything = False  # after `set -a` every assignment is exported
@@ -93,9 +93,9 @@ def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Setting, .
     )
 
 
-def _leading(words: list[Word]) -> tuple[list[Setting], set[str], list[Word]]:
+def _leading(words: list[Word]) -> tuple[list[Assignment], set[str], list[Word]]:
     """The settings of one command, the names it exports without a value, and what it runs."""
-    found: list[Setting] = []
+    found: list[Assignment] = []
     names: set[str] = set()
     first = words[0].text if words else ""
     if first in _EXPORTS or first == "env":
@@ -131,12 +131,12 @@ def _is_assignment(word: Word) -> bool:
     return not word.escaped and _ASSIGNMENT.match(word.text) is not None
 
 
-def _setting(word: Word, exported: bool) -> Setting:
+def _setting(word: Word, exported: bool) -> Assignment:
     match = _ASSIGNMENT.match(word.text)
     name = match[1] if match else word.text
     start = word.span.start + word.lead
     begins = start + (match.end() if match else 0)
-    return Setting(
+    return Assignment(
         name=name,
         value=word.text[match.end() :] if match else "",
         key=Span(start, start + len(name)),

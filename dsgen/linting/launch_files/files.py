@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from dsgen.documents.document import Document, Place
-from dsgen.linting.launch_files.commands import Launch, Setting, understand
+from dsgen.documents.document import Document, TextPlace
+from dsgen.linting.launch_files.commands import Assignment, Launch, understand
 from dsgen.linting.launch_files.words import Command, Word, split
 from dsgen.shapes.findings import Span
 
@@ -44,14 +44,14 @@ def read(text: str, name: str) -> Document:
     """
     launch = scan(text, name)
     config: dict[str, str | None] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, TextPlace] = {}
     for setting in launch.settings:
         config[setting.name] = setting.value
-        places[setting.name] = Place(setting.key, setting.at)
+        places[setting.name] = TextPlace(setting.key, setting.at)
     for option in launch.options:
         path = f"deepspeed {option.name}"
         config[path] = option.value
-        places[path] = Place(option.span, option.span)
+        places[path] = TextPlace(option.span, option.span)
     return Document(name=name, text=text, kind="launch", config=config, places=places, comments=launch.comments)
 
 
@@ -85,14 +85,14 @@ def _comments(text: str) -> tuple[Span, ...]:
     return tuple(Span(*found.span()) for found in _COMMENT.finditer(text))
 
 
-def _lines(text: str) -> Iterator[Setting]:
+def _lines(text: str) -> Iterator[Assignment]:
     """NAME=VALUE, one a line; quotes and `export` are allowed."""
     for found in _LINE.finditer(text):
         yield _found(found, 1, 2, found.span())
 
 
-def _found(match: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Setting:
-    return Setting(
+def _found(match: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Assignment:
+    return Assignment(
         name=match[name],
         value=_bare(match[value].strip()),
         key=Span(*match.span(name)),
@@ -106,7 +106,7 @@ def _bare(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _maps(text: str) -> Iterator[Setting]:
+def _maps(text: str) -> Iterator[Assignment]:
     """`NAME: value`, `- NAME=value` and `- name: NAME` with `value:` below a key such as `env:`."""
     for block in _BLOCK.finditer(text):
         end = block.end()
@@ -124,7 +124,7 @@ def _maps(text: str) -> Iterator[Setting]:
 
 def _docker(text: str) -> Launch:
     """ENV in both its forms, and what CMD and ENTRYPOINT start."""
-    settings: list[Setting] = []
+    settings: list[Assignment] = []
     launch = Launch()
     for found in _INSTRUCTION.finditer(text):
         start, end = found.span(2)
@@ -145,7 +145,7 @@ def _docker(text: str) -> Launch:
                 key, at = Span(start, start + words.end(1)), Span(start + words.start(2), end)
                 value = _bare(words[2].strip())
                 settings.append(
-                    Setting(name=words[1], value=value, key=key, at=at, whole=Span(*found.span()), exported=True)
+                    Assignment(name=words[1], value=value, key=key, at=at, whole=Span(*found.span()), exported=True)
                 )
     return Launch(settings=tuple(settings), options=launch.options, comments=_comments(text))
 

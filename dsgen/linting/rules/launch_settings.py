@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.environment import OWNERS, variables
 from dsgen.linting import launch_files
-from dsgen.linting.launch_files import Launch, Setting
+from dsgen.linting.launch_files import Assignment, Launch
 from dsgen.linting.subjects import Subject
 
 __all__ = ["expanded", "launch", "meant", "switched_on", "unknown"]
@@ -34,7 +34,7 @@ def launch(subject: Subject) -> Launch:
     return launch_files.scan(subject.document.text, subject.document.name)
 
 
-def unknown(subject: Subject) -> Iterator[tuple[Setting, str]]:
+def unknown(subject: Subject) -> Iterator[tuple[Assignment, str]]:
     """Every exported variable with a prefix of OWNERS that none of them reads, and the owner of the prefix.
 
     A variable that the file itself uses again is its own, and so is DS_... in a file about something else.
@@ -67,6 +67,6 @@ def expanded(subject: Subject, name: str) -> bool:
     return re.search(rf"\$\{{?{name}\b|[\"']{name}[\"']", subject.document.text) is not None
 
 
-def switched_on(setting: Setting) -> bool:
+def switched_on(setting: Assignment) -> bool:
     """Whether the value says yes."""
     return setting.value.strip().lower() in _TRUE

@@ -10,7 +10,7 @@ from dsgen.families.tape.moments import (
     FETCHED,
     FORWARD,
     START,
-    Moment,
+    Activity,
     Position,
     Size,
 )
@@ -25,8 +25,8 @@ __all__ = [
     "FORWARD",
     "START",
     "Activations",
+    "Activity",
     "BlockRun",
-    "Moment",
     "Position",
     "Size",
     "activations",

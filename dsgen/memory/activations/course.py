@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsgen.families.tape.moments import BACKWARD, Moment, Size, front
+from dsgen.families.tape.moments import BACKWARD, Activity, Size, front
 from dsgen.memory.activations.stretch import Stretch
 
 __all__ = ["NOTHING", "backward", "first", "forward", "plus"]
@@ -13,14 +13,14 @@ NOTHING: Size = (0, 0)
 
 
 def forward(
-    before: list[Moment],
+    before: list[Activity],
     runs: list[tuple[str, int, Stretch]],
     last: Stretch,
     rest: Size,
     read: Size,
     referred: Size,
     beside: Sequence[Size] = (),
-) -> tuple[Moment, ...]:
+) -> tuple[Activity, ...]:
     """The highest moments of forward: in the embedding, in the first and last block of every run, in the loss.
 
     `beside` is what else is alive while each run passes, and until the logits are made.
@@ -46,11 +46,11 @@ def backward(
     last: Stretch,
     runs: list[tuple[str, int, Stretch]],
     below: Size,
-    ends: list[Moment],
+    ends: list[Activity],
     waiting: int,
     head: int,
     shrinks: bool = False,
-) -> tuple[Moment, ...]:
+) -> tuple[Activity, ...]:
     """The highest moments of backward: in the loss, in the first and last block of every run, in the embedding.
 
     `head` is the bytes of the head's gradient where it is the last one until a block makes one; `shrinks` is as for
@@ -74,7 +74,7 @@ def backward(
     return front([_waiting(moment, waiting) for moment in moments], shrinks)
 
 
-def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:
+def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Activity:
     """The moment of the first gradient: in the head if anything is trained there that does not wait, or a block."""
     after = last.arrivals[1:] if waiting else last.arrivals
     if after:
@@ -82,7 +82,7 @@ def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Moment:
     return _waiting(_placed(block.arrivals[0], "block", plus(below, block.kept, -1), last.gradients, 0), waiting)
 
 
-def _waiting(moment: Moment, waiting: int) -> Moment:
+def _waiting(moment: Activity, waiting: int) -> Activity:
     """A moment when the first bytes of gradients handed over wait for others first."""
     if not waiting or moment.gradients < waiting:
         return moment
@@ -90,7 +90,7 @@ def _waiting(moment: Moment, waiting: int) -> Moment:
     return moment._replace(gradients=moment.gradients - waiting, fresh=moment.fresh + waiting, last=last)
 
 
-def _placed(moment: Moment, where: str, below: Size, gradients: int, blocks: int) -> Moment:
+def _placed(moment: Activity, where: str, below: Size, gradients: int, blocks: int) -> Activity:
     """A moment of a stretch as one of the whole run."""
     return moment._replace(
         activations=plus(moment.activations, below),

@@ -10,7 +10,7 @@ from typing import Any
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.lifetimes import opening
 from dsgen.families.tape.lifetimes import size as bytes_of
-from dsgen.families.tape.moments import Moment, Size
+from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.operators import INDEX
 from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
@@ -89,8 +89,8 @@ def encoded(stacks: Stacks, on: Setting, target_len: int, *, checkpointing: bool
     leaf = model.vocab_size * on.hidden * on.item if on.method == "full" else 0
     asked = plus(zeros, plus(size, target), on.asks) if checkpointing else NOTHING
     ends = [
-        Moment(asked, NOTHING, plus(asked, size), 0, leaf),
-        Moment(asked, NOTHING, asked, 0, 2 * leaf),
+        Activity(asked, NOTHING, plus(asked, size), 0, leaf),
+        Activity(asked, NOTHING, asked, 0, 2 * leaf),
     ]
     below = plus(rest, blocks)
     return {
@@ -131,7 +131,7 @@ def _run(stacks: Stacks, on: Setting, name: str, shape: Tensor, again: bool, tol
 def _beside(stretch: Stretch, held: Size, gradients: Size) -> Stretch:
     """A stretch whose backward has more alive beside it, gradients of what others have made among that."""
 
-    def placed(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+    def placed(moments: tuple[Activity, ...]) -> tuple[Activity, ...]:
         return tuple(
             one._replace(activations=plus(one.activations, held), temporaries=plus(one.temporaries, gradients))
             for one in moments

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dsgen.families.tape.engine import backward
 from dsgen.families.tape.lifetimes import Record
-from dsgen.families.tape.moments import Moment, Size, front
+from dsgen.families.tape.moments import Activity, Size, front
 from dsgen.families.tape.tape import TEMPORARIES, Node, Tape, Tensor
 
 __all__ = ["Stretch", "record"]
@@ -33,9 +33,9 @@ class Stretch(NamedTuple):
     kept_gradients: int
     keeps_input: bool
     gradients: int
-    forward: tuple[Moment, ...]
-    backward: tuple[Moment, ...]
-    arrivals: tuple[Moment, ...]
+    forward: tuple[Activity, ...]
+    backward: tuple[Activity, ...]
+    arrivals: tuple[Activity, ...]
     asks: bool = True
 
     @classmethod

@@ -10,7 +10,7 @@ from dsgen.families import family_of
 from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
-from dsgen.families.tape.moments import Moment, Size
+from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
@@ -42,7 +42,7 @@ class BlockRun(NamedTuple):
     repeats: int
     kept: Size
     gradients: int
-    arrivals: tuple[Moment, ...]
+    arrivals: tuple[Activity, ...]
 
 
 class Activations(NamedTuple):
@@ -71,9 +71,9 @@ class Activations(NamedTuple):
     outside: Size
     tables: Size
     blocks: tuple[BlockRun, ...]
-    forward: tuple[Moment, ...]
-    backward: tuple[Moment, ...]
-    first: Moment
+    forward: tuple[Activity, ...]
+    backward: tuple[Activity, ...]
+    first: Activity
 
 
 def activations(
@@ -217,9 +217,9 @@ def _activations(
         positions = sum(item.numel for item in parameters(model) if item.kind == "position") * on.item
     # Autograd adds up the two gradients of a shared weight before anything else sees them.
     waiting = leaf if model.tied_embeddings else 0
-    ends = [Moment(NOTHING, NOTHING, whole, positions, leaf)]
+    ends = [Activity(NOTHING, NOTHING, whole, positions, leaf)]
     if waiting:
-        ends.append(Moment(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
+        ends.append(Activity(NOTHING, NOTHING, NOTHING, positions, 2 * leaf))
     return Activations(
         inputs=(0, INDEX * seq_len),
         asked=(0, seq_len * (model.embedding_size or model.hidden_size) * on.item) if on.asks else NOTHING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.linting.launch_files import Setting
+from dsgen.linting.launch_files import Assignment
 from dsgen.linting.rules.launch_settings import launch, switched_on
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -42,7 +42,7 @@ def check(subject: Subject) -> Iterator[Fault]:
                 )
 
 
-def _counts(setting: Setting, values: tuple[str, ...] | None) -> bool:
+def _counts(setting: Assignment, values: tuple[str, ...] | None) -> bool:
     return switched_on(setting) if values is None else setting.value.strip().upper() in values
 
 

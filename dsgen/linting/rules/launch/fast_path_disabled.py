@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.linting.launch_files import Setting
+from dsgen.linting.launch_files import Assignment
 from dsgen.linting.rules.launch_settings import launch, switched_on
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -34,7 +34,7 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(setting.name, message, span=setting.key)
 
 
-def _has_none(subject: Subject, setting: Setting) -> bool:
+def _has_none(subject: Subject, setting: Assignment) -> bool:
     facts = subject.facts
     if setting.name == "NCCL_IB_DISABLE" and facts.network is not None:
         return facts.network.fabric in ("none", "ethernet", "efa")
