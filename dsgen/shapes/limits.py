@@ -6,13 +6,13 @@ from dsgen.shapes.errors import mistake
 
 __all__ = ["MOST_GPUS", "check_gpus"]
 
-# Twice the largest machine announced for training one model: AWS's Project Rainier with nearly 500,000 Trainium2
-# (aboutamazon.com, 29 October 2025); xAI's Colossus stood at 200,000 GPUs then (x.ai/colossus).
+# A limit of plausibility and no fact: ten times the 100,000 Hopper GPUs of xAI's Colossus, which NVIDIA called the
+# world's largest AI supercomputer (press release of 28 October 2024). Clusters grow; what they grow to is not followed.
 MOST_GPUS = 1_000_000
 
 
 def check_gpus(count: int, where: object = None) -> None:
-    """Refuse more GPUs than any machine has.
+    """Refuse more GPUs than a job plausibly has.
 
     Raises:
         DsgenError: There are more.
@@ -20,6 +20,6 @@ def check_gpus(count: int, where: object = None) -> None:
     if count > MOST_GPUS:
         raise mistake(
             f"{count:,} GPUs",
-            must=f"at most {MOST_GPUS:,} are counted, twice the largest machine there is",
+            must=f"at most {MOST_GPUS:,} are counted; more is taken for a slip",
             where=where,
         )

@@ -14,13 +14,15 @@ from dsgen.shapes.errors import DsgenError
 ENTRIES = [entry for entry in profile_index.entries().values() if entry["kind"] == "model"]
 REPOSITORIES = [(entry["name"], name) for entry in ENTRIES for name, _ in entry["hub"]]
 
-# Whose config.json differs from the profile's, and in what; the first was looked up in files that carry it whole.
-DIFFERING = (
-    ("Qwen/Qwen2.5-7B-Instruct", "max_positions", 32768),
-    ("Qwen/Qwen3-8B-Base", "max_positions", 32768),
-    ("Qwen/Qwen3-30B-A3B-Instruct-2507", "max_positions", 262144),
-    ("mistralai/Mistral-7B-v0.3", "vocab_size", 32768),
-    ("mistralai/Mixtral-8x22B-Instruct-v0.1", "vocab_size", 32768),
+# Whose config.json differs from the profile's, and in what; each profile's source `hub` says where that was looked up.
+DIFFERING: tuple[tuple[str, dict[str, int]], ...] = (
+    ("Qwen/Qwen2.5-7B-Instruct", {"max_positions": 32768}),
+    ("Qwen/Qwen3-8B-Base", {"max_positions": 32768}),
+    ("Qwen/Qwen3-30B-A3B-Instruct-2507", {"max_positions": 262144}),
+    ("microsoft/Phi-3-mini-128k-instruct", {"max_positions": 131072, "sliding_window": 262144}),
+    ("mistralai/Mistral-7B-Instruct-v0.2", {"sliding_window": 0}),
+    ("mistralai/Mistral-7B-v0.3", {"vocab_size": 32768, "sliding_window": 0}),
+    ("mistralai/Mixtral-8x22B-Instruct-v0.1", {"vocab_size": 32768}),
 )
 
 
@@ -43,13 +45,19 @@ def test_a_repository_is_found_in_any_case_and_without_its_organisation(profile:
         assert catalog.find("model", name).name == profile
 
 
-@pytest.mark.parametrize(("repository", "fact", "value"), DIFFERING)
-def test_a_repository_that_differs_has_its_own_fact_and_source(repository: str, fact: str, value: int) -> None:
+@pytest.mark.parametrize(("repository", "own"), DIFFERING)
+def test_a_repository_that_differs_has_its_own_facts_and_source(repository: str, own: dict[str, int]) -> None:
     found = catalog.find("model", repository)
 
-    assert facts(repository) == {**facts(found.name), fact: value}
-    assert facts(found.name)[fact] != value
-    assert found.source_of(fact) == f"https://huggingface.co/{repository}/blob/main/config.json"
+    assert facts(repository) == {**facts(found.name), **own}
+    for fact, value in own.items():
+        assert facts(found.name)[fact] != value
+        assert found.source_of(fact) == f"https://huggingface.co/{repository}/blob/main/config.json"
+
+
+def test_every_list_of_repositories_says_where_they_were_looked_up() -> None:
+    for entry in ENTRIES:
+        assert not entry["hub"] or entry["sources"]["hub"], entry["name"]
 
 
 def test_no_repository_means_two_profiles() -> None:
