@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import gc
 import importlib
@@ -102,6 +103,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
     gc.set_threshold(max(OBJECTS, gc.get_threshold()[0]))
+    atexit.register(gc.freeze)  # else the interpreter searches everything for garbage as it ends: a sixth of a render
     _stand_in()
     _spell_out()
     try:
