@@ -213,7 +213,7 @@ def json_map(text: str, where: str) -> dict[str, Any]:
         ) from None
     if not isinstance(found, dict):
         raise mistake(
-            f"the top level is a {type(found).__name__}",
+            f"the top level is {'null' if found is None else f'a {type(found).__name__}'}",
             must="a model's config is a map",
             where=where,
             code="unreadable",

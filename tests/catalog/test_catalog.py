@@ -183,6 +183,7 @@ def test_a_model_profile_extends_a_hugging_face_config(tmp_path: Path) -> None:
         ('{"model_type": "llama", "hidden_size": 1', ":1:41: not JSON: Expecting ',' delimiter"),
         ("", ": it is empty; it must hold a model's config"),
         ("[]", ": the top level is a list; a model's config is a map"),
+        ("null", ": the top level is null; a model's config is a map"),
         (
             "{}",
             ": no model_type; a model's config.json has one\n"
