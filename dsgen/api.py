@@ -21,7 +21,7 @@ from dsgen.planning.planner import Plan
 from dsgen.planning.planner import plan as plan_job
 from dsgen.rendering import Config
 from dsgen.rendering import render as render_plan
-from dsgen.shapes.arguments import named
+from dsgen.shapes.arguments import named, path_of, text_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank
 
@@ -62,7 +62,7 @@ def profile(name: str) -> Layers:
     Raises:
         DsgenError: No such profile, with the nearest names, or a broken one.
     """
-    return Layers((catalog.profile(name).layer,))
+    return Layers((catalog.profile(text_of(name, "name", "a100-40g")).layer,))
 
 
 @named()
@@ -84,7 +84,7 @@ def scenario(said: Path | Values) -> Layers:
     Raises:
         DsgenError: Unreadable, or an unknown field; with file and line.
     """
-    found = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(os.fspath(said))
+    found = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
     return Layers(scenarios.layers(found), found.deepspeed)
 
 
@@ -152,7 +152,7 @@ def why(wanted: Wanted, key: str, deepspeed: str | None = None) -> Answer:
     """
     from dsgen.asking import questions
 
-    return questions.ask(job(wanted, deepspeed), key)
+    return questions.ask(job(wanted, deepspeed), text_of(key, "key", "zero_optimization.stage"))
 
 
 @named(scenarios.NAMES)
@@ -179,7 +179,7 @@ def memory(
     asked = job(wanted, deepspeed)
     if config is None:
         return questions.answer(questions.ask(asked), every)
-    known = questions.given(config) if isinstance(config, Mapping) else configs.read(os.fspath(config))
+    known = questions.given(config) if isinstance(config, Mapping) else configs.read(path_of(config))
     return questions.answer(questions.ask_config(asked, known), every)
 
 
@@ -207,7 +207,7 @@ def effective(
     from dsgen.asking.handovers import loadable
     from dsgen.effective import load
 
-    given, program, ranks = (source, None, None) if isinstance(source, Mapping) else loadable(os.fspath(source))
+    given, program, ranks = (source, None, None) if isinstance(source, Mapping) else loadable(path_of(source))
     return load(
         given,
         world_size=world_size or ranks,
@@ -243,7 +243,7 @@ def prove(
     from dsgen.asking.handovers import provable
     from dsgen.proving import prover
 
-    asked = source if isinstance(source, Mapping) else os.fspath(source)
+    asked = source if isinstance(source, Mapping) else path_of(source)
     if isinstance(asked, str) and scenarios.is_scenario(asked):
         asked = render(scenario(asked))
     return prover.prove(

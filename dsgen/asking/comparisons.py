@@ -14,7 +14,7 @@ from dsgen.jobs.scenarios import is_scenario, layers, read
 from dsgen.linting import configs
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
-from dsgen.shapes.arguments import named
+from dsgen.shapes.arguments import named, path_of
 from dsgen.shapes.layers import leaves, same
 
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
@@ -96,7 +96,7 @@ def diff(first: Source, second: Source) -> Comparison:
 
 def _given(config: Source) -> Side:
     if not isinstance(config, Mapping):
-        return side(os.fspath(config))
+        return side(path_of(config))
     return Side("<config>", dict(leaves(config)), config if isinstance(config, Config) else None)
 
 

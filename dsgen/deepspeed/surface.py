@@ -234,6 +234,8 @@ def load(version: str | None = None) -> Surface:
     lines = known_versions()
     if version is None:
         return _load(lines[-1], None)
+    if not isinstance(version, str):  # typed callers cannot; others write 0.19, and 0.10 would read as 0.1
+        raise mistake(f"deepspeed is {version!r}", must="it must be one release, as text", todo='Such as "0.19".')
     line = ".".join(version.split(".")[:2])
     if line not in lines or (version != line and not re.fullmatch(_VERSION, version)):
         raise _unknown(version, lines)

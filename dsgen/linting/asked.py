@@ -11,7 +11,7 @@ from dsgen.linting.mending import Mended, mended
 from dsgen.linting.migrations import migrated
 from dsgen.linting.settings import Settings, checked
 from dsgen.linting.settings import severity as named_severity
-from dsgen.shapes.arguments import named
+from dsgen.shapes.arguments import named, path_of
 from dsgen.shapes.errors import DsgenError, mistake, together
 
 __all__ = ["Source", "fix", "lint", "migrate", "survey"]
@@ -146,7 +146,9 @@ def survey(
     )
     linted: list[Linted] = []
     wrong: list[DsgenError] = []
-    for item in lint_files([os.fspath(path) for path in paths], checked(said)):
+    for item in lint_files(
+        [path_of(path, "it must be the path of a file or a folder, or a glob") for path in paths], checked(said)
+    ):
         if isinstance(item, Linted):
             linted.append(item)
         elif not isinstance(item, Excluded):

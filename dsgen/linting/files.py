@@ -22,6 +22,7 @@ from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
 from dsgen.linting.subjects import Facts
 from dsgen.linting.suppressions import Suppression, in_comments, quiet
+from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Finding, Severity
 
@@ -112,7 +113,7 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
         return check(Source(document=document, target=program, guessed=said.target is None), said)
-    path = os.fspath(source)
+    path = path_of(source)
     if Path(path).is_dir():
         raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
     found = next(lint_files([path], said))

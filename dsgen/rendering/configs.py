@@ -18,6 +18,7 @@ from dsgen.rendering import batch, training, zero
 from dsgen.rendering.combinations import cautions, refuse
 from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.keys import Key
+from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
 from dsgen.shapes.near_misses import offer
@@ -122,7 +123,7 @@ class Config(Mapping[str, Any]):
         Raises:
             DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
         """
-        write_atomically(os.fspath(path), self.to_json(), by="path")
+        write_atomically(path_of(path, "it must be the path of a file"), self.to_json(), by="path")
 
     def paths(self) -> tuple[str, ...]:
         """Every key, dotted, in order."""

@@ -223,6 +223,8 @@ def test_what_says_no_job_is_refused_in_words(call: Any, wanted: Any, words: str
             r'dict: dsgen.render\({"hw": "a100-40g", "model": "7b"}\)',
         ),
         (lambda: dsgen.plan({}, seq_len=8), r'Say it in a dict: .*"model": "7b", "seq_len": ...}\)'),
+        (lambda: dsgen.plan(hardware="a100-40g"), r'hardware; .*\n  Say it in a dict: dsgen.plan\({"hw": "a100-40g"'),
+        (lambda: dsgen.memory({}, world_size=8), r'Say it in a dict: .*"model": "7b", "gpus": ...}\)'),
         (lambda: dsgen.render({}, deepsped="0.19"), "no argument deepsped; .*\n  did you mean deepspeed?"),
         (lambda: dsgen.simulate({}, hw="a100-40g"), "dsgen.simulate has no argument hw; .*\n  did you mean hardware?"),
         (lambda: dsgen.simulate({}, step=3), "did you mean steps"),
@@ -236,6 +238,38 @@ def test_a_wrong_argument_names_the_right_one(call: Any, words: str) -> None:
 
     assert isinstance(caught.value, DsgenError)
     assert caught.value.code == "unknown-name"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        *(
+            (call, "^3 names no file; it must be a dict, or the path of a file")
+            for call in (
+                lambda: dsgen.lint(3),
+                lambda: dsgen.fix(3),
+                lambda: dsgen.migrate(3, "0.19"),
+                lambda: dsgen.effective(3),
+                lambda: dsgen.prove(3),
+                lambda: dsgen.diff(3, {}),
+                lambda: dsgen.scenario(3),
+                lambda: dsgen.memory(DICT, config=3),
+            )
+        ),
+        (lambda: dsgen.lint(b"ds_config.json"), "^b'ds_config.json' names no file"),
+        (lambda: dsgen.survey({}), "^{} names no file; .* or a glob"),
+        (lambda: dsgen.render(DICT).write(3), "^3 names no file"),
+        (lambda: dsgen.profile(7), "^name is 7; it must be text\n  Such as"),
+        (lambda: dsgen.why(DICT, 2), "^key is 2; it must be text\n  Such as"),
+        (lambda: dsgen.render(DICT, deepspeed=0.19), '^deepspeed is 0.19; .*\n  Such as "0.19"'),
+        (lambda: dsgen.lint({}, deepspeed=0.19), '^deepspeed is 0.19; .*\n  Such as "0.19"'),
+    ],
+)
+def test_an_argument_of_a_type_that_is_not_taken_is_refused_in_words(call: Any, words: str) -> None:
+    with pytest.raises(DsgenError, match=words) as caught:
+        call()
+
+    assert caught.value.code == "bad-value"
 
 
 # The Config.
