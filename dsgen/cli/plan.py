@@ -23,6 +23,7 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
 
     from dsgen.planning.planner import plan
     from dsgen.report import plan as report
+    from dsgen.report.summary import fit
 
     found = plan(job_from(scenario, options))
     if form == "json":
@@ -32,4 +33,4 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     else:
         show(report.text(found, every, width()), "plan")
         for warning in found.warnings:
-            click.echo(f"warning: {warning}", err=True)
+            click.echo(fit(f"warning: {warning}"), err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgen.memory import Place
 from dsgen.shapes.units import gib
 
-__all__ = ["FULL", "bar", "count", "place_line"]
+__all__ = ["FULL", "bar", "count", "folded", "place_line"]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -27,6 +27,14 @@ def place_line(label: str, place: Place) -> str:
     said = f"{place.verdict.value}{interval}"
     cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said}"))
     return f"{label:<5} {numbers:<20} {bar(share, cells)} {said}"
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A place's line in two where it is too long: the peak's phase goes below."""
+    head, semicolon, tail = line.rpartition("; ")
+    if len(line) <= width or not semicolon:
+        return [line]
+    return [head, f"      {tail}"]
 
 
 def count(value: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
-from dsgen.report.bars import bar, place_line
+from dsgen.report.bars import bar, folded, place_line
 from dsgen.shapes.units import gib
 
 __all__ = ["data", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
@@ -116,7 +116,7 @@ def place_lines(label: str, place: Place, width: int, limits: bool = True) -> li
     else:
         more = f" (up to {gib(place.high_bytes)})" if gib(place.high_bytes) != gib(place.peak_bytes) else ""
         head = f"{label:<5} {gib(place.peak_bytes)} GiB{more}{f'; peak in {place.phase}' if place.phase else ''}"
-    lines = _folded(head, width)
+    lines = folded(head, width)
     found = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
     small = [item for item in found if item[1] < _LEAST_SHARE * place.peak_bytes and gib(item[1]) == gib(0)]
     if len(small) > 1:
@@ -127,14 +127,6 @@ def place_lines(label: str, place: Place, width: int, limits: bool = True) -> li
         f"      {_cut(name):<{_NAME}} {gib(size):>6} GiB  {bar(size / whole if whole else 0, cells)}".rstrip()
         for name, size in rows
     ]
-
-
-def _folded(line: str, width: int) -> list[str]:
-    """A line in two where it is too long: the peak's phase goes below."""
-    head, semicolon, tail = line.rpartition("; ")
-    if len(line) <= width or not semicolon:
-        return [line]
-    return [head, f"      {tail}"]
 
 
 def _cut(name: str) -> str:

@@ -10,7 +10,7 @@ import attrs
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
-from dsgen.report.bars import bar, count, place_line
+from dsgen.report.bars import bar, count, folded, place_line
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -53,7 +53,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     hidden = len(plan.rejections) - len(rejections)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
-    lines += ["", *_memory(plan.chosen.memory)]
+    lines += ["", *_memory(plan.chosen.memory, width)]
     if plan.job.pins:
         lines += ["", *(f"pinned: {pin}" for pin in dict.fromkeys(str(pin) for pin in job.pins))]
     return "\n".join(lines) + "\n"
@@ -134,9 +134,9 @@ def _shown(plan: Plan, every: bool) -> list[Rejection]:
     return [*short, *(item for item in own if not item.missing_bytes)][:MOST_REJECTIONS]
 
 
-def _memory(memory: MemoryEstimate) -> list[str]:
+def _memory(memory: MemoryEstimate, width: int) -> list[str]:
     lines = [
-        f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}",
+        *folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width),
         *_parts(memory.gpu),
         place_line("host", memory.host),
         *_parts(memory.host),

@@ -10,7 +10,7 @@ from dsgen.report.bars import FULL, count, place_line
 from dsgen.shapes.layers import leaves
 from dsgen.strategies.strategies import describe
 
-__all__ = ["headline", "text"]
+__all__ = ["fit", "headline", "text"]
 
 WIDTH = 80  # columns
 
@@ -33,10 +33,10 @@ def text(config: Config, written_to: str | None = None) -> str:
     else:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
     lines.extend(f"warning: {warning}" for warning in config.warnings)
-    return "\n".join(line if line.startswith("wrote") else _fit(line) for line in lines) + "\n"
+    return "\n".join(line if line.startswith("wrote") else fit(line) for line in lines) + "\n"
 
 
-def _fit(line: str) -> str:
+def fit(line: str) -> str:
     """A line of words broken at WIDTH; a bar or a path is never broken."""
     if len(line) <= WIDTH or FULL in line:
         return line

@@ -42,6 +42,15 @@ def test_the_summary_keeps_to_80_columns(run):
     assert max(map(len, err.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("more", [(), ("--gpus", "64", "--all")])
+def test_a_plan_and_its_warnings_keep_to_80_columns(run, monkeypatch, more):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, err = run("plan", *MAIN, *more)
+
+    assert re.search(r"^GPU .*\n      peak in \w+$", out, re.MULTILINE)
+    assert max(map(len, [*out.splitlines(), *err.splitlines()])) <= 80
+
+
 def test_quiet_says_nothing(run):
     code, _, err = run("render", *MAIN, "-q")
 
