@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from dsgen.deepspeed import surface
+from dsgen.deepspeed.surface import Surface
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import is_scenario, layers, read
 from dsgen.linting import configs
@@ -20,6 +21,7 @@ from dsgen.shapes.layers import leaves, same
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
 
 ABSENT = object()
+_STAGE, _OVERLAP = "zero_optimization.stage", "zero_optimization.overlap_comm"
 Source = Mapping[str, Any] | str | os.PathLike[str]
 
 
@@ -109,9 +111,9 @@ def compare(first: Side, second: Side) -> Comparison:
         left, right = first.values.get(path, ABSENT), second.values.get(path, ABSENT)
         if _alike(left, right):
             continue
-        default = known.default(path)
+        defaults = (_default(known, path, first), _default(known, path, second))
         missing = "first" if left is ABSENT else "second" if right is ABSENT else ""
-        values = (default if left is ABSENT else left, default if right is ABSENT else right)
+        values = (defaults[0] if left is ABSENT else left, defaults[1] if right is ABSENT else right)
         difference = Difference(
             path=path,
             first=values[0],
@@ -121,6 +123,17 @@ def compare(first: Side, second: Side) -> Comparison:
         )
         (written_out if missing and known.key(path) is not None and _alike(*values) else found).append(difference)
     return Comparison(first, second, tuple(found), tuple(written_out))
+
+
+def _default(known: Surface, path: str, one: Side) -> Any:
+    """What DeepSpeed does where a side does not write a key.
+
+    Source: deepspeed/runtime/zero/config.py (0.19.8), overlap_comm_valid: its null becomes a switch by the stage.
+    """
+    stage = one.values.get(_STAGE, known.default(_STAGE))
+    if path == _OVERLAP and known.default(path) is None and stage in (0, 1, 2, 3):
+        return bool(stage == 3)
+    return known.default(path)
 
 
 def _alike(left: Any, right: Any) -> bool:

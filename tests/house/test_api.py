@@ -424,6 +424,16 @@ def test_two_configs_are_compared(tmp_path: Path) -> None:
     assert found.reasons[0]
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_what_overlap_comm_is_by_default_follows_the_stage(stage: int) -> None:
+    bare = {"zero_optimization": {"stage": stage}}
+    same, other = ({"zero_optimization": {"stage": stage, "overlap_comm": value}} for value in (stage == 3, stage < 3))
+
+    assert not dsgen.diff(bare, same).differences
+    [found] = dsgen.diff(other, bare).differences
+    assert (found.path, found.first, found.second) == ("zero_optimization.overlap_comm", stage < 3, stage == 3)
+
+
 def test_a_key_and_the_memory_are_explained() -> None:
     answer = dsgen.why(DICT, "zero_optimization.stage")
     footprint = dsgen.memory(DSGEN, every=True)
