@@ -94,8 +94,8 @@ class Job:
     names: Mapping[str, str] = attrs.field(eq=False)
     pins: tuple[Pin, ...]
     deepspeed: Mapping[str, Any] = attrs.field(eq=False)
-    deepspeed_layers: tuple[Layer, ...] = attrs.field(eq=False)
-    provenance: Provenance = attrs.field(eq=False)
+    deepspeed_layers: tuple[Layer, ...] = attrs.field(eq=False, repr=False)
+    provenance: Provenance = attrs.field(eq=False, repr=False)
     version: str
     warnings: tuple[str, ...] = ()
     narrow: str = attrs.field()

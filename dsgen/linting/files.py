@@ -46,11 +46,11 @@ class Linted:
         unused: The suppressions that answer none.
     """
 
-    source: Source
+    source: Source = attrs.field(repr=False)
     deepspeed: str
-    settings: Settings
+    settings: Settings = attrs.field(repr=False)
     findings: tuple[Finding, ...]
-    hidden: tuple[Finding, ...] = ()
+    hidden: tuple[Finding, ...] = attrs.field(default=(), repr=False)
     suppressed: int = 0
     piped: bool = False
     unused: tuple[Suppression, ...] = ()

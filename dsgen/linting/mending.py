@@ -30,7 +30,7 @@ class Mended:
         applied: The findings that were mended, in the order in which they were.
     """
 
-    before: Linted
+    before: Linted = attrs.field(repr=False)
     after: Linted
     applied: tuple[Finding, ...]
 

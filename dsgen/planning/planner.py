@@ -30,7 +30,7 @@ RUNNERS_UP = 6  # rivals kept in the plan
 class Plan:
     """The chosen strategy, its rivals, and what was rejected with the number that says why."""
 
-    job: Job
+    job: Job = attrs.field(repr=False)
     chosen: Candidate
     reason: str
     warnings: tuple[str, ...] = ()

@@ -272,6 +272,17 @@ def test_an_argument_of_a_type_that_is_not_taken_is_refused_in_words(call: Any, 
     assert caught.value.code == "bad-value"
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [dsgen.job, dsgen.plan, dsgen.render, dsgen.memory, dsgen.lint, dsgen.fix, lambda job: dsgen.why(job, "bf16")],
+)
+def test_an_answer_shows_itself_in_a_screen_and_not_in_a_book(ask: Any) -> None:
+    linter = ask in (dsgen.lint, dsgen.fix)
+    shown = repr(ask({"gradient_clip": 1, "train_batch_size": 8} if linter else DICT))
+
+    assert len(shown) < 3000  # with all that they were made from it was up to 25,000
+
+
 # The Config.
 
 

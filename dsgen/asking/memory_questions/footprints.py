@@ -25,8 +25,8 @@ class Footprint:
 
     question: Question
     memory: MemoryEstimate
-    alternatives: tuple[Alternative, ...]
-    counterfactuals: Counterfactuals
+    alternatives: tuple[Alternative, ...] = attrs.field(repr=False)
+    counterfactuals: Counterfactuals = attrs.field(repr=False)
 
     @property
     def verdict(self) -> Verdict:

@@ -54,7 +54,7 @@ class Question:
         notes: What a person should know beside the numbers.
     """
 
-    job: Job
+    job: Job = attrs.field(repr=False)
     strategy: Strategy
     said: Mapping[str, Said]
     subject: Subject | None = None
