@@ -117,6 +117,7 @@ def prove_many(
                 session = stack.enter_context(proof_session.start(python or sys.executable, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), python or sys.executable)
+                _check_gpus(session.greeting, most)
             except proof_session.SessionLostError as error:
                 raise mistake(
                     f"the engine did not start: {error}",
@@ -140,6 +141,17 @@ def _check_arguments(device: str, steps: int, timeout_seconds: float) -> None:
         raise mistake(f"steps is {steps!r}", must="it must be a whole number of at least 1")
     if not timeout_seconds > 0:
         raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
+
+
+def _check_gpus(greeting: Mapping[str, Any], ranks: int) -> None:
+    """Refuse what was asked to run on GPUs that are not there; "auto" takes them only where they are."""
+    gpus = greeting["gpus"]
+    if greeting["device"] == "cuda" and gpus < ranks:
+        raise mistake(
+            f"device is cuda, ranks is {ranks}, and torch sees {gpus or 'no'} GPU{'s' if gpus > 1 else ''}",
+            must="each rank needs one",
+            todo="Take device auto or cpu, or fewer ranks.",
+        )
 
 
 def _missing(package: str, python: str) -> DsgenError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +112,29 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     bare.chmod(0o755)
     with pytest.raises(DsgenError, match="a proof needs torch"):
         prover.prove(CONFIG, python=str(bare))
+
+
+@pytest.mark.parametrize(("gpus", "ranks"), [(0, 1), (1, 2)])
+def test_gpus_that_are_not_there_are_no_failed_proof(gpus: int, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by name, they are a mistake of who asked; the config is not to blame."""
+    session = SimpleNamespace(greeting={"device": "cuda", "gpus": gpus, "versions": {}})
+    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+
+    with pytest.raises(
+        DsgenError, match=f"^device is cuda, ranks is {ranks}, and torch sees {gpus or 'no'} GPU; each rank"
+    ):
+        prover.prove(CONFIG, device="cuda", ranks=ranks)
+
+
+def test_as_many_gpus_as_ranks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is then handed over."""
+    session = SimpleNamespace(greeting={"device": "cuda", "gpus": 2, "versions": {}})
+    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(prover, "_prove_one", lambda *_: proof(device="cuda"))
+
+    assert prover.prove(CONFIG, device="cuda", ranks=2).device == "cuda"
 
 
 def proof(**changes: Any) -> prover.Proof:
