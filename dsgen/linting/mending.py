@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -41,8 +42,9 @@ class Mended:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The new config; empty where the file holds none."""
-        found = self.after.document.config
+        """The new config; empty where the file holds none. Of a dict, with its numbers as they were given."""
+        document = self.after.document
+        found = json.loads(document.text) if document.name == UNWRITTEN else document.config
         return found if isinstance(found, Mapping) else {}
 
     @property

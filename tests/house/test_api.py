@@ -359,6 +359,16 @@ def test_a_dict_and_a_file_are_linted_and_mended_alike(tmp_path: Path) -> None:
         dsgen.fix(CONFIG).write()
 
 
+def test_what_is_not_mended_of_a_dict_stays_as_it_was_given() -> None:
+    """DeepSpeed's reader of files makes 1.0 the whole number 1; a dict is handed over as it is."""
+    given = {"train_batch_size": 8, "gradient_clip": 1.0, "fp16": {"loss_scale": 0.0}, "elastic": [2.0, 2]}
+
+    mended = dsgen.fix(given).config
+
+    assert repr(mended["gradient_clipping"]) == "1.0"
+    assert repr((mended["fp16"], mended["elastic"])) == repr((given["fp16"], given["elastic"]))
+
+
 def test_which_rules_speak_can_be_said() -> None:
     only = dsgen.lint(CONFIG, select=["unread-key"])
 
