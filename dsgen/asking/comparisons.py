@@ -21,6 +21,7 @@ from dsgen.shapes.layers import leaves, same
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
 
 ABSENT = object()
+_BY_TYPE = ("optimizer", "scheduler")  # sections whose `params` are the arguments of the class that `type` names
 _STAGE, _OVERLAP = "zero_optimization.stage", "zero_optimization.overlap_comm"
 Source = Mapping[str, Any] | str | os.PathLike[str]
 
@@ -126,10 +127,15 @@ def compare(first: Side, second: Side) -> Comparison:
 
 
 def _default(known: Surface, path: str, one: Side) -> Any:
-    """What DeepSpeed does where a side does not write a key.
+    """What DeepSpeed does where a side does not write a key; None for an argument of a class that the side has not.
 
     Source: deepspeed/runtime/zero/config.py (0.19.8), overlap_comm_valid: its null becomes a switch by the stage.
     """
+    section, params, _ = path.partition(".params.")
+    if params and section in _BY_TYPE:
+        kind = one.values.get(f"{section}.type")
+        found = known.key(path, {section: {"type": kind}}) if kind is not None else None
+        return found.default if found else None
     stage = one.values.get(_STAGE, known.default(_STAGE))
     if path == _OVERLAP and known.default(path) is None and stage in (0, 1, 2, 3):
         return bool(stage == 3)

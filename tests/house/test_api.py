@@ -455,6 +455,29 @@ def test_what_overlap_comm_is_by_default_follows_the_stage(stage: int) -> None:
     assert (found.path, found.first, found.second) == ("zero_optimization.overlap_comm", stage < 3, stage == 3)
 
 
+@pytest.mark.parametrize(
+    ("section", "kind", "argument", "default"),
+    [
+        ("optimizer", "AdamW", "lr", 0.001),
+        ("optimizer", "Adagrad", "lr", 0.01),
+        ("scheduler", "WarmupLR", "warmup_num_steps", 1000),
+        ("scheduler", "WarmupDecayLR", "warmup_type", "log"),
+    ],
+)
+def test_what_an_argument_is_by_default_follows_its_class(
+    section: str, kind: str, argument: str, default: object
+) -> None:
+    """The first class that has an argument of the name is not the one that runs: AdamW was said to learn at 0.01."""
+    bare = {section: {"type": kind}}
+    path = f"{section}.params.{argument}"
+
+    assert not dsgen.diff(bare, {section: {"type": kind, "params": {argument: default}}}).differences
+    [found] = dsgen.diff(bare, {section: {"type": kind, "params": {argument: 7}}}).differences
+    assert (found.path, found.first, found.second) == (path, default, 7)
+    *_, found = dsgen.diff({}, {section: {"type": kind, "params": {argument: default}}}).differences
+    assert (found.path, found.first, found.second) == (path, None, default)  # without the class nothing has one
+
+
 def test_a_key_and_the_memory_are_explained() -> None:
     answer = dsgen.why(DICT, "zero_optimization.stage")
     footprint = dsgen.memory(DSGEN, every=True)
