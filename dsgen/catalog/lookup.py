@@ -16,6 +16,7 @@ from dsgen.shapes.near_misses import offer
 
 __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
+_HUB = "https://huggingface.co/"
 PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, separated as in PATH
 
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
@@ -45,6 +46,7 @@ def find(kind: str, name: str) -> Profile:
     Raises:
         DsgenError: Unknown (with the nearest names), of another kind, or broken.
     """
+    name = _without_address(name)
     if _is_path(name):
         return _from_path(kind, name)
     sheet = _named(kind, name)
@@ -61,6 +63,7 @@ def profile(name: str) -> Profile:
     Raises:
         DsgenError: Unknown, with the nearest names.
     """
+    name = _without_address(name)
     if _is_path(name):
         return _from_path(None, name)
     for kind in KINDS:
@@ -91,6 +94,11 @@ def override_layer(file: str) -> Layer:
         for entry in entries(read_text(Path(file)), file)
     )
     return Layer(file, Rank.SITE, overrides)
+
+
+def _without_address(name: str) -> str:
+    """The name of a repository that was pasted as its address on the hub."""
+    return name.removeprefix(_HUB).rstrip("/") if name.startswith(_HUB) else name
 
 
 def _is_path(name: str) -> bool:

@@ -43,6 +43,7 @@ def test_every_model_whose_facts_come_from_the_hub_names_its_repositories() -> N
 def test_a_repository_is_found_in_any_case_and_without_its_organisation(profile: str, repository: str) -> None:
     for name in (repository, repository.lower(), repository.upper(), repository.rpartition("/")[2]):
         assert catalog.find("model", name).name == profile
+    assert catalog.find("model", f"https://huggingface.co/{repository}/").name == profile
 
 
 @pytest.mark.parametrize(("repository", "own"), DIFFERING)
