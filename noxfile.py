@@ -111,11 +111,11 @@ def whole(session: nox.Session) -> None:
 @nox.session(python=PYTHON, default=False)
 def quick(session: nox.Session) -> None:
     """A developer's round: rules, types, and the tests of the rooms that changed since main, in one environment."""
-    session.install("-e", ".", *dependencies("lint"), *dependencies("typing"), *dependencies("tests"))
+    session.install("-e", ".", *(one for group in ("lint", "typing", "tests", "quick") for one in dependencies(group)))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("pytest", "-m", "not proof", *changed_tests(), *session.posargs)
+    session.run("pytest", "-n", "2", "-m", "not proof", *changed_tests(), *session.posargs)
 
 
 @nox.session(python=PYTHON)
