@@ -35,7 +35,7 @@ _OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual r
 
 _ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
 # Constraint on a key -> what to do
-_TODO = {
+_REMEDIES = {
     "masters-on-the-gpu": "Add --offload optimizer, or with bf16 --set bf16.bf16_optimizer_states=true.",
     "states-without-masters": "Add --set bf16.bf16_master_weights_and_grads=true.",
 }
@@ -144,4 +144,4 @@ def _constrained(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, s
     at = of_layout(plan.job, plan.chosen.strategy, keys(lambda path: lookup(values, path)[1]))
     for item in refusals(at):
         if item.of_keys:
-            yield at.path(item.about), item.says(at), _TODO.get(item.code)
+            yield at.path(item.about), item.says(at), _REMEDIES.get(item.code)

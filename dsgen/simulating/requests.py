@@ -28,7 +28,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
-_TODO = "Where that is not so, --force asks DeepSpeed all the same."
+_ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
 
@@ -299,7 +299,7 @@ def _constrained(request: Request) -> Request:
     notes = []
     for item in refusals(at):
         if item.stops:
-            raise mistake(_said(at, item.about), must=item.says(at), todo=_TODO)
+            raise mistake(_said(at, item.about), must=item.says(at), todo=_ALL_THE_SAME)
         if item.by != "dsgen":
             notes.append(item.says(at))
     return attrs.evolve(request, notes=(*request.notes, *notes))
