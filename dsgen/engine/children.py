@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 __all__ = ["Child", "die_with_parent", "end", "fork", "send_output_to", "spawn", "wait"]
 
@@ -74,8 +75,13 @@ def _sweep(sessions: set[int], proc: Path = Path("/proc")) -> None:
 def fork(work: Callable[[], bool], log: Path) -> Child:
     """Run a function in a forked copy of this process; exit code 0 when it returns True."""
     pid = os.fork()
-    if pid:
-        return Child(pid)
+    if not pid:
+        _be_child(work, log)
+    return Child(pid)
+
+
+def _be_child(work: Callable[[], bool], log: Path) -> NoReturn:
+    """The life of a fork: its own group and output, the work, and no return to the parent's code."""
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
