@@ -84,8 +84,8 @@ def scenario(said: Path | Values) -> Layers:
     Raises:
         DsgenError: Unreadable, or an unknown field; with file and line.
     """
-    found = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
-    return Layers(scenarios.layers(found), found.deepspeed)
+    parsed = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
+    return Layers(scenarios.layers(parsed), parsed.deepspeed)
 
 
 @named(scenarios.NAMES)

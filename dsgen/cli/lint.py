@@ -62,12 +62,12 @@ def command(
         )
     said = settings_from(options, severity)
     linted, wrong = lint_all(files, said, stdin_filename)
-    found, fixed = any(file.findings for file in linted), 0
+    any_findings, fixed = any(file.findings for file in linted), 0
     if output is not None and output != "-":
         spare(linted, output)
     if fix or diff:
         linted, fixed, stuck = mend(linted, unsafe=unsafe_fixes, write=fix)
-        found, wrong = found if diff else any(file.findings for file in linted), wrong or stuck
+        any_findings, wrong = any_findings if diff else any(file.findings for file in linted), wrong or stuck
     streams_text = diff or (fix and "-" in files)  # stdout holds the diff, or the mended standard input
     tried = ("all" if unsafe_fixes else "safe") if fix or diff else None
     to_file = output is not None and output != "-"
@@ -82,7 +82,7 @@ def command(
         click.echo(report, nl=False, err=streams_text)
     if wrong:
         return MISTAKE
-    return FOUND if found and not exit_zero else OK
+    return FOUND if any_findings and not exit_zero else OK
 
 
 def _check(fix: bool, unsafe_fixes: bool, diff: bool, form: str, statistics: bool) -> None:

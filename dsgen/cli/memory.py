@@ -35,14 +35,14 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.report import memory as report
 
-    found = answer(_question(scenario, config, gpus_from(options, world_size)), every)
+    answered = answer(_question(scenario, config, gpus_from(options, world_size)), every)
     if form == "json":
-        show(json.dumps(report.data(found), indent=2), "json", nl=True)
+        show(json.dumps(report.data(answered), indent=2), "json", nl=True)
     else:
-        show(report.text(found, width()), "memory")
-    if found.verdict is Verdict.UNCERTAIN:
+        show(report.text(answered, width()), "memory")
+    if answered.verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
-    return FOUND if found.verdict is Verdict.DOES_NOT_FIT else OK
+    return FOUND if answered.verdict is Verdict.DOES_NOT_FIT else OK
 
 
 def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:

@@ -25,12 +25,12 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
-    found = plan(job_from(scenario, options))
+    planned = plan(job_from(scenario, options))
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        show(json.dumps(report.data(found), indent=2), "json", nl=True)
+        show(json.dumps(report.data(planned), indent=2), "json", nl=True)
     else:
-        show(report.text(found, every, width()), "plan")
-        for warning in found.warnings:
+        show(report.text(planned, every, width()), "plan")
+        for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)

@@ -44,11 +44,11 @@ def show_(name: str, form: str) -> None:
     from dsgen import catalog
     from dsgen.report import profiles
 
-    found = catalog.profile(name)
+    profile = catalog.profile(name)
     if form == "text":
-        show(profiles.sheet(found, width()), "table")
+        show(profiles.sheet(profile, width()), "table")
     else:
-        show(json.dumps(profiles.sheet_data(found), indent=2), "json", nl=True)
+        show(json.dumps(profiles.sheet_data(profile), indent=2), "json", nl=True)
 
 
 @command.command("new")

@@ -33,8 +33,8 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
 
     from dsgen.report import survey
 
-    found, wrong = lint_all(files, settings_from(options, severity))
-    linted = [file for file in found if not _is_said(file, files)]
+    checked, wrong = lint_all(files, settings_from(options, severity))
+    linted = [file for file in checked if not _is_said(file, files)]
     if form == "text":
         report = survey.text(linted, width())
     else:

@@ -180,8 +180,8 @@ _SECTIONS = frozenset(
 def _operand(message: str, written: Mapping[str, Any]) -> str | None:
     """A key of the wrong type that only Python's arithmetic complains of."""
     for words, path, must in _OPERANDS:
-        found, value = lookup(written, path)
-        if words in message and found:
+        there, value = lookup(written, path)
+        if words in message and there:
             return f"{path} is {say(value)}; it must be {must}"
     return None
 

@@ -126,8 +126,8 @@ class _Rows:
 
     def _note(self, path: str) -> str | None:
         """Why a key that DeepSpeed holds does nothing here."""
-        found = self.known.key(path, self.written)
-        idle = self.known.has_effect(path, self.written) if found is not None else None
+        key = self.known.key(path, self.written)
+        idle = self.known.has_effect(path, self.written) if key is not None else None
         return idle.removeprefix(f"{path} ").rstrip(".") if idle else None
 
 

@@ -29,8 +29,8 @@ class Child:
     def ended(self) -> bool:
         """Whether it has ended; then its exit code is known."""
         if self.exit_code is None:
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            if found:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
         return self.exit_code is not None
 

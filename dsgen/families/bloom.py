@@ -39,9 +39,9 @@ def _before(tape: Tape, on: Setting) -> Before:
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """BloomBlock."""
     my.states = on.layer_norm(tape, hidden)
-    found, my.weights = _attention(tape, on, my.states, hidden)
-    my.states = on.layer_norm(tape, found)
-    return _mlp(tape, on, my.states, found)
+    attended, my.weights = _attention(tape, on, my.states, hidden)
+    my.states = on.layer_norm(tape, attended)
+    return _mlp(tape, on, my.states, attended)
 
 
 @forward

@@ -39,9 +39,9 @@ def _norm(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """CohereDecoderLayer: attention and feed-forward share a norm."""
     my.states = _norm(tape, on, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
+    my.attention, my.weights = _attention(tape, on, my.states)
     out = llama.mlp(tape, on, my.states)
-    both = op.add(tape, hidden, my.found)
+    both = op.add(tape, hidden, my.attention)
     return op.add(tape, both, out)
 
 

@@ -69,13 +69,13 @@ def _write_head(facts: Facts) -> dict[str, object]:
 
 def _read_groups(reader: Reader, facts: Facts) -> dict[str, object]:
     """How many groups of experts DeepseekV2TopkRouter picks from first."""
-    found = _read_head(reader, facts)
+    read = _read_head(reader, facts)
     method = reader.part.get("topk_method")
     if method in (None, "greedy"):
-        return {**found, "expert_groups": 0}
+        return {**read, "expert_groups": 0}
     if method != _GROUPED:
         raise reader.unsupported(f"topk_method is {method!r}", f"the class of deepseek_v2 knows greedy and {_GROUPED}")
-    return {**found, "expert_groups": reader.integer("n_group", 1)}
+    return {**read, "expert_groups": reader.integer("n_group", 1)}
 
 
 def _write_groups(facts: Facts) -> dict[str, object]:
@@ -154,14 +154,14 @@ def _expanded(
     first, second = key_plain.width, spread.width
 
     def undo_first(_: Tensor) -> list[Any]:
-        whole, found = tape.make(tokens, first + second, item), tape.make(tokens, first, item)
+        whole, cut = tape.make(tokens, first + second, item), tape.make(tokens, first, item)
         tape.hold(whole)
-        return [found]
+        return [cut]
 
     def undo_second(_: Tensor) -> list[Any]:
-        found = [tape.make(tokens, first + second, item), tape.make(tokens, second, item)]
+        gradients = [tape.make(tokens, first + second, item), tape.make(tokens, second, item)]
         tape.make(tokens, second, item)
-        return found
+        return gradients
 
     tape.node(key, (key_plain,), None, undo_first)
     tape.node(key, (key, spread), None, undo_second)

@@ -53,9 +53,9 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """FalconDecoderLayer, with one norm (falcon-7b) or two (40b, 180b)."""
     my.attended = on.layer_norm(tape, hidden)
     my.fed = on.layer_norm(tape, hidden) if on.model.kv_heads > 1 else my.attended
-    my.found, my.weights = _attention(tape, on, my.attended)
+    my.attention, my.weights = _attention(tape, on, my.attended)
     out = gpts.megatron_mlp(tape, on, my.fed, bias=False)
-    out = op.in_place(tape, out, my.found)
+    out = op.in_place(tape, out, my.attention)
     return op.add(tape, hidden, out)
 
 

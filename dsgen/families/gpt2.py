@@ -25,8 +25,8 @@ __all__ = ["GPT2"]
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """GPT2Block."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
-    hidden = op.add(tape, my.found, hidden)
+    my.attention, my.weights = _attention(tape, on, my.states)
+    hidden = op.add(tape, my.attention, hidden)
     my.states = on.layer_norm(tape, hidden)
     out = _mlp(tape, on, my.states)
     return op.add(tape, hidden, out)

@@ -37,8 +37,8 @@ def _before(tape: Tape, on: Setting) -> Before:
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """GPTBigCodeBlock: GPT-2's, with one key and value for all heads."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
-    hidden = op.add(tape, my.found, hidden)
+    my.attention, my.weights = _attention(tape, on, my.states)
+    hidden = op.add(tape, my.attention, hidden)
     my.states = on.layer_norm(tape, hidden)
     out = _mlp(tape, on, my.states)
     return op.add(tape, hidden, out)

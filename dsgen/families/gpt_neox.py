@@ -26,9 +26,9 @@ def _before(tape: Tape, on: Setting) -> Before:
 @forward
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """GPTNeoXLayer with the parallel residual of its default."""
-    my.found, my.weights = _attention(tape, on, on.layer_norm(tape, hidden))
+    my.attention, my.weights = _attention(tape, on, on.layer_norm(tape, hidden))
     my.out = gpts.megatron_mlp(tape, on, on.layer_norm(tape, hidden))
-    both = op.add(tape, my.out, my.found)
+    both = op.add(tape, my.out, my.attention)
     return op.add(tape, both, hidden)
 
 

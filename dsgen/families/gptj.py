@@ -38,11 +38,11 @@ def _before(tape: Tape, on: Setting) -> Before:
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """GPTJBlock: attention and feed-forward share a norm."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
+    my.attention, my.weights = _attention(tape, on, my.states)
     out = on.linear(tape, my.states, on.ffn, "fc_in", bias=True)
     out = gelu_steps(tape, out)
     my.out = on.linear(tape, out, on.hidden, "fc_out", bias=True)
-    both = op.add(tape, my.found, my.out)
+    both = op.add(tape, my.attention, my.out)
     return op.add(tape, both, hidden)
 
 

@@ -50,8 +50,8 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """OPTDecoderLayer; opt-350m's norms follow what they belong to."""
     after = on.model.post_norm
     my.states = hidden if after else on.layer_norm(tape, hidden)
-    found, my.weights = _attention(tape, on, my.states)
-    my.states = op.dropout(tape, found, True)
+    attended, my.weights = _attention(tape, on, my.states)
+    my.states = op.dropout(tape, attended, True)
     my.residual = op.add(tape, hidden, my.states)
     my.states = None
     if after:

@@ -30,13 +30,13 @@ def _before(tape: Tape, on: Setting) -> Before:
 def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """PhiDecoderLayer."""
     my.states = on.layer_norm(tape, hidden)
-    found, my.weights = partial_attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)
-    my.found = op.dropout(tape, found, on.model.dropout)
+    attended, my.weights = partial_attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)
+    my.attended = op.dropout(tape, attended, on.model.dropout)
     out = on.linear(tape, my.states, on.ffn, "fc1", bias=True)
     out = gelu_steps(tape, out)
     out = on.linear(tape, out, on.hidden, "fc2", bias=True)
     my.out = op.dropout(tape, out, on.model.dropout)
-    both = op.add(tape, my.found, my.out)
+    both = op.add(tape, my.attended, my.out)
     return op.add(tape, both, hidden)
 
 

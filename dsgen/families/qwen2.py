@@ -47,10 +47,10 @@ def written_leading(facts: Facts) -> dict[str, object]:
 
 
 def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
-    found = leading(reader, facts)
+    values = leading(reader, facts)
     if not facts["shared_ffn_size"]:
         raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
-    return found
+    return values
 
 
 _ATTENTION_ROWS = rows.attention(qkv_bias=True)

@@ -27,10 +27,10 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     """StableLmDecoderLayer, whose attention is not parallel; its names for what it has added last until its end."""
     model = on.model
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = partial_attention(
+    my.attention, my.weights = partial_attention(
         tape, on, my.states, model.head_size // _SHARE, "o_proj", bias=model.attention_bias
     )
-    residual = op.add(tape, hidden, my.found)
+    residual = op.add(tape, hidden, my.attention)
     out = llama.mlp(tape, on, on.layer_norm(tape, residual))
     return op.add(tape, residual, out)
 

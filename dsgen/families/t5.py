@@ -46,15 +46,15 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 def _keys(blocks: int, heads: int, ffn: int, vocabulary: int) -> tuple[ConfigKey, ...]:
     """Keys with the defaults of a class; the decoder has as many blocks as the encoder if nothing is said."""
-    found = keys(
+    plain = keys(
         *(AS_ENCODER, 512, heads, HEADS, 64, ffn, vocabulary, _POSITIONS),
         tied=True,
         names=_NAMES,
         encoder_layers=blocks,
         relative_buckets=32,
     )
-    late = [attrs.evolve(key, null=AS_ENCODER) for key in found if key.fact == "layers"]
-    return (*(key for key in found if key.fact != "layers"), *late)
+    late = [attrs.evolve(key, null=AS_ENCODER) for key in plain if key.fact == "layers"]
+    return (*(key for key in plain if key.fact != "layers"), *late)
 
 
 def _read_gate(default: str, reader: Reader, _: Facts) -> dict[str, object]:
@@ -63,12 +63,12 @@ def _read_gate(default: str, reader: Reader, _: Facts) -> dict[str, object]:
     Raises:
         DsgenError: Another activation than those two.
     """
-    found = reader.part.get("feed_forward_proj", default)
-    if found not in (_GATED, _PLAIN):
+    written = reader.part.get("feed_forward_proj", default)
+    if written not in (_GATED, _PLAIN):
         raise reader.unsupported(
-            f"feed_forward_proj is {found!r}", f"dsgen counts this model_type with {_GATED} or {_PLAIN} only"
+            f"feed_forward_proj is {written!r}", f"dsgen counts this model_type with {_GATED} or {_PLAIN} only"
         )
-    return {"gated_ffn": found == _GATED}
+    return {"gated_ffn": written == _GATED}
 
 
 def _read_t5(reader: Reader, facts: Facts) -> dict[str, object]:
@@ -77,16 +77,16 @@ def _read_t5(reader: Reader, facts: Facts) -> dict[str, object]:
     Raises:
         DsgenError: Also a gate where the decoder's output is scaled, or the reverse: no published model is so.
     """
-    found = _read_gate(_PLAIN, reader, facts)
+    gate = _read_gate(_PLAIN, reader, facts)
     untied = reader.part.get("tie_word_embeddings") is False
-    if reader.part.get("scale_decoder_outputs", not untied) is not (not found["gated_ffn"]):
+    if reader.part.get("scale_decoder_outputs", not untied) is not (not gate["gated_ffn"]):
         name = "scale_decoder_outputs" if "scale_decoder_outputs" in reader.part else "tie_word_embeddings"
         activation = reader.part.get("feed_forward_proj", _PLAIN)
         raise reader.unsupported(
             f"{name} is {str(reader.part.get(name)).lower()} with feed_forward_proj {activation!r}",
             f"dsgen counts t5 with tie_word_embeddings true and {_PLAIN} (T5), or false and {_GATED} (T5 1.1), only",
         )
-    return found
+    return gate
 
 
 def _write_gate(facts: Facts) -> dict[str, object]:
@@ -196,8 +196,8 @@ def _self_attention(
     my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack
 ) -> tuple[Tensor, Tensor, Tensor]:
     my.normed = _norm(tape, on, hidden)
-    my.found, bias, weights = _t5_attention(tape, on, my.normed, my.normed, place, False)
-    dropped = op.dropout(tape, my.found, on.model.dropout)
+    my.attended, bias, weights = _t5_attention(tape, on, my.normed, my.normed, place, False)
+    dropped = op.dropout(tape, my.attended, on.model.dropout)
     return op.add(tape, hidden, dropped), bias, weights
 
 
@@ -207,8 +207,8 @@ def _cross_attention(
 ) -> tuple[Tensor, Tensor, Tensor]:
     my.normed = _norm(tape, on, hidden)
     encoded = read_before(tape, (0, on.source_len), on.hidden, on.item, 1, place)
-    my.found, bias, weights = _t5_attention(tape, on, my.normed, encoded, place, True)
-    dropped = op.dropout(tape, my.found, on.model.dropout)
+    my.attended, bias, weights = _t5_attention(tape, on, my.normed, encoded, place, True)
+    dropped = op.dropout(tape, my.attended, on.model.dropout)
     return op.add(tape, hidden, dropped), bias, weights
 
 

@@ -83,8 +83,8 @@ def plain(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         DsgenError: A key that is no name, or a value that is not plain.
     """
-    found: dict[str, Any] = _plain("the dict", values, source, 0)
-    return found
+    copied: dict[str, Any] = _plain("the dict", values, source, 0)
+    return copied
 
 
 def _plain(path: str, value: Any, source: str, depth: int) -> Any:

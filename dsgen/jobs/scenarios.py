@@ -98,15 +98,15 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
     Raises:
         DsgenError: An unknown profile or a broken file.
     """
-    found = [
+    profiles = [
         catalog.find(kind, name).layer
         for kind in catalog.KINDS
         for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]
     said = _gpu_memory(scenario)
     if said is not None and not scenario.profiles.get("hardware"):
-        found.append(_stated_shape(said).layer)
-    written = [*found, *_overrides(scenario)]
+        profiles.append(_stated_shape(said).layer)
+    written = [*profiles, *_overrides(scenario)]
     if said is not None:
         written += _usable(said, written)
     return tuple(written)
@@ -121,7 +121,7 @@ def _gpu_memory(scenario: Scenario) -> Setting | None:
 
 def _stated_shape(said: Setting) -> catalog.Profile:
     """The built-in profile without a card's name whose memory is nearest: it lends a nameless card its other facts."""
-    shapes = {int(found[1]): found[0] for found in map(_SHAPE.fullmatch, catalog.names("hardware")) if found}
+    shapes = {int(match[1]): match[0] for match in map(_SHAPE.fullmatch, catalog.names("hardware")) if match}
     wanted = max(1.0, _bytes(said.value) / 2**30)
     return catalog.find("hardware", shapes[min(shapes, key=lambda size: max(size / wanted, wanted / size))])
 

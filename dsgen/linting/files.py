@@ -116,15 +116,15 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
     path = path_of(source)
     if Path(path).is_dir():
         raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
-    found = next(lint_files([path], said))
-    if isinstance(found, Excluded):
-        raise mistake("its settings leave it out", where=path, todo=f"See exclude in {found.by}.", code="refused")
-    if not isinstance(found, Linted):
-        raise found
-    missing = [fault.message for rule, fault in found.document.faults if rule == "unreadable-file"]
+    linted = next(lint_files([path], said))
+    if isinstance(linted, Excluded):
+        raise mistake("its settings leave it out", where=path, todo=f"See exclude in {linted.by}.", code="refused")
+    if not isinstance(linted, Linted):
+        raise linted
+    missing = [fault.message for rule, fault in linted.document.faults if rule == "unreadable-file"]
     if missing:
         raise mistake(missing[0], where=path, code="unreadable")
-    return found
+    return linted
 
 
 def check(source: Source, settings: Settings) -> Linted:
@@ -134,8 +134,8 @@ def check(source: Source, settings: Settings) -> Linted:
         DsgenError: An unknown release, profile or rule, or a broken sidecar.
     """
     document = source.document
-    found = linter.lint(document, target=source.target, deepspeed=settings.deepspeed, facts=_facts(source, settings))
-    heard = settings.judge(found, document.name)
+    findings = linter.lint(document, target=source.target, deepspeed=settings.deepspeed, facts=_facts(source, settings))
+    heard = settings.judge(findings, document.name)
     said = [*sidecar(document.name), *in_comments(document)]
     left = quiet(heard, [one for one in said if one.wrong or settings.hears(one.word, document.name)])
     lowest = settings.severity or Severity.WARNING

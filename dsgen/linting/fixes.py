@@ -98,7 +98,7 @@ def diff(old: str, new: str, name: str) -> str:
 
 def _quoted(name: str) -> str:
     """A name as GNU diff writes it: one with a space ends at a tab, one with control characters stands in quotes."""
-    spelled = _SPELLED.sub(lambda found: f"\\{ord(found[0]):03o}", name)
+    spelled = _SPELLED.sub(lambda match: f"\\{ord(match[0]):03o}", name)
     if spelled != name or name != name.strip():
         return f'"{spelled}"'
     return f"{name}\t" if " " in name else name

@@ -58,8 +58,8 @@ def toml(file: Path, mentions: bytes = b"") -> dict[str, Any]:
     if mentions not in content:
         return {}
     try:
-        found: dict[str, Any] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
-        return found
+        parsed: dict[str, Any] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
+        return parsed
     except (UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise mistake(f"it is not TOML ({error})", where=file, code="unreadable") from None
 
@@ -93,8 +93,8 @@ def table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") ->
 
 
 def _settings(said: Any, file: Path) -> Settings:
-    found = table(said, _SHAPE, file, "tool.dsgen.lint.")
-    fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in found.items()}
+    values = table(said, _SHAPE, file, "tool.dsgen.lint.")
+    fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in values.items()}
     return Settings(file=file, **fields)
 
 
@@ -191,10 +191,10 @@ def _ignores(value: Any, name: str, file: Path) -> dict[str, tuple[str, ...]]:
 def _severities(value: Any, name: str, file: Path) -> dict[str, Severity | None]:
     level = _one_of(_OFF, *(str(severity) for severity in Severity))
     shape = dict.fromkeys(value, level) if isinstance(value, dict) else {}
-    found = table(value, shape, file, f"{name}.")
-    for word in found:
+    words = table(value, shape, file, f"{name}.")
+    for word in words:
         named(word, f"{file}: {name}")
-    return {word: None if said == _OFF else Severity[said.upper()] for word, said in found.items()}
+    return {word: None if said == _OFF else Severity[said.upper()] for word, said in words.items()}
 
 
 _FIELDS = {"hw": "hardware"}
@@ -247,7 +247,7 @@ def parameter_names(file: str) -> tuple[str, ...]:
     if not text.lstrip().startswith("["):
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise mistake(
             f"it is not JSON ({error})",
@@ -255,7 +255,7 @@ def parameter_names(file: str) -> tuple[str, ...]:
             where=file,
             code="unreadable",
         ) from None
-    return _texts(found, "the list", Path(file))
+    return _texts(names, "the list", Path(file))
 
 
 def _places(value: Any, name: str, file: Path) -> tuple[Suppression, ...]:

@@ -192,8 +192,8 @@ def named(word: str, where: object = None) -> frozenset[str]:
     Raises:
         DsgenError: No rule has that name, or a code that starts so.
     """
-    if found := _rules(word):
-        return found
+    if rules := _rules(word):
+        return rules
     raise mistake(
         f"no rule {word!r}",
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
@@ -218,8 +218,8 @@ def _rules(word: str) -> frozenset[str]:
     codes = _codes()
     if word in codes:
         return frozenset({word})
-    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
-    return found if _PREFIX.fullmatch(word.upper()) else frozenset()
+    names = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
+    return names if _PREFIX.fullmatch(word.upper()) else frozenset()
 
 
 def _codes() -> dict[str, str]:

@@ -110,20 +110,20 @@ def unasked(step: Step) -> frozenset[str]:
 def events(step: Step) -> tuple[Event, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = step.modules
-    everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
+    modules = step.modules
+    everything = sum(held.numel for _, part in modules.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
-    after = tuple(module for module in found.parts[-1][1] if module.name.partition(".")[0] != HEAD)
-    head = found.parts[-1][1][len(after) :]
-    made = [Event(BEFORE, root, FORWARD)] * found.roots
-    outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    after = tuple(module for module in modules.parts[-1][1] if module.name.partition(".")[0] != HEAD)
+    head = modules.parts[-1][1][len(after) :]
+    made = [Event(BEFORE, root, FORWARD)] * modules.roots
+    outer = [Event(AFTER, root, BACKWARD)] * (modules.roots - 1)
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
         whole, head = root._replace(tensors=head[-1].tensors), ()
         made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
         Event(block, module, FORWARD, any(held in kept for held in module.tensors))
-        for block, part in found.parts[:-1]
+        for block, part in modules.parts[:-1]
         for module in part
     ]
     made += [Event(AFTER, module, FORWARD) for module in (*after, *head)]
@@ -134,14 +134,14 @@ def events(step: Step) -> tuple[Event, ...]:
     made += [*outer, *(Event(AFTER, module, BACKWARD) for module in turned), Event(AFTER, root, BACKWARD)]
     if begin < AFTER:
         made += [Event(AFTER, module, BACKWARD) for module in after[::-1]]
-    for block, part in found.parts[-2:0:-1]:
+    for block, part in modules.parts[-2:0:-1]:
         if block < begin:
             break
         back = _reversed(part)
         if not checkpointing or block == between:
             made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
             continue
-        asking = found.asking
+        asking = modules.asking
         if asking is None:  # T5's block ends in a dropout
             ends = step.model.encoder_layers and step.model.dropout
             asking = next(module.name for module in reversed(part) if module.tensors or ends)
@@ -157,7 +157,7 @@ def events(step: Step) -> tuple[Event, ...]:
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
     if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
-        still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
+        still = [module for module in modules.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
         made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
     return tuple(_lent(made) if step.model.encoder_layers else made)

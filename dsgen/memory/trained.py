@@ -130,7 +130,7 @@ def trained(
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    found = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
+    beside = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     numels: list[int] = []
     blocks: list[int] = []
     shapes: list[tuple[int, ...]] = []
@@ -140,26 +140,28 @@ def trained(
         shaped: list[tuple[int, ...]] = []
         for item in stretch.parameters:
             before = len(row)
-            if found is None:
+            if beside is None:
                 numel = sharded(model, item, tp)
                 row.append(numel)
                 head = numel if item.kind == "head" and item.matrix else head
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
             else:
-                row += found.get(item.name, ())
-                head = item.numel if item.kind == "head" and item.name in found else head
+                row += beside.get(item.name, ())
+                head = item.numel if item.kind == "head" and item.name in beside else head
             if muon is not None:
-                rank = 0 if found is None else lora_rank
+                rank = 0 if beside is None else lora_rank
                 shaped += [_shape(item, numel, place, tp, rank) for place, numel in enumerate(row[before:])]
         for _ in range(stretch.repeats):
             numels += row
             shapes += shaped
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
-        if len(blocks) == len(stretch.parameters) and found is None:  # OPT lists the norm behind its blocks before them
+        if (
+            len(blocks) == len(stretch.parameters) and beside is None
+        ):  # OPT lists the norm behind its blocks before them
             late = [item.name.rpartition(".")[0].endswith("final_layer_norm") for item in stretch.parameters]
             blocks = [AFTER if behind else block for behind, block in zip(late, blocks, strict=True)]
-    tied = model.tied_embeddings and found is None
+    tied = model.tied_embeddings and beside is None
     order = sorted(range(len(numels)), key=lambda index: shapes[index], reverse=True) if muon in (1, 2) else ()
     if order:
         shapes = [shapes[index] for index in order]

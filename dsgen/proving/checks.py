@@ -68,8 +68,8 @@ def _equal(name: str, expected: object, observed: object) -> Check:
     return Check(name, expected, observed, expected == observed)
 
 
-def _none(name: str, found: Sequence[str]) -> Check:
-    return Check(name, "none", ", ".join(found) if found else "none", not found)
+def _none(name: str, names: Sequence[str]) -> Check:
+    return Check(name, "none", ", ".join(names) if names else "none", not names)
 
 
 def _at_least(name: str, least: int, observed: Sequence[int]) -> Check:

@@ -209,12 +209,12 @@ def _prove_one(
     if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
-    found = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
+    judged = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
     return attrs.evolve(
         base,
-        outcome=PROVED if all(check.ok for check in found) else FAILED,
+        outcome=PROVED if all(check.ok for check in judged) else FAILED,
         phase=_LAST_PHASE,
-        checks=found,
+        checks=judged,
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
 

@@ -148,12 +148,12 @@ def _unseen(linted: Iterable[Linted]) -> list[str]:
     """How many findings are there and not shown, by severity, and how many a person has answered."""
     hidden = Counter(finding.severity for file in linted for finding in file.hidden)
     words = {Severity.INFO: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
-    found = [f"{plural(hidden[severity], words[severity])} hidden" for severity in Severity if hidden[severity]]
+    parts = [f"{plural(hidden[severity], words[severity])} hidden" for severity in Severity if hidden[severity]]
     lowest = min(hidden, default=Severity.INFO)
-    if found:
-        found[-1] += f", --severity {lowest} shows {'it' if hidden.total() == 1 else 'them'}"
+    if parts:
+        parts[-1] += f", --severity {lowest} shows {'it' if hidden.total() == 1 else 'them'}"
     suppressed = sum(file.suppressed for file in linted)
-    return [*found, *([f"{suppressed} suppressed"] if suppressed else [])]
+    return [*parts, *([f"{suppressed} suppressed"] if suppressed else [])]
 
 
 def plural(count: int, noun: str) -> str:

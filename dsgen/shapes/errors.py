@@ -139,7 +139,7 @@ def _close(wanted: str, names: Iterable[str]) -> list[str]:
         matcher.set_seq1(name)
         if matcher.real_quick_ratio() >= _SIMILARITY and (most := matcher.quick_ratio()) >= _SIMILARITY:
             promising.append((most, name))
-    found: list[tuple[float, str]] = []
+    ranked: list[tuple[float, str]] = []
     least = _SIMILARITY
     for most, name in sorted(promising, reverse=True):
         if most < least:
@@ -147,7 +147,7 @@ def _close(wanted: str, names: Iterable[str]) -> list[str]:
         matcher.set_seq1(name)
         ratio = matcher.ratio()
         if ratio >= _SIMILARITY:
-            found = sorted([*found, (ratio, name)], reverse=True)[:_SUGGESTIONS]
-            least = found[-1][0] if len(found) == _SUGGESTIONS else _SIMILARITY
-    best = {name: difflib.SequenceMatcher(None, wanted, name).ratio() for _, name in found}
-    return [name for _, name in found if best[name] >= _BESIDE_THE_BEST * best[found[0][1]]]
+            ranked = sorted([*ranked, (ratio, name)], reverse=True)[:_SUGGESTIONS]
+            least = ranked[-1][0] if len(ranked) == _SUGGESTIONS else _SIMILARITY
+    best = {name: difflib.SequenceMatcher(None, wanted, name).ratio() for _, name in ranked}
+    return [name for _, name in ranked if best[name] >= _BESIDE_THE_BEST * best[ranked[0][1]]]

@@ -99,8 +99,8 @@ class Provenance:
     def winner(self, path: str) -> Override | None:
         """The override in force at a path, or the one that set or deleted a parent of it."""
         while path:
-            if found := self.overrides.get(path):
-                return found[-1]
+            if overrides := self.overrides.get(path):
+                return overrides[-1]
             path = path.rpartition(".")[0]
         return None
 

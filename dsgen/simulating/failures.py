@@ -127,5 +127,5 @@ def _surface(release: str) -> surface.Surface:
 def _findings(request: Request, release: str) -> list[Any]:
     """The errors that our linter finds in the config at this world size."""
     facts = Facts(world_size=request.world_size, seq_len=request.run.seq_len)
-    found = linter.lint_config(request.config, target="deepspeed", deepspeed=_surface(release).version, facts=facts)
-    return [finding for finding in found if finding.severity is Severity.ERROR][:_MOST_FINDINGS]
+    findings = linter.lint_config(request.config, target="deepspeed", deepspeed=_surface(release).version, facts=facts)
+    return [finding for finding in findings if finding.severity is Severity.ERROR][:_MOST_FINDINGS]

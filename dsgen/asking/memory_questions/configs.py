@@ -158,10 +158,10 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     if uneven.refuses(at):  # no strategy can be made of it that could be asked for the others
         where = _where(subject, _KEYS["tp"][0])
         raise mistake(f"tensor parallelism over {at.tp} GPUs", must=uneven.says(at), where=where)
-    found = list(_open(job, subject, fixed))
-    fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
+    offered = list(_open(job, subject, fixed))
+    fitting = [item for item in offered if estimate(job, item).verdict is Verdict.FITS] if len(offered) > 1 else []
     if not fitting:
-        return closest(job, found[::-1])
+        return closest(job, offered[::-1])
     timed = _timed(job, fitting[0].precision)
     speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]

@@ -86,7 +86,7 @@ def buffers(job: Job, subject: Subject | None, layout: Any) -> Buffers:
 
 def named(job: Job) -> dict[str, Said]:
     """What is trained, with who said it; adapters only where there are some."""
-    found = {}
+    trained = {}
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
             continue
@@ -95,8 +95,8 @@ def named(job: Job) -> dict[str, Said]:
         if wish == "target_len" and not job.model.encoder_layers:
             continue
         value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
-        found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
-    return found
+        trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
+    return trained
 
 
 def place(job: Job, path: str) -> str | None:

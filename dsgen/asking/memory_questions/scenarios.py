@@ -77,10 +77,10 @@ def ask(job: Job) -> Question:
 
 def _planned(job: Job) -> Strategy | None:
     """What the planner chooses, where it finds something that fits or may."""
-    found = search(job)
-    if not (found.fitting or found.uncertain):
+    result = search(job)
+    if not (result.fitting or result.uncertain):
         return None
-    return decide(job, found).chosen.strategy
+    return decide(job, result).chosen.strategy
 
 
 def _nearest(job: Job) -> Strategy:
@@ -140,14 +140,14 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
         [value for value in values if all(value in pin.allowed for pin in job.pins if pin.field == field)]
         for field, values in offered.items()
     ]
-    found = []
+    allowed = []
     for values in itertools.product(*kept):
         layout = Layout(**dict(zip(offered, values, strict=True)))
         real = at_stage(layout)
         unasked = layout.tp > 1 and "tp" not in pinned  # where nothing fits it would only be the most exotic misfit
         if not unasked and (real == layout or "stage" in pinned):
-            found.append(real)
-    return tuple(dict.fromkeys([item for item in found if cannot(job, item) is None] or found))
+            allowed.append(real)
+    return tuple(dict.fromkeys([item for item in allowed if cannot(job, item) is None] or allowed))
 
 
 def at_stage(layout: Layout) -> Layout:

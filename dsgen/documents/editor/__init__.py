@@ -224,8 +224,8 @@ def _remove(document: Document, steps: Steps, read: _Reader) -> Document:
 def _first_that_holds(document: Document, config: Any, ways: Iterable[list[Patch]], read: _Reader) -> Document:
     """The document after the first of several changes that reads as a config."""
     for patches in ways:
-        found = read(patched(document.text, patches), document.name)
+        changed = read(patched(document.text, patches), document.name)
         kinds = ("json",) if document.kind == "json" else ("json", document.kind)
-        if found.kind in kinds and same(found.config, config) and len(found.faults) <= len(document.faults):
-            return found
+        if changed.kind in kinds and same(changed.config, config) and len(changed.faults) <= len(document.faults):
+            return changed
     raise ValueError(f"{document.name} cannot be edited there without a change elsewhere")

@@ -90,10 +90,10 @@ def find(config: Any, path: str) -> Steps | None:
     """
     if not path:
         raise ValueError("the config as a whole is no key")
-    found = [steps for steps, rest in _ways(config, path) if not rest]
-    if len(found) > 1:
+    ways = [steps for steps, rest in _ways(config, path) if not rest]
+    if len(ways) > 1:
         raise ValueError(f"{path} means two keys")
-    return found[0] if found else None
+    return ways[0] if ways else None
 
 
 def value_steps(config: Any, path: str) -> Steps:

@@ -42,8 +42,8 @@ class Node:
     @property
     def start(self) -> int:
         """Where it starts: its key, or its value where it has none."""
-        found = self.key or (self.place.value if self.place else None)
-        return found.start if found else 0
+        span = self.key or (self.place.value if self.place else None)
+        return span.start if span else 0
 
     @property
     def steps(self) -> Steps:
@@ -91,10 +91,10 @@ class TextLayout:
         """
         node = self.root
         for step in steps:
-            found = [child for child in node.children if child.step == step]
-            if not found:
+            named = [child for child in node.children if child.step == step]
+            if not named:
                 raise ValueError(f"{path_of(steps)} has no place of its own in the text")
-            node = found[-1]
+            node = named[-1]
         return node
 
     def nodes(self) -> Iterator[Node]:
@@ -118,8 +118,8 @@ class TextLayout:
     def colon(self, node: Node) -> int:
         """Where the colon behind the key of an entry ends."""
         end = node.key.end if node.key else node.start
-        found = _SPACE.match(self.bare, end).end()  # type: ignore[union-attr]  # it matches nothing as well
-        return found + 1 if self.bare.startswith(":", found) else end
+        behind = _SPACE.match(self.bare, end).end()  # type: ignore[union-attr]  # it matches nothing as well
+        return behind + 1 if self.bare.startswith(":", behind) else end
 
     def is_braced(self, node: Node) -> bool:
         """Whether a map or list stands in braces or brackets."""
@@ -145,16 +145,16 @@ class TextLayout:
 
     def comma(self, node: Node, limit: int) -> int | None:
         """Where the comma behind an entry stands, if there is one before a limit."""
-        found = _SPACE.match(self.bare, self.end(node)).end()  # type: ignore[union-attr]
-        return found if found < limit and self.bare[found] == "," else None
+        behind = _SPACE.match(self.bare, self.end(node)).end()  # type: ignore[union-attr]
+        return behind if behind < limit and self.bare[behind] == "," else None
 
     def tail(self, at: int, limit: int) -> int:
         """Where the comments end that follow a place in its line; the place itself where none do."""
         while True:
-            found = _BLANKS.match(self.text, at).end()  # type: ignore[union-attr]
-            if found not in self.comments or found >= limit:
+            end = _BLANKS.match(self.text, at).end()  # type: ignore[union-attr]
+            if end not in self.comments or end >= limit:
                 return at
-            start, at = found, self.comments[found]
+            start, at = end, self.comments[end]
             if _LINE_END.search(self.text, start, at):
                 return at
 

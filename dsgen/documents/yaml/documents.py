@@ -100,10 +100,10 @@ class _Walk(Walk):
     def comments(self) -> Iterator[Span]:
         """Where comments stand: from a # on that is in no value."""
         starts = sorted((span.start, span.end) for span in self.scalars)
-        found = _COMMENT.search(self.text) if starts else None
-        while found:
-            before = bisect.bisect_right(starts, (found.start(), len(self.text))) - 1
-            inside = before >= 0 and starts[before][1] > found.start()
+        match = _COMMENT.search(self.text) if starts else None
+        while match:
+            before = bisect.bisect_right(starts, (match.start(), len(self.text))) - 1
+            inside = before >= 0 and starts[before][1] > match.start()
             if not inside:
-                yield Span(found.start(), found.end())
-            found = _COMMENT.search(self.text, starts[before][1] if inside else found.end())
+                yield Span(match.start(), match.end())
+            match = _COMMENT.search(self.text, starts[before][1] if inside else match.end())

@@ -122,12 +122,12 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
         walk.node(root, "", 1, 0)
     except FaultError as error:
         raise _refusal(error, text, source) from None
-    found: dict[str, Entry] = {}
-    for entry in walk.found:
-        if entry.path in found:  # once as a: {b: 1} and once as a.b: 1
-            raise _twice(entry.path, found[entry.path].line, f"{source}:{entry.line}")
-        found[entry.path] = entry
-    return tuple(found.values())
+    by_path: dict[str, Entry] = {}
+    for entry in walk.leaves:
+        if entry.path in by_path:  # once as a: {b: 1} and once as a.b: 1
+            raise _twice(entry.path, by_path[entry.path].line, f"{source}:{entry.line}")
+        by_path[entry.path] = entry
+    return tuple(by_path.values())
 
 
 def _refuse_older(text: str, source: str) -> None:
@@ -225,7 +225,7 @@ class _Leaves(Walk):
         super().__init__(text, DEEPEST + 1)  # the document itself is a level of the walk
         self.lines = text.splitlines()
         self.source = source
-        self.found: list[Entry] = []
+        self.leaves: list[Entry] = []
         self._first: dict[str, int] = {}
         self._lists = 0
 
@@ -246,7 +246,7 @@ class _Leaves(Walk):
         self._first[path] = line
         if not self._lists and not (isinstance(value, dict) and value):
             comment = _comment(self.lines, key, written)
-            self.found.append(Entry(path, value, line, key.start_mark.column + 1, comment))
+            self.leaves.append(Entry(path, value, line, key.start_mark.column + 1, comment))
 
     def _list(self, node: Any, path: str, depth: int, floor: int | None, span: Span) -> tuple[list[Any], Span]:
         self._lists += 1

@@ -37,8 +37,8 @@ class _StandIn:
     def __getattr__(self, name: str) -> Any:
         from deepspeed.runtime.engine import DeepSpeedEngine
 
-        found = inspect.getattr_static(DeepSpeedEngine, name)
-        return found.__func__ if isinstance(found, staticmethod) else types.MethodType(found, self)
+        member = inspect.getattr_static(DeepSpeedEngine, name)
+        return member.__func__ if isinstance(member, staticmethod) else types.MethodType(member, self)
 
 
 class _NotedError(Exception):
@@ -72,14 +72,14 @@ def choices(config: Any, open_: list[str]) -> dict[str, Any]:
         Exception: What `deepspeed.initialize` would raise.
     """
     engine = _StandIn(config)
-    found: dict[str, Any] = {"optimizer": None, "schedule": None}
+    chosen: dict[str, Any] = {"optimizer": None, "schedule": None}
     if engine.optimizer_name() is not None:
-        found["optimizer"] = _optimizer(engine)
+        chosen["optimizer"] = _optimizer(engine)
     if engine.scheduler_name() is not None and not any(path.startswith("scheduler.") for path in open_):
-        arguments = (found["optimizer"] or {}).get("arguments", {})
+        arguments = (chosen["optimizer"] or {}).get("arguments", {})
         rate = None if "optimizer.params.lr" in open_ else arguments.get("lr")
-        found["schedule"] = _schedule(engine, rate)
-    return found
+        chosen["schedule"] = _schedule(engine, rate)
+    return chosen
 
 
 def _optimizer(engine: Any) -> dict[str, Any] | None:

@@ -125,10 +125,10 @@ def _fields(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Plain JSON data; of an object that JSON cannot say, the name of its type."""
-    found = plain(value)
+    data = plain(value)
     if isinstance(value, float):  # also those that are not finite, which `plain` drops
         return float(value)
-    return f"<{type(value).__name__}>" if found is None and value is not None else found
+    return f"<{type(value).__name__}>" if data is None and value is not None else data
 
 
 def held(config: Any) -> ParsedValues:

@@ -100,7 +100,7 @@ def _answer(job: dict[str, Any], children: list[Child], parent: int) -> dict[str
     code = end(children)[0]
     children.clear()
     if in_time and report.exists():
-        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-        return found
+        answer: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return answer
     tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
     return {"died": {"timed_out": not in_time, "code": code, "tail": tail}}

@@ -112,14 +112,14 @@ class Ledger:
 
     def phases(self) -> list[Phase]:
         """Peak and end of every phase, in order."""
-        found, running, position = [], _Running(self), 0
+        phases, running, position = [], _Running(self), 0
         for name, step, micro_batch, until in self.marks:
             peaks = tuple(running.copy().peak(place, position, until) for place in (GPU, HOST))
             running.advance(position, until)
             position = until
             ends = tuple(running.at(place, until) for place in (GPU, HOST))
-            found.append(Phase(name, step, micro_batch, peaks, ends))
-        return found
+            phases.append(Phase(name, step, micro_batch, peaks, ends))
+        return phases
 
     def alive(self, place: int, event: int) -> list[int]:
         """Numbers of the storages of a place that live after the first `event` events."""

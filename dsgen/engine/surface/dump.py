@@ -148,8 +148,8 @@ class _Reader:
 
     def walk(self) -> dict[str, Any]:
         """Every key the parse asks for in any section, and the model behind each pydantic section."""
-        found = self.ask(_BASE)
-        waiting = sorted(found)
+        defaults = self.ask(_BASE)
+        waiting = sorted(defaults)
         while waiting:
             path = waiting.pop(0)
             if path.endswith(_FREE_FORM) or self._model_of(path):
@@ -159,10 +159,10 @@ class _Reader:
                 asked = self.ask(_BASE | _nested(path, value))
                 inside = {key: default for key, default in asked.items() if key.startswith(f"{path}.")}
                 below |= {key: v for key, v in inside.items() if below.get(key) in (None, _ABSENT)}
-            new = sorted(set(below) - set(found))
-            found |= {k: v for k, v in below.items() if k not in found or found[k] is _ABSENT}
+            new = sorted(set(below) - set(defaults))
+            defaults |= {k: v for k, v in below.items() if k not in defaults or defaults[k] is _ABSENT}
             waiting += new
-        return found
+        return defaults
 
     def _model_of(self, path: str) -> bool:
         self.ask(_BASE | _nested(path, {_PROBE: 0}))
@@ -171,9 +171,9 @@ class _Reader:
         return bool(self._built)
 
 
-def _loose(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _loose(defaults: dict[str, Any]) -> dict[str, dict[str, Any]]:
     keys: dict[str, dict[str, Any]] = {}
-    for path, default in found.items():
+    for path, default in defaults.items():
         known = default is not _ABSENT and not isinstance(default, dict)
         keys[path] = {"default": plain(default) if known else None}
     return keys

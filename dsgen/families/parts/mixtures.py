@@ -150,15 +150,15 @@ def _factors(tape: Tape, on: Setting, out: int, into: int, name: str) -> tuple[T
     Where they are of another type, they are copied.
     """
     each = on.fused_rank(name) * on.model.experts
-    found = []
+    factors = []
     for side, permuted in ((each * into, False), (each * out, True)) if each else ():
         adapter = op.weight(side, on.adapter_item, True)
         seen = Tensor((1, 0), side, on.adapter_item, None)
         # The gradient of one that is turned is copied back to its layout.
         copied = on.adapter_item == on.item and permuted
         tape.node(seen, (adapter,), None, _copied_back(tape, adapter) if copied else lambda gradient: [gradient])
-        found.append(op.cast(tape, seen, on.item))
-    return tuple(found)
+        factors.append(op.cast(tape, seen, on.item))
+    return tuple(factors)
 
 
 def _copied_back(tape: Tape, adapter: Tensor) -> Callable[..., list[Any]]:
@@ -192,12 +192,12 @@ def _added(tape: Tape, on: Setting, elements: int, factors: tuple[Tensor, ...]) 
     last = GRADIENTS if on.adapter_item == item else None  # the low one's is its leaf's
 
     def back(_: Tensor) -> list[Any]:
-        found = []
+        gradients = []
         for width, kind in ((high.width, None), (low.width, last)):
             product = tape.make((1, 0), width, item)
-            found.append(tape.make((1, 0), width, item, kind))
+            gradients.append(tape.make((1, 0), width, item, kind))
             tape.hold(product)
-        return found
+        return gradients
 
     return tape.node(made, (high, low), saved, back)  # type: ignore[no-any-return]
 

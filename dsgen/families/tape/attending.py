@@ -116,12 +116,12 @@ def attend_alibi(
     inner = my.query
 
     def back(_: Tensor) -> list[Any]:
-        found = []
+        gradients = []
         for _side in range(2):
             product = tape.like(inner)
-            found.append(tape.like(inner))
+            gradients.append(tape.like(inner))
             tape.hold(product)
-        return found
+        return gradients
 
     tape.node(my.scores, (my.query, my.key), saved, back)
     my.masked = op.add(tape, my.scores, Tensor(on.rows, on.seq_len, on.item, None))

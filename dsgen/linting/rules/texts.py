@@ -41,8 +41,8 @@ def bare_texts(subject: Subject) -> Iterator[tuple[str, str]]:
 
 def word(text: str) -> str:
     """A text without quotes as the one word of another language that it is: "true", "none", "nan"; else ""."""
-    found = text.rstrip(", \t").lower()
-    return found if found.lstrip("+-") in _NUMBERS or found in _LITERALS else ""
+    bare = text.rstrip(", \t").lower()
+    return bare if bare.lstrip("+-") in _NUMBERS or bare in _LITERALS else ""
 
 
 def is_placeholder(text: str, bare: bool) -> bool:

@@ -63,10 +63,10 @@ def backward(
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            found = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            placed = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
             if head and not done + index:
-                found = [one._replace(last=head) if one.gradients == before else one for one in found]
-            moments += found
+                placed = [one._replace(last=head) if one.gradients == before else one for one in placed]
+            moments += placed
         below = plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count

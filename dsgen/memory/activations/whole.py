@@ -239,8 +239,8 @@ def _encoded(stacks: Stacks, on: Setting, target_len: int, checkpointing: bool, 
     """Activations of a decoder behind an encoder."""
     from dsgen.memory.activations.encoded import encoded
 
-    found = encoded(stacks, on, target_len, checkpointing=checkpointing, told=told)
-    return Activations(**{**found, "blocks": _block_runs(found["blocks"])})
+    values = encoded(stacks, on, target_len, checkpointing=checkpointing, told=told)
+    return Activations(**{**values, "blocks": _block_runs(values["blocks"])})
 
 
 def _block_runs(runs: list[tuple[str, int, Stretch]]) -> tuple[BlockRun, ...]:
@@ -271,14 +271,14 @@ def _recorded(block: Block, on: Setting, rows: Size, width: int, item: int, asks
 
 def _first_apart(runs: list[tuple[str, int, Stretch]], plain: Mapping[str, Record]) -> list[tuple[str, int, Stretch]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
-    found: list[tuple[str, int, Stretch]] = []
+    before: list[tuple[str, int, Stretch]] = []
     for place, (name, count, stretch) in enumerate(runs):
         first = Stretch.of(plain[name], again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
-            return [*found, (name, 1, first), *others, *runs[place + 1 :]]
-        found.append((name, count, first))
-    return found
+            return [*before, (name, 1, first), *others, *runs[place + 1 :]]
+        before.append((name, count, first))
+    return before
 
 
 def _ready(part: Callable[[Tape, Setting, Any], Tensor], on: Setting) -> Callable[[Tape, Any], Tensor]:

@@ -34,9 +34,9 @@ def pages() -> dict[str, str]:
 
 def _pages() -> Iterator[tuple[str, str]]:
     for kind in catalog.KINDS:
-        found = [catalog.find(kind, name) for name in catalog.names(kind)]
-        yield f"{kind}/index.md", _index(kind, found)
-        for profile in found:
+        profiles = [catalog.find(kind, name) for name in catalog.names(kind)]
+        yield f"{kind}/index.md", _index(kind, profiles)
+        for profile in profiles:
             yield f"{kind}/{profile.name}.md", _page(profile)
 
 

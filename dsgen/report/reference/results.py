@@ -36,16 +36,16 @@ def plans(profile: catalog.Profile) -> str:
     rows, failures = [], []
     for model in MODELS:
         try:
-            found = plan(_job(profile.name, model))
+            planned = plan(_job(profile.name, model))
         except DsgenError as error:
             rows.append([_link(model), "fits nowhere, see below", "", "", ""])
             failures.append(fence(str(error)))
             continue
-        chosen, memory = found.chosen.strategy, found.chosen.memory.gpu
-        replicas = found.job.world // chosen.tp
+        chosen, memory = planned.chosen.strategy, planned.chosen.memory.gpu
+        replicas = planned.job.world // chosen.tp
         batch = f"{chosen.micro_batch} x {replicas} x {chosen.accumulation} = {chosen.global_batch}"
         fit = f"{gib(memory.needed_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
-        rows.append([_link(model), cell(describe(chosen)), batch, fit, count(found.chosen.speed)])
+        rows.append([_link(model), cell(describe(chosen)), batch, fit, count(planned.chosen.speed)])
     heads = ["model", "strategy", "micro-batch x replicas x steps", "GPU memory", "tokens/s/GPU"]
     gpus = _job(profile.name, MODELS[0]).world
     node = f"One full node ({gpus} GPU{'s' if gpus > 1 else ''}), nothing else said: "

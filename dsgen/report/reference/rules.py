@@ -117,8 +117,8 @@ def _said(rule: Rule) -> str:
     document = _document(rule, rule.example)
     known: dict[str, Any] = {name: rule.given.get(name) for name in _NOT_FACTS}
     facts = Facts(**{name: value for name, value in rule.given.items() if name not in _NOT_FACTS})
-    found = [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
-    return "\n".join(line for item in found for line in block(item, document, _WIDTH))
+    findings = [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
+    return "\n".join(line for item in findings for line in block(item, document, _WIDTH))
 
 
 def _document(rule: Rule, text: str) -> Document:
