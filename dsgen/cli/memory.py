@@ -50,7 +50,7 @@ def _question(scenario: str | None, config: str | None, options: dict[str, Any])
 
     from dsgen.asking.memory_questions import ask, ask_config
     from dsgen.jobs.assembly import assemble
-    from dsgen.jobs.scenarios import Setting, layers
+    from dsgen.jobs.scenarios import ScenarioValue, layers
     from dsgen.linting import configs
     from dsgen.shapes.layers import Origin
 
@@ -59,6 +59,6 @@ def _question(scenario: str | None, config: str | None, options: dict[str, Any])
         return ask(assemble(layers(said), said.deepspeed))
     source = configs.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
-        ranks = Setting(source.world_size, Origin(source.of or source.document.name))
+        ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
     return ask_config(assemble(layers(said), said.deepspeed), source)

@@ -18,7 +18,7 @@ from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import norm
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["DEEPSEEK_V2", "DEEPSEEK_V3"]
@@ -84,11 +84,13 @@ def _write_groups(facts: Facts) -> dict[str, object]:
     return _write_head(facts) | (grouped if groups else {"topk_method": "greedy"})
 
 
-_Turned = Callable[[Tape, Setting, Tensor, Tensor], tuple[Tensor, Tensor]]  # queries and keys, rotated
+_Turned = Callable[[Tape, Execution, Tensor, Tensor], tuple[Tensor, Tensor]]  # queries and keys, rotated
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, turned: _Turned) -> tuple[Tensor, Tensor | None]:
+def _attention(
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, *, turned: _Turned
+) -> tuple[Tensor, Tensor | None]:
     """DeepseekV2Attention and DeepseekV3Attention."""
     model = on.model
     rope = model.qk_rope_head_size
@@ -109,7 +111,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, turned: _T
     return on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias), weights
 
 
-def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _query(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     model = on.model
     width = on.heads * model.head_size
     if not model.q_lora_rank:
@@ -118,7 +120,7 @@ def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return op.transposed(tape, on.linear(tape, low, width, "q_b_proj"))
 
 
-def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def _turned(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
     """apply_rotary_pos_emb_interleave of one tensor: every second element is a half."""
     half = tensor.width // 2
     first, second = op.part(tape, tensor, half), op.part(tape, tensor, half)
@@ -126,14 +128,14 @@ def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
     return turned_pair(tape, first, second, table, table)
 
 
-def _turned_pairs(tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _turned_pairs(tape: Tape, on: Execution, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb_interleave."""
     turned = _turned(tape, on, query)
     return turned, _turned(tape, on, key)
 
 
 @forward
-def _turned_as_complex(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _turned_as_complex(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_emb: pairs are complex numbers of two fp32, multiplied by a table of such."""
     table = on.table(on.model.qk_rope_head_size, op.FP32)
     my.query, my.key = op.cast(tape, query, op.FP32), op.cast(tape, key, op.FP32)
@@ -142,7 +144,7 @@ def _turned_as_complex(my: Names, tape: Tape, on: Setting, query: Tensor, key: T
 
 
 def _expanded(
-    tape: Tape, on: Setting, latent: Tensor, key_turned: Tensor, plain: int, narrow: int
+    tape: Tape, on: Execution, latent: Tensor, key_turned: Tensor, plain: int, narrow: int
 ) -> tuple[Tensor, Tensor]:
     """expand_kv: keys are written into an empty tensor part by part, which backward undoes part by part."""
     tokens, item, rope = latent.rows, latent.item, key_turned.width
@@ -170,7 +172,7 @@ def _expanded(
 
 @forward
 def _padded(
-    my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, narrow: int
+    my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, value: Tensor, narrow: int
 ) -> tuple[Tensor, Tensor | None]:
     """A fused kernel knows one head size: values are padded, and the output is cut."""
     size = on.model.head_size
@@ -183,7 +185,7 @@ def _padded(
 
 
 @forward
-def _router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _router(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """DeepseekV2TopkRouter: in fp32; experts of groups that are not picked are masked."""
     logits = wide_logits(tape, on, hidden)
     my.scores = op.softmax(tape, logits)
@@ -193,7 +195,7 @@ def _router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor,
     return op.scaled(tape, values), ids, logits
 
 
-def _complex_tables(tape: Tape, on: Setting) -> Before:
+def _complex_tables(tape: Tape, on: Execution) -> Before:
     """Llama's, but that blocks save one table, of complex numbers, which is made of its two."""
     hidden, tables, read, referred = llama.before(tape, on)
     complexes = tape.make((on.seq_len, 0), on.model.qk_rope_head_size, op.FP32)

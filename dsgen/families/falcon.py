@@ -13,7 +13,7 @@ from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON"]
@@ -44,12 +44,12 @@ def _write(facts: Facts) -> dict[str, object]:
     return {"new_decoder_architecture": facts["kv_heads"] != 1, "multi_query": facts["kv_heads"] == 1}
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, on.model.head_size)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """FalconDecoderLayer, with one norm (falcon-7b) or two (40b, 180b)."""
     my.attended = on.layer_norm(tape, hidden)
     my.fed = on.layer_norm(tape, hidden) if on.model.kv_heads > 1 else my.attended
@@ -60,7 +60,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     model = on.model
     size, several = model.head_size, model.kv_heads > 1
     fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "query_key_value")
@@ -81,7 +81,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
     return on.linear(tape, out, on.hidden, "dense"), weights
 
 
-def _spread(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def _spread(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
     """Keys or values written out for every query head; backward sums them."""
     made = tape.make(tensor.rows, on.heads * on.model.head_size, tensor.item)
     return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import head_norm
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GLM4", "GLM4_MOE"]
@@ -30,14 +30,14 @@ _NORMED = (
 )
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     """Llama's, for half of a head; blocks make tables of their own of these."""
     hidden, tables, read, referred = llama.before(tape, on, part=2)
     return hidden, [], [*read, *tables], referred
 
 
 @forward
-def _paired_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _paired_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4Attention: half of every head is rotated, its neighbours as pairs."""
     project(my, tape, on, hidden, bias=on.model.attention_bias)
     my.query, my.key = _rotated(tape, on, my.query, my.key, on.model.head_size // 2)
@@ -46,7 +46,7 @@ def _paired_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tup
 
 
 @forward
-def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
+def _rotated(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb, which repeats the elements of its tables for every block."""
     my.cosine, my.sine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
     first, rest = cut(tape, query, on.heads * rotary)
@@ -57,7 +57,7 @@ def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, rot
 
 
 @forward
-def _half_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _half_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4MoeAttention: half of every head is rotated; a norm over every head where the config says so."""
     model = on.model
     rotary = model.head_size // 2

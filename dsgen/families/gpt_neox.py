@@ -11,7 +11,7 @@ from dsgen.families.parts.rotary import cut, rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT_NEOX"]
@@ -19,12 +19,12 @@ __all__ = ["GPT_NEOX"]
 _SHARE = 4  # a quarter of a head is rotated (rotary_pct of its config: 0.25)
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, on.model.head_size // _SHARE)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPTNeoXLayer with the parallel residual of its default."""
     my.attention, my.weights = _attention(tape, on, on.layer_norm(tape, hidden))
     my.out = gpts.megatron_mlp(tape, on, on.layer_norm(tape, hidden))
@@ -33,7 +33,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
     fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, "query_key_value", bias=True))
     query, key, my.value = op.split(tape, fused, width, width, width)

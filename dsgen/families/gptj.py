@@ -14,7 +14,7 @@ from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 from dsgen.shapes.profiles import Model
 
@@ -29,13 +29,13 @@ def _tables(model: Model) -> int:
     return _FP32 * model.layers * model.max_positions * min(ROTARY, model.head_size)
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     embedded, read = gpts.embed(tape, on)
     return embedded, [], read, [embedded]
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPTJBlock: attention and feed-forward share a norm."""
     my.states = on.layer_norm(tape, hidden)
     my.attention, my.weights = _attention(tape, on, my.states)
@@ -47,7 +47,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     size = on.model.head_size
     width, rotary = on.heads * size, min(ROTARY, size)
     my.query = on.linear(tape, hidden, width, "q_proj")
@@ -73,7 +73,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
 
 
 @forward
-def _every_two(my: Names, tape: Tape, on: Setting, tensor: Tensor, rotary: int) -> Tensor:
+def _every_two(my: Names, tape: Tape, on: Execution, tensor: Tensor, rotary: int) -> Tensor:
     """GPT-J's apply_rotary_pos_emb: neighbours are a pair; the tables are made for every tensor."""
     my.sine, my.cosine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
     one = op.mul(tape, tensor, my.cosine)

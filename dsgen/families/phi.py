@@ -14,7 +14,7 @@ from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["PHI", "ROTARY"]
@@ -22,12 +22,12 @@ __all__ = ["PHI", "ROTARY"]
 ROTARY = 32  # elements of a head that are rotated: partial_rotary_factor x head size of every Phi
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, ROTARY)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """PhiDecoderLayer."""
     my.states = on.layer_norm(tape, hidden)
     attended, my.weights = partial_attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)

@@ -14,7 +14,7 @@ from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["STABLELM"]
@@ -23,7 +23,7 @@ _SHARE = 4  # a quarter of a head is rotated
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """StableLmDecoderLayer, whose attention is not parallel; its names for what it has added last until its end."""
     model = on.model
     my.states = on.layer_norm(tape, hidden)

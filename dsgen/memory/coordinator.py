@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import BACKWARD
-from dsgen.memory.events import Event
+from dsgen.memory.events import ModuleEvent
 from dsgen.memory.modules import GatheredTensor
 from dsgen.memory.trained import AFTER
 
-__all__ = ["Walk"]
+__all__ = ["TensorUses"]
 
 
 _NEVER = 1 << 62  # elements
@@ -30,7 +30,7 @@ class _Gather:
         self.extent, self.waiting, self.copied = extent, waiting, False
 
 
-class Walk(NamedTuple):
+class TensorUses(NamedTuple):
     """The uses of one step.
 
     Attributes:
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
     split: frozenset[int]
 
     @classmethod
-    def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
+    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool = False) -> TensorUses:
         """The uses of events.
 
         Args:

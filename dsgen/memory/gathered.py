@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
-from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, Step, events, first_asked, unasked
+from dsgen.memory.coordinator import TensorUses
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -152,7 +152,7 @@ def gathered(
     return Gathered(places, uses, packed, first, {}, {}, copies)
 
 
-def _grown(steps: Sequence[Event], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
+def _grown(steps: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
     """Elements of the second shares that are there when each event begins, and behind the last."""
     extents = {
         held.place: held.extent(step.wide) for event in steps for held in event.module.tensors if not held.frozen
@@ -187,9 +187,9 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(step: Step, persistence: int, anew: bool) -> Walk:
+def _walk(step: Step, persistence: int, anew: bool) -> TensorUses:
     """The uses of a model's tensors that are gathered."""
-    return Walk.over(events(step), persistence, step.wide, anew)
+    return TensorUses.over(events(step), persistence, step.wide, anew)
 
 
 @functools.lru_cache(maxsize=256)
@@ -239,7 +239,7 @@ def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None,
 
 
 def _kept(
-    events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step
+    events: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: Step
 ) -> tuple[list[int], list[int], list[int], int]:
     """What somebody keeps of released tensors: while each event runs, while the second part of it does, behind it, and
     at last. The first product of backward is the second of forward, which lets go of its own tensors.

@@ -28,7 +28,7 @@ from dsgen.documents.editor.configs import (
     value_at,
     value_steps,
 )
-from dsgen.documents.editor.layout import Node, Patch, TextLayout, patched
+from dsgen.documents.editor.layout import Patch, TextLayout, TextNode, patched
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
 from dsgen.shapes.findings import Assign, Edit, Move, Remove
@@ -108,7 +108,7 @@ def _take_away(document: Document, steps: Steps, read: _Reader) -> Document:
     return _remove(document, unfilled(document.config, steps, kept), read)
 
 
-def _leaving(layout: TextLayout, node: Node) -> Incoming:
+def _leaving(layout: TextLayout, node: TextNode) -> Incoming:
     """A value with its text and its comments, to be put elsewhere."""
     is_block = isinstance(node.value, (Mapping, list)) and not layout.is_braced(node)
     value_start = node.place.value.start if node.place else node.start
@@ -132,14 +132,14 @@ def _leaving(layout: TextLayout, node: Node) -> Incoming:
     )
 
 
-def _around(node: Node) -> Iterator[Node]:
+def _around(node: TextNode) -> Iterator[TextNode]:
     around = node.around
     while around is not None:
         yield around
         around = around.around
 
 
-def _has_own_comment(layout: TextLayout, section: Node, steps: Steps) -> bool:
+def _has_own_comment(layout: TextLayout, section: TextNode, steps: Steps) -> bool:
     """Whether a comment stands in a section that belongs to nothing on the way to what moves."""
     if section.place is None:
         return True
@@ -157,7 +157,7 @@ def _assign(document: Document, steps: Steps, value: Any, read: _Reader) -> Docu
     return _first_that_holds(document, assigned(document.config, steps, value), _assigning(layout, node, value), read)
 
 
-def _assigning(layout: TextLayout, node: Node, value: Any) -> Iterator[list[Patch]]:
+def _assigning(layout: TextLayout, node: TextNode, value: Any) -> Iterator[list[Patch]]:
     if node.place is None:
         return
     start, end = node.place.value.start, layout.end(node)
@@ -174,7 +174,7 @@ def _assigning(layout: TextLayout, node: Node, value: Any) -> Iterator[list[Patc
     yield [(start, end, form.value(value, None))]
 
 
-def _stays_in_line(layout: TextLayout, node: Node, value: Any) -> bool:
+def _stays_in_line(layout: TextLayout, node: TextNode, value: Any) -> bool:
     """Whether a value of YAML, and what it becomes, both stand behind the colon."""
     if layout.is_braced(node):
         return True
@@ -202,7 +202,7 @@ def _add(document: Document, new: Spot, incoming: Incoming, read: _Reader) -> Do
     )
 
 
-def _adding(layout: TextLayout, section: Node, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
+def _adding(layout: TextLayout, section: TextNode, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
     if layout.document.kind == "yaml":
         around = section.around
         if section.children and not layout.is_braced(section):

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.documents.editor.layout import Node, TextLayout
+from dsgen.documents.editor.layout import TextLayout, TextNode
 
 __all__ = ["Form", "Incoming", "form_of", "reindented"]
 
@@ -151,7 +151,7 @@ def reindented(text: str, old: str, new: str) -> str:
     return "\n".join([first, *moved])
 
 
-def form_of(layout: TextLayout, section: Node) -> Form:
+def form_of(layout: TextLayout, section: TextNode) -> Form:
     """How a section is written: as its last entry is, or else as the first of the document that shows it."""
     kind = layout.document.kind
     text = layout.text
@@ -177,7 +177,7 @@ def form_of(layout: TextLayout, section: Node) -> Form:
     )
 
 
-def _quote(layout: TextLayout, node: Node) -> str | None:
+def _quote(layout: TextLayout, node: TextNode) -> str | None:
     """The quote around a value that is a text, a blank for none; None where the value says nothing of it."""
     if not isinstance(node.value, str) or node.place is None or layout.is_unquoted_text(node):
         return None

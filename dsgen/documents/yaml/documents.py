@@ -10,7 +10,7 @@ from typing import Any
 from dsgen.documents.document import Document
 from dsgen.documents.hjson.reader import MAX_DEPTH
 from dsgen.documents.yaml.reader import NotYamlError, compose
-from dsgen.documents.yaml.walk import FaultError, Walk
+from dsgen.documents.yaml.walk import FaultError, YamlWalk
 from dsgen.shapes.findings import Fault, Span
 
 __all__ = ["read"]
@@ -51,7 +51,7 @@ def read(text: str, name: str) -> Document:
     )
 
 
-class _Walk(Walk):
+class _Walk(YamlWalk):
     """The walk that notes what is wrong and goes on."""
 
     def __init__(self, text: str) -> None:

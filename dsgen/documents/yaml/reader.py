@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dsgen.documents.yaml.scalars import CORE, MUST, as_text
-from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, Walk
+from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, YamlWalk
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 from dsgen.shapes.layers import DEEPEST
@@ -218,7 +218,7 @@ def _too_deep(source: str) -> DsgenError:
     )
 
 
-class _Leaves(Walk):
+class _Leaves(YamlWalk):
     """The walk that refuses what is wrong, and keeps every leaf with the comment beside it."""
 
     def __init__(self, text: str, source: str) -> None:

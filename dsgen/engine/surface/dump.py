@@ -108,7 +108,7 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return value
 
 
-class _Reader:
+class _KeyRecorder:
     """Runs the release's own parsing and keeps what it asked for."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ def dump() -> dict[str, Any]:
     import deepspeed
     import torch
 
-    reader = _Reader()
+    reader = _KeyRecorder()
     keys = _loose(reader.walk())
     sections: dict[str, bool] = {}
     for path, model in sorted(reader.models.items()):

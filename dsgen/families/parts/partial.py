@@ -9,7 +9,7 @@ from dsgen.families.parts.llama import project
 from dsgen.families.parts.rotary import cut, rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["partial_attention"]
@@ -17,7 +17,7 @@ __all__ = ["partial_attention"]
 
 @forward
 def partial_attention(
-    my: Names, tape: Tape, on: Setting, hidden: Tensor, rotary: int, last: str, *, bias: bool, out_bias: bool = False
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, rotary: int, last: str, *, bias: bool, out_bias: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """PhiAttention and StableLmAttention.
 

@@ -19,10 +19,10 @@ from dsgen.families.tape.products import (
 from dsgen.families.tape.tape import Node, Tape, Tensor
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Setting"]
+__all__ = ["Execution"]
 
 
-class Setting(NamedTuple):
+class Execution(NamedTuple):
     """How a model runs on one GPU.
 
     Attributes:

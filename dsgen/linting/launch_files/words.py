@@ -56,12 +56,12 @@ def split(text: str, start: int = 0, end: int | None = None) -> tuple[tuple[Comm
         start: Where the part begins.
         end: Where it ends, exclusive; the end of the text without it.
     """
-    reader = _Reader(text, start, len(text) if end is None else end)
+    reader = _ShellReader(text, start, len(text) if end is None else end)
     reader.run()
     return tuple(reader.commands), tuple(reader.comments)
 
 
-class _Reader:
+class _ShellReader:
     """Where the reading stands, and what was found so far."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
