@@ -12,7 +12,7 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.surface import Surface
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import is_scenario, layers, read
-from dsgen.linting import configs
+from dsgen.linting import config_reader
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
 from dsgen.shapes.arguments import named, path_of
@@ -78,7 +78,7 @@ def side(path: str) -> Side:
         DsgenError: Unreadable, or a scenario that has no plan.
     """
     if not is_scenario(path):
-        return Side(path, dict(leaves(configs.read(path, bare=True).document.config)), None)
+        return Side(path, dict(leaves(config_reader.read(path, bare=True).document.config)), None)
     scenario = read(path)
     config = render(plan(assemble(layers(scenario), scenario.deepspeed)))
     return Side(path, dict(leaves(config.tree)), config)

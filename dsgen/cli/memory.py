@@ -51,13 +51,13 @@ def _question(scenario: str | None, config: str | None, options: dict[str, Any])
     from dsgen.asking.memory_questions import ask, ask_config
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import ScenarioValue, layers
-    from dsgen.linting import configs
+    from dsgen.linting import config_reader
     from dsgen.shapes.layers import Origin
 
     said = scenario_from(scenario, options)
     if config is None:
         return ask(assemble(layers(said), said.deepspeed))
-    source = configs.read(config)
+    source = config_reader.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
         ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})

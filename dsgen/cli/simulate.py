@@ -156,7 +156,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     import attrs
 
     from dsgen import simulating
-    from dsgen.linting import configs
+    from dsgen.linting import config_reader
     from dsgen.shapes.errors import mistake
 
     run = _options(options)
@@ -180,7 +180,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         raise mistake(
             "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
         )
-    source = configs.read(config, target=target)
+    source = config_reader.read(config, target=target)
     world = world_size or wished["gpus"] or source.world_size
     if world is None:
         raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")

@@ -14,10 +14,10 @@ import attrs
 from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.effective.answers import answers
-from dsgen.effective.records import Effective, Refusal
+from dsgen.effective.outcomes import Effective, Refusal
 from dsgen.effective.refusals import sentence
-from dsgen.effective.rows import defaults, in_force, rows
-from dsgen.proving import session as child
+from dsgen.effective.written_keys import defaults, in_force, rows
+from dsgen.proving import sessions as child
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.targets import Target

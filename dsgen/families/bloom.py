@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dsgen.families import orders, rows
+from dsgen.families.config_keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND
 from dsgen.families.parts import gpts
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend_alibi
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import bloom_gelu
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["BLOOM"]

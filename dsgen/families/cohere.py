@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, OUT, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.norms import mean_square
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["COHERE"]

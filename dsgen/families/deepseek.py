@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import HEADS, keys
 from dsgen.families.family import UNKNOWN_STYLE, Facts, Family
-from dsgen.families.keys import HEADS, keys
 from dsgen.families.orders import FIRST, GATED, SECOND, SHARED, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import picked, routed, sigmoid_router, wide_logits
@@ -16,9 +16,9 @@ from dsgen.families.parts.rotary import turned_pair
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["DEEPSEEK_V2", "DEEPSEEK_V3"]

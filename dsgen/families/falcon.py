@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Facts, Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.rotary import rotate
@@ -12,8 +12,8 @@ from dsgen.families.reading import Reader
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON"]

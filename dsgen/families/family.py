@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import ConfigKey
+from dsgen.families.config_keys import ConfigKey
 from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import TensorLayout

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import FLOORED, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import FLOORED, keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, SHARED, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
@@ -15,9 +15,9 @@ from dsgen.families.parts.rotary import cut, rotate
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import head_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GLM4", "GLM4_MOE"]

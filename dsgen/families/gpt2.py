@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT2"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import LOCAL_EXPERTS, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import LOCAL_EXPERTS, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
@@ -16,8 +16,8 @@ from dsgen.families.reading import expert_width
 from dsgen.families.rows import TensorRow
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.norms import wide_rms_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT_OSS"]

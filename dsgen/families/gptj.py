@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 from dsgen.shapes.profiles import Model
 

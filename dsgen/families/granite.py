@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family
-from dsgen.families.keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.llama import BLOCK
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
@@ -14,10 +14,10 @@ from dsgen.families.parts.mixtures import kernel_of, picked, routed
 from dsgen.families.reading import expert_width
 from dsgen.families.rows import TensorRow
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Forward
 from dsgen.families.tape.norms import norm
 from dsgen.families.tape.products import linear
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GRANITE", "GRANITEMOE"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from dsgen.families.keys import keys
+from dsgen.families.config_keys import keys
 from dsgen.families.mistral import MISTRAL
 from dsgen.families.parts.llama import llama_forward, project
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Execution
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["MINISTRAL3"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.partial import partial_attention
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["PHI", "ROTARY"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward, paired_mlp
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Execution
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["PHI3"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import experts, mixture, softmax_router
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["QWEN2", "QWEN2_MOE", "leading", "read_window", "written_leading", "written_window"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
+from dsgen.families.config_keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import LLAMA, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.partial import partial_attention
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["STABLELM"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["STARCODER2"]

@@ -12,18 +12,18 @@ from typing import Any
 import attrs
 
 from dsgen.families import rows
+from dsgen.families.config_keys import AS_ENCODER, HEADS, ConfigKey, keys
 from dsgen.families.family import Facts, Family
-from dsgen.families.keys import AS_ENCODER, HEADS, ConfigKey, keys
 from dsgen.families.orders import Order
 from dsgen.families.parts.relative import biases, distance_biases, plain_biases, read_before
 from dsgen.families.peft import ALL_LINEAR
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import joined
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.gelus import gelu_steps
 from dsgen.families.tape.products import bmm, cross_entropy
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Node, Tape, Tensor, forward
 
 __all__ = ["MT5", "T5"]

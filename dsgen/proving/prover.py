@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.proving import session as proof_session
+from dsgen.proving import sessions as proof_session
 from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place

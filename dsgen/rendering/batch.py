@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.planning.planner import Plan
-from dsgen.rendering.keys import PlannedKey
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
 
 __all__ = ["keys"]

@@ -17,7 +17,7 @@ from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
 from dsgen.rendering.combinations import cautions, refuse
 from dsgen.rendering.judgement import PLANNER, judge, worded
-from dsgen.rendering.keys import PlannedKey
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show

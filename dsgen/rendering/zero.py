@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgen.families import family_of
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import Plan
-from dsgen.rendering.keys import PlannedKey
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import block_elements
 

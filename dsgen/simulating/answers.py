@@ -9,8 +9,8 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.estimates import plausible
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
-from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
 from dsgen.simulating.requests import Request
+from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
 
 __all__ = ["simulation"]
 

@@ -17,7 +17,7 @@ import pytest
 from dsgen.engine.proof import locks
 from dsgen.engine.witness import Witness
 from dsgen.proving import prover
-from dsgen.proving import session as proof_session
+from dsgen.proving import sessions as proof_session
 from dsgen.report import proof as report
 from dsgen.shapes.errors import DsgenError
 

@@ -9,7 +9,8 @@ import attrs
 
 from dsgen.documents.document import Document
 from dsgen.documents.editor import blocks, braces
-from dsgen.documents.editor.configs import (
+from dsgen.documents.editor.layout import Patch, TextLayout, TextNode, patched
+from dsgen.documents.editor.plain_edits import (
     Spot,
     Steps,
     added,
@@ -28,7 +29,6 @@ from dsgen.documents.editor.configs import (
     value_at,
     value_steps,
 )
-from dsgen.documents.editor.layout import Patch, TextLayout, TextNode, patched
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
 from dsgen.shapes.findings import Assign, Edit, Move, Remove

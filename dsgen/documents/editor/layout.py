@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen.documents.document import Document, TextPlace
-from dsgen.documents.editor.configs import Steps, path_of
+from dsgen.documents.editor.plain_edits import Steps, path_of
 from dsgen.shapes.findings import Span
 
 __all__ = ["Patch", "TextLayout", "TextNode", "patched"]

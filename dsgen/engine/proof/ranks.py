@@ -11,8 +11,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import models as proof_model
 from dsgen.engine.proof import observing
+from dsgen.engine.proof import tiny_llama as proof_model
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]

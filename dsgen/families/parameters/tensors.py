@@ -8,8 +8,8 @@ import math
 import attrs
 
 from dsgen.families import FAMILIES, family_of
+from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.families.rows import TensorRow
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model

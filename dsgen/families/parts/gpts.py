@@ -6,9 +6,9 @@ Source: transformers 5.23, models/{gpt2,gpt_neox}/modeling_*.py.
 from __future__ import annotations
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["embed", "head", "learned", "megatron_mlp", "rotary"]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block, Forward
 from dsgen.families.tape.norms import Norm, head_norm, norm, rms_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = [

@@ -12,10 +12,10 @@ from typing import Any
 
 from dsgen.families.parts.llama import mlp
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.products import grouped, linear
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import GRADIENTS, Names, Tape, Tensor, forward
 
 __all__ = [

@@ -9,7 +9,7 @@ from dsgen.families.parts.llama import project
 from dsgen.families.parts.rotary import cut, rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Execution
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["partial_attention"]

@@ -10,9 +10,9 @@ Source: transformers 5.23, models/t5/modeling_t5.py. Names are those of the clas
 from __future__ import annotations
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack
 from dsgen.families.tape.moments import Size
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Node, Tape, Tensor
 
 __all__ = ["biases", "distance_biases", "plain_biases", "read_before"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.products import bmm, flash
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]

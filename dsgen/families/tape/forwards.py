@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.norms import Norm, rms_norm
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["Before", "Block", "Forward", "InStack", "Stacks"]

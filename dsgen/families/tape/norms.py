@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dsgen.families.tape import operators as op
-from dsgen.families.tape.setting import Execution
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["Norm", "gemma_norm", "head_norm", "layer_norm", "mean_square", "norm", "rms_norm", "wide_rms_norm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsgen.families.tape.moments import BACKWARD, Activity, Size, front
-from dsgen.memory.activations.stretch import Recording
+from dsgen.memory.activations.recording import Recording
 
 __all__ = ["NOTHING", "backward", "first", "forward", "plus"]
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.lifetimes import opening
 from dsgen.families.tape.lifetimes import size as bytes_of
 from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.operators import INDEX
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.stretch import Recording
+from dsgen.memory.activations.recording import Recording
 
 __all__ = ["encoded"]
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from dsgen.families import family_of
 from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
 from dsgen.families.tape.moments import Activity, Size
-from dsgen.families.tape.setting import Execution
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.stretch import Recording, record
+from dsgen.memory.activations.recording import Recording, record
 from dsgen.memory.numbers import quantized
 from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model

@@ -11,7 +11,15 @@ import attrs
 
 from dsgen import targets
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.asking.memory_questions.scenarios import FIELDS, at_stage, closest, counted, doubts, not_counted, refuse
+from dsgen.asking.memory_questions.scenario_questions import (
+    FIELDS,
+    at_stage,
+    closest,
+    counted,
+    doubts,
+    not_counted,
+    refuse,
+)
 from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
-from dsgen.effective.records import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
+from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
 from dsgen.effective.refusals import meant
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
