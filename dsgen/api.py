@@ -173,14 +173,14 @@ def memory(
     Raises:
         DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
-    from dsgen.asking import memory_questions as questions  # a script that renders needs none of it
+    from dsgen.asking import memory_questions  # a script that renders needs none of it
     from dsgen.linting import config_reader
 
     asked = job(wanted, deepspeed)
     if config is None:
-        return questions.answer(questions.ask(asked), every)
-    known = questions.given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
-    return questions.answer(questions.ask_config(asked, known), every)
+        return memory_questions.answer(memory_questions.ask(asked), every)
+    known = memory_questions.given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
+    return memory_questions.answer(memory_questions.ask_config(asked, known), every)
 
 
 @named()

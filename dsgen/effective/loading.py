@@ -17,7 +17,7 @@ from dsgen.effective.answers import answers
 from dsgen.effective.outcomes import Effective, Refusal
 from dsgen.effective.refusals import sentence
 from dsgen.effective.written_keys import defaults, in_force, rows
-from dsgen.proving import sessions as child
+from dsgen.proving import sessions
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.targets import Target
@@ -89,11 +89,11 @@ def load_many(
     if missing is not None:
         raise _missing(missing, interpreter)
     try:
-        with child.start(interpreter, "cpu", 1, _SERVER) as session:
+        with sessions.start(interpreter, "cpu", 1, _SERVER) as session:
             if (absent := session.greeting.get("missing")) is not None:
                 raise _missing(str(absent), interpreter)
             return tuple(_load(session, job, program, world_size, timeout_seconds) for job in jobs)
-    except child.SessionLostError as error:
+    except sessions.SessionLostError as error:
         raise mistake(
             f"the process that loads DeepSpeed was lost: {error}",
             must="it must be able to import torch and deepspeed",
@@ -153,7 +153,9 @@ def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
             yield f"{before}{key}", value
 
 
-def _load(session: child.Session, job: _Job, program: Target, ranks: int | None, timeout_seconds: float) -> Effective:
+def _load(
+    session: sessions.Session, job: _Job, program: Target, ranks: int | None, timeout_seconds: float
+) -> Effective:
     """One config through the child."""
     version = str(session.greeting["versions"]["deepspeed"]).partition("+")[0].strip()
     base = Effective(

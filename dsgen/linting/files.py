@@ -15,8 +15,8 @@ from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.jobs.composed import plain
-from dsgen.linting import facts as lint_facts
 from dsgen.linting import linter, sources
+from dsgen.linting.facts import facts as facts_of
 from dsgen.linting.setting_files import parameter_names, read, sidecar
 from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
@@ -177,7 +177,7 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
 
 
 def _facts(source: Source, settings: Settings) -> Facts:
-    return lint_facts.facts(
+    return facts_of(
         source.document.config,
         world_size=settings.world_size or source.world_size,
         seq_len=settings.seq_len,

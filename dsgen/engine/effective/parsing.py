@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.effective import choices as effective_choices
+from dsgen.engine.effective import choices
 from dsgen.engine.effective.held import held
 from dsgen.engine.witness import Witness
 
@@ -52,7 +52,7 @@ def run(job: dict[str, Any], report: Path) -> bool:
             values = held(parsed)
             result.update(held=values.values, aliases=values.aliases, moved=values.moved)
             phase = "initialize"
-            result.update(effective_choices.choices(parsed, job["open"]))
+            result.update(choices.choices(parsed, job["open"]))
         except Exception as error:
             result["refused"] = {"phase": phase, **_error(error)}
     draft = report.with_suffix(".tmp")

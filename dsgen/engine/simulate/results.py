@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsgen.engine.simulate import allocator
-from dsgen.engine.simulate import expandable as simulate_expandable
+from dsgen.engine.simulate.expandable import Expandable
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger, Phase
 
 __all__ = ["collectives", "describe"]
@@ -64,7 +64,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 def _allocator(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
     replayed = allocator.replay(ledger.replay(GPU), allocator.Allocator(capacity_bytes))
-    expandable = allocator.replay(ledger.replay(GPU), simulate_expandable.Expandable(capacity_bytes))
+    expandable = allocator.replay(ledger.replay(GPU), Expandable(capacity_bytes))
     return {
         "allocated_peak_bytes": replayed.allocated_peak_bytes,
         "reserved_peak_bytes": replayed.reserved_peak_bytes,

@@ -53,10 +53,10 @@ def _greet() -> dict[str, Any]:
     if "missing" in installed:
         return installed
     from dsgen.engine.simulate import runs
-    from dsgen.engine.simulate import versions as simulate_versions
+    from dsgen.engine.simulate.versions import check_tested
 
     with contextlib.suppress(RuntimeError):  # of versions that are not tested: a fork says so, or is told to go on
-        simulate_versions.check(installed, force=False)
+        check_tested(installed, force=False)
         runs.prepare()
     for name in _PRELOAD:
         with contextlib.suppress(ImportError):

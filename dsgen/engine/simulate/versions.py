@@ -10,7 +10,7 @@ from typing import Any
 
 from dsgen.engine.simulate.errors import UntestedVersionsError
 
-__all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check", "fingerprint"]
+__all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check_tested", "fingerprint"]
 
 # (deepspeed, torch, transformers) with which the simulation was compared with real runs.
 TESTED = (("0.19.8", "2.13.0", "5.23.0"),)
@@ -60,7 +60,7 @@ def fingerprint(name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def check(versions: dict[str, str], force: bool) -> None:
+def check_tested(versions: dict[str, str], force: bool) -> None:
     """Refuse versions that were not tested together.
 
     Raises:
