@@ -15,7 +15,7 @@ from dsgen.jobs.scenarios import is_scenario, layers, read
 from dsgen.linting import config_reader
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
-from dsgen.shapes.arguments import named, path_of
+from dsgen.shapes.arguments import names_arguments, path_of
 from dsgen.shapes.layers import leaves, same
 
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
@@ -84,7 +84,7 @@ def side(path: str) -> Side:
     return Side(path, dict(leaves(config.tree)), config)
 
 
-@named()
+@names_arguments()
 def diff(first: Source, second: Source) -> Comparison:
     """Two configs key by key: `.differences`, each with the reasons of a side that was rendered.
 

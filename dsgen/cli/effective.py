@@ -6,7 +6,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(
         source, world_size=world_size or ranks, target=target or program, python=python, timeout_seconds=timeout
     )
     if form == "text":
-        show(report.text(effect, width()), "effective", nl=True)
+        emit(report.text(effect, width()), "effective", nl=True)
     else:
-        show(json.dumps(effect.to_dict(), indent=2), "json", nl=True)
+        emit(json.dumps(effect.to_dict(), indent=2), "json", nl=True)
     return OK if effect.refused is None else FOUND

@@ -12,7 +12,7 @@ import click
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, for_terminal, lint_all, lint_options, settings_from, spare
 from dsgen.cli.mending import mend
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
@@ -77,7 +77,7 @@ def command(
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
     elif form in ("json", "sarif"):
-        show(report, "json", err=streams_text)
+        emit(report, "json", err=streams_text)
     elif report:
         click.echo(report, nl=False, err=streams_text)
     if wrong:

@@ -8,7 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import gpus_from, scenario_from, scenario_options
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
 
@@ -37,9 +37,9 @@ def command(
 
     answered = answer(_question(scenario, config, gpus_from(options, world_size)), every)
     if form == "json":
-        show(json.dumps(report.data(answered), indent=2), "json", nl=True)
+        emit(json.dumps(report.data(answered), indent=2), "json", nl=True)
     else:
-        show(report.text(answered, width()), "memory")
+        emit(report.text(answered, width()), "memory")
     if answered.verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
     return FOUND if answered.verdict is Verdict.DOES_NOT_FIT else OK

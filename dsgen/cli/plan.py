@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import idle, job_from, scenario_options
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
 
@@ -29,8 +29,8 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        show(json.dumps(report.data(planned), indent=2), "json", nl=True)
+        emit(json.dumps(report.data(planned), indent=2), "json", nl=True)
     else:
-        show(report.text(planned, every, width()), "plan")
+        emit(report.text(planned, every, width()), "plan")
         for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)

@@ -8,7 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import scenario_from, scenario_options
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
 
@@ -61,7 +61,7 @@ def command(
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()
     proof = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
     if form == "text":
-        show(report.text(proof), "proof", nl=True)
+        emit(report.text(proof), "proof", nl=True)
     else:
-        show(json.dumps(proof.to_dict(), indent=2), "json", nl=True)
+        emit(json.dumps(proof.to_dict(), indent=2), "json", nl=True)
     return OK if proof.outcome == prover.PROVED else FOUND

@@ -14,7 +14,7 @@ import click
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.jobs.contradictions import ADAPTERS
 
@@ -84,7 +84,7 @@ def command(
         simulation = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(simulation, form, every)
     if output is None and form in _PAINTED:
-        show(shown, _PAINTED[form])
+        emit(shown, _PAINTED[form])
     elif output is None:
         click.echo(shown, nl=False)
     else:

@@ -15,7 +15,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.effective.answers import answers
 from dsgen.effective.outcomes import Effective, Refusal
-from dsgen.effective.refusals import sentence
+from dsgen.effective.refusals import in_words
 from dsgen.effective.written_keys import defaults, in_force, rows
 from dsgen.proving import sessions
 from dsgen.shapes.errors import DsgenError, mistake
@@ -130,7 +130,7 @@ def _job(source: Source, program: Target) -> _Job:
         config = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         kind, message = type(error).__name__, str(error)
-        said = sentence({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
+        said = in_words({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
         return _Job(name=str(source), refused=Refusal(phase="read", kind=kind, message=message, sentence=said))
     return _handed_over(str(source), config, program)
 
@@ -206,7 +206,7 @@ def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: T
                 phase=refused["phase"],
                 kind=refused["kind"],
                 message=refused["message"],
-                sentence=sentence(refused, written, base.world_size, known),
+                sentence=in_words(refused, written, base.world_size, known),
                 site=refused["site"],
             ),
         )

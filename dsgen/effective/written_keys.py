@@ -8,7 +8,7 @@ from typing import Any
 from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
 from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
-from dsgen.effective.refusals import meant
+from dsgen.effective.refusals import nearest_key
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
 
@@ -113,7 +113,7 @@ class _Rows:
             return WrittenKey(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
         if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
             return WrittenKey(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
-        close = meant(path, self.known)
+        close = nearest_key(path, self.known)
         hint = offer([close] if close else [])
         return WrittenKey(path=path, written=value, in_force=None, happened=NOT_READ, note=hint)
 

@@ -11,7 +11,7 @@ from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECO
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
 from dsgen.families.parts.mixtures import routed, sigmoid_router
-from dsgen.families.parts.rotary import cut, rotate
+from dsgen.families.parts.rotary import rotate, rotated_part
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
@@ -49,8 +49,8 @@ def _paired_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> t
 def _rotated(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb, which repeats the elements of its tables for every block."""
     my.cosine, my.sine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
-    first, rest = cut(tape, query, on.heads * rotary)
-    first_key, rest_key = cut(tape, key, on.kv_heads * rotary)
+    first, rest = rotated_part(tape, query, on.heads * rotary)
+    first_key, rest_key = rotated_part(tape, key, on.kv_heads * rotary)
     turned = rotate(tape, first, my.cosine, my.sine)
     turned_key = rotate(tape, first_key, my.cosine, my.sine)
     return op.cat(tape, turned, rest), op.cat(tape, turned_key, rest_key)
@@ -65,8 +65,8 @@ def _half_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tup
     if model.qk_norm:
         my.query = head_norm(tape, on, my.query, on.heads)
         my.key = head_norm(tape, on, my.key, on.kv_heads)
-    query_turned, query_rest = cut(tape, my.query, on.heads * rotary)
-    key_turned, key_rest = cut(tape, my.key, on.kv_heads * rotary)
+    query_turned, query_rest = rotated_part(tape, my.query, on.heads * rotary)
+    key_turned, key_rest = rotated_part(tape, my.key, on.kv_heads * rotary)
     table = on.table(rotary)
     turned = rotate(tape, query_turned, table, table)
     turned_key = rotate(tape, key_turned, table, table)

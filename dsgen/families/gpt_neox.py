@@ -7,7 +7,7 @@ from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND, Order
 from dsgen.families.parts import gpts
-from dsgen.families.parts.rotary import cut, rotate
+from dsgen.families.parts.rotary import rotate, rotated_part
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.execution import Execution
@@ -38,8 +38,8 @@ def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Te
     fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, "query_key_value", bias=True))
     query, key, my.value = op.split(tape, fused, width, width, width)
     table = on.table(on.model.head_size // _SHARE)
-    query_turned, query_rest = cut(tape, query, width // _SHARE)
-    key_turned, key_rest = cut(tape, key, width // _SHARE)
+    query_turned, query_rest = rotated_part(tape, query, width // _SHARE)
+    key_turned, key_rest = rotated_part(tape, key, width // _SHARE)
     turned, turned_key = rotate(tape, query_turned, table, table), rotate(tape, key_turned, table, table)
     my.query = op.cat(tape, turned, query_rest)
     my.key = op.cat(tape, turned_key, key_rest)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dsgen import catalog
-from dsgen.jobs.composed import plain
+from dsgen.jobs.composed import plain_data
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
@@ -243,7 +243,7 @@ def of(values: Mapping[str, Any], source: str) -> Scenario:
     Raises:
         DsgenError: An unknown field, or a field whose value it cannot be.
     """
-    values, origin = plain(values, source), Origin(source)
+    values, origin = plain_data(values, source), Origin(source)
     whole = {name: value for name, value in values.items() if not (name == "set" and isinstance(value, Mapping))}
     paths = values["set"] if len(whole) < len(values) else {}
     said = [*whole.items(), *((f"set.{path}", value) for path, value in leaves(paths))]

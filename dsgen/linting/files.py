@@ -14,7 +14,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
-from dsgen.jobs.composed import plain
+from dsgen.jobs.composed import plain_data
 from dsgen.linting import linter, sources
 from dsgen.linting.facts import facts as facts_of
 from dsgen.linting.setting_files import parameter_names, read, sidecar
@@ -109,7 +109,7 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         DsgenError: No such file, or one that its settings leave out; as `check` does.
     """
     if isinstance(source, Mapping):
-        text = json.dumps(plain(source, UNWRITTEN), indent=2, ensure_ascii=False)
+        text = json.dumps(plain_data(source, UNWRITTEN), indent=2, ensure_ascii=False)
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
         return check(Source(document=document, target=program, guessed=said.target is None), said)

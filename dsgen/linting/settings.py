@@ -27,7 +27,7 @@ __all__ = [
     "alike",
     "checked",
     "knows",
-    "named",
+    "rules_named",
     "severity",
 ]
 
@@ -106,7 +106,7 @@ class Settings:
 
     def hears(self, word: str, file: str) -> bool:
         """Whether any rule that a word names speaks for a file."""
-        return not named(word).isdisjoint(self._speaking - self._silent(file))
+        return not rules_named(word).isdisjoint(self._speaking - self._silent(file))
 
     def judge(self, findings: Iterable[Finding], file: str) -> tuple[Finding, ...]:
         """The findings of the rules that speak for a file, each with the severity that was asked for."""
@@ -133,7 +133,7 @@ class Settings:
 
     @functools.cached_property
     def _asked(self) -> Mapping[str, Severity | None]:
-        return {name: severity for word, severity in self.severities.items() for name in named(word)}
+        return {name: severity for word, severity in self.severities.items() for name in rules_named(word)}
 
 
 def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
@@ -148,7 +148,7 @@ def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
     """
     for field in ("select", "ignore"):
         for word in getattr(said, field):
-            named(word, by(field))
+            rules_named(word, by(field))
     if said.deepspeed is not None:
         surface.load(said.deepspeed)
     for field in ("world_size", "seq_len"):
@@ -186,7 +186,7 @@ def severity(word: str) -> Severity:
     )
 
 
-def named(word: str, where: object = None) -> frozenset[str]:
+def rules_named(word: str, where: object = None) -> frozenset[str]:
     """The names of the rules that a word means: a name, a code, or the start of codes such as DSG3.
 
     Raises:
@@ -228,7 +228,7 @@ def _codes() -> dict[str, str]:
 
 
 def _all_named(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for word in words for name in named(word))
+    return frozenset(name for word in words for name in rules_named(word))
 
 
 def _matches(file: str, settings: Path | None, glob: str) -> bool:

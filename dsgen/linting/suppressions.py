@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from dsgen.documents.document import Document
-from dsgen.linting.settings import alike, knows, named
+from dsgen.linting.settings import alike, knows, rules_named
 from dsgen.shapes.findings import Finding, Span
 from dsgen.shapes.near_misses import offer
 
@@ -41,7 +41,7 @@ class Suppression:
             return False
         if self.path is not None and not _at_or_below(finding.path, self.path):
             return False
-        return finding.rule in named(self.word)
+        return finding.rule in rules_named(self.word)
 
 
 @attrs.frozen(kw_only=True)

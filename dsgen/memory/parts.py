@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD, Activity
-from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
+from dsgen.memory.asked import Asked, Plain, batchless, copied, felt, recording, tells, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
@@ -72,7 +72,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
     return _parts(
         asked,
-        plain(layout),
+        batchless(layout),
         felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
         accumulates,
         twice,

@@ -226,7 +226,7 @@ def _of_muon(
     on_gpu = layout.offload_optimizer == "none"
     if layout.stage == 3:
         at_once = buffers.reduce_bucket, buffers.sub_group
-        return muon_matrices.gathered(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
+        return muon_matrices.states_at_stage_3(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
     if not layout.stage:
         moments, updates = muon.single(tensors)
         return moments, 0, 0, updates

@@ -17,9 +17,9 @@ from dsgen.memory import (
     Room,
     Verdict,
     estimate,
-    held,
     host_place,
     parts,
+    resident_bytes,
     room,
     widened,
 )
@@ -97,7 +97,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
         likely: list[_Trial] = []
         for trial in tried:
             gpu = room(job, trial.layout, trial.buffers)
-            if gpu.low(held(job, trial.layout, trial.buffers), False) > gpu.limit:
+            if gpu.low(resident_bytes(job, trial.layout, trial.buffers), False) > gpu.limit:
                 hopeless.append(trial)
             else:
                 likely.append(_Trial(*trial[:4], cost(job, trial.strategy(0))))

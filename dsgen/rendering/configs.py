@@ -15,7 +15,7 @@ from dsgen.deepspeed import surface
 from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
-from dsgen.rendering.combinations import cautions, refuse
+from dsgen.rendering.combinations import cautions, refuse_combinations
 from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.arguments import path_of
@@ -186,7 +186,7 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
-    refuse(plan, tree, known, folded.provenance)
+    refuse_combinations(plan, tree, known, folded.provenance)
     values = _ordered(tree)
     findings = judge(plan, values, folded.provenance)
     return Config(

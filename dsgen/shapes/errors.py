@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-__all__ = ["CODES", "MOST_MISTAKES", "Code", "DsgenError", "mistake", "nearest", "together"]
+__all__ = ["CODES", "MOST_MISTAKES", "Code", "DsgenError", "joined", "mistake", "nearest"]
 
 Code = Literal[
     "bad-value",  # a value is not what it must be
@@ -108,7 +108,7 @@ def mistake(
     return DsgenError(what, must=must, where=str(where) if where else None, todo=todo, code=code)
 
 
-def together(errors: Sequence[DsgenError]) -> DsgenError:
+def joined(errors: Sequence[DsgenError]) -> DsgenError:
     """Several mistakes as one error; one alone stays itself."""
     every = tuple(single for error in errors for single in error.mistakes)
     first = every[0]

@@ -55,5 +55,5 @@ def simulate(request: Request, *, python: str | None = None, timeout_seconds: fl
     if (package := answer.get("missing")) is not None:
         raise failures.missing(str(package), interpreter)
     if "error" in answer:
-        raise failures.refused(answer, request, interpreter)
+        raise failures.failure(answer, request, interpreter)
     return answers.simulation(answer, request)

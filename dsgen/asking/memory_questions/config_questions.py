@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, named
+from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
     at_stage,
@@ -78,7 +78,9 @@ def ask_config(job: Job, source: Source) -> Question:
     asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
-    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
+    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(
+        asked
+    )
     if optimizer and training is not job.training:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))

@@ -13,21 +13,21 @@ from dsgen.documents.editor.layout import Patch, TextLayout, TextNode, patched
 from dsgen.documents.editor.plain_edits import (
     Spot,
     Steps,
-    added,
     apply_to_config,
     assigned,
+    dotted_path,
+    emptied_section,
     find,
     is_duplicate,
     is_rename,
-    path_of,
     removed,
     renamed,
-    same,
+    same_json,
     spot,
     target,
-    unfilled,
     value_at,
     value_steps,
+    with_value,
 )
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
@@ -104,8 +104,10 @@ def _move(document: Document, edit: Move, steps: Steps, read: _Reader) -> Docume
 def _take_away(document: Document, steps: Steps, read: _Reader) -> Document:
     """The document without what has moved, and without the sections that hold nothing else."""
     layout = TextLayout(document)
-    kept = {path_of(around.steps) for around in _around(layout.node(steps)) if _has_own_comment(layout, around, steps)}
-    return _remove(document, unfilled(document.config, steps, kept), read)
+    kept = {
+        dotted_path(around.steps) for around in _around(layout.node(steps)) if _has_own_comment(layout, around, steps)
+    }
+    return _remove(document, emptied_section(document.config, steps, kept), read)
 
 
 def _leaving(layout: TextLayout, node: TextNode) -> Incoming:
@@ -150,7 +152,7 @@ def _has_own_comment(layout: TextLayout, section: TextNode, steps: Steps) -> boo
 
 
 def _assign(document: Document, steps: Steps, value: Any, read: _Reader) -> Document:
-    if same(value_at(document.config, steps), value):
+    if same_json(value_at(document.config, steps), value):
         return document
     layout = TextLayout(document)
     node = layout.node(steps)
@@ -187,7 +189,7 @@ def _rename(document: Document, steps: Steps, name: str, read: _Reader) -> Docum
     node = layout.node(steps)
     key = node.key
     if key is None:
-        raise ValueError(f"{path_of(steps)} has no key")
+        raise ValueError(f"{dotted_path(steps)} has no key")
     form = form_of(layout, node.around or node)
     quote = layout.text[key.start] if layout.text[key.start] in "\"'" else ""
     ways = ([(key.start, key.end, attrs.evolve(form, key_quote=one).key(name))] for one in (quote, '"'))
@@ -198,7 +200,7 @@ def _add(document: Document, new: Spot, incoming: Incoming, read: _Reader) -> Do
     layout = TextLayout(document)
     section = layout.node(new.steps)
     return _first_that_holds(
-        document, added(document.config, new, incoming.value), _adding(layout, section, new, incoming), read
+        document, with_value(document.config, new, incoming.value), _adding(layout, section, new, incoming), read
     )
 
 
@@ -226,6 +228,6 @@ def _first_that_holds(document: Document, config: Any, ways: Iterable[list[Patch
     for patches in ways:
         changed = read(patched(document.text, patches), document.name)
         kinds = ("json",) if document.kind == "json" else ("json", document.kind)
-        if changed.kind in kinds and same(changed.config, config) and len(changed.faults) <= len(document.faults):
+        if changed.kind in kinds and same_json(changed.config, config) and len(changed.faults) <= len(document.faults):
             return changed
     raise ValueError(f"{document.name} cannot be edited there without a change elsewhere")

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen.documents.document import Document, TextPlace
-from dsgen.documents.editor.plain_edits import Steps, path_of
+from dsgen.documents.editor.plain_edits import Steps, dotted_path
 from dsgen.shapes.findings import Span
 
 __all__ = ["Patch", "TextLayout", "TextNode", "patched"]
@@ -93,7 +93,7 @@ class TextLayout:
         for step in steps:
             named = [child for child in node.children if child.step == step]
             if not named:
-                raise ValueError(f"{path_of(steps)} has no place of its own in the text")
+                raise ValueError(f"{dotted_path(steps)} has no place of its own in the text")
             node = named[-1]
         return node
 

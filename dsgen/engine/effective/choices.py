@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dsgen.engine.pydantic_fields import plain
+from dsgen.engine.pydantic_fields import as_json
 
 __all__ = ["choices"]
 
@@ -112,7 +112,7 @@ def _noted(noted: _NotedError) -> dict[str, Any]:
     mode = next((known.pop(word) for word in _WORDS if word in known), None)
     if mode is not None:
         known["adam_w_mode"] = mode
-    names = {key: plain(value) for key, value in known.items() if key not in ("self", "params", "model_params")}
+    names = {key: as_json(value) for key, value in known.items() if key not in ("self", "params", "model_params")}
     return {"class": noted.chosen.__name__, "arguments": names}
 
 
@@ -187,7 +187,7 @@ def _arguments(engine: Any) -> dict[str, Any]:
     bound = signature.bind(None, **engine.scheduler_params())
     bound.apply_defaults()
     names = list(signature.parameters)
-    return {key: plain(value) for key, value in bound.arguments.items() if key != names[0]}
+    return {key: as_json(value) for key, value in bound.arguments.items() if key != names[0]}
 
 
 def _rates(engine: Any, rate: float) -> tuple[Any, dict[int, float]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgen.engine.effective import choices
-from dsgen.engine.effective.held import held
+from dsgen.engine.effective.held import held_values
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -49,7 +49,7 @@ def run(job: dict[str, Any], report: Path) -> bool:
                 config = Witness(config)
             parsed = _parse(config)
             result["seen"] = sorted(getattr(config, "seen", ()))
-            values = held(parsed)
+            values = held_values(parsed)
             result.update(held=values.values, aliases=values.aliases, moved=values.moved)
             phase = "initialize"
             result.update(choices.choices(parsed, job["open"]))

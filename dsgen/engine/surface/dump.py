@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.pydantic_fields import fields_of, is_strict, plain
+from dsgen.engine.pydantic_fields import as_json, fields_of, is_strict
 
 __all__ = ["dump", "main"]
 
@@ -175,7 +175,7 @@ def _loose(defaults: dict[str, Any]) -> dict[str, dict[str, Any]]:
     keys: dict[str, dict[str, Any]] = {}
     for path, default in defaults.items():
         known = default is not _ABSENT and not isinstance(default, dict)
-        keys[path] = {"default": plain(default) if known else None}
+        keys[path] = {"default": as_json(default) if known else None}
     return keys
 
 
@@ -187,7 +187,7 @@ def _signature(module: str, name: str) -> dict[str, Any] | None:
     taken = [p for p in parameters.values() if p.name not in _ENGINE_ARGUMENTS and p.kind is not p.VAR_KEYWORD]
     return {
         "class": f"{module}.{name}",
-        "params": {p.name: None if p.default is p.empty else plain(p.default) for p in taken},
+        "params": {p.name: None if p.default is p.empty else as_json(p.default) for p in taken},
         "required": [p.name for p in taken if p.default is p.empty],
     }
 

@@ -6,7 +6,7 @@ Source: transformers 5.23, models/{phi,stablelm}/modeling_*.py. Names are those 
 from __future__ import annotations
 
 from dsgen.families.parts.llama import project
-from dsgen.families.parts.rotary import cut, rotate
+from dsgen.families.parts.rotary import rotate, rotated_part
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.execution import Execution
@@ -32,8 +32,8 @@ def partial_attention(
         out_bias: Whether the output matrix has one.
     """
     project(my, tape, on, hidden, bias=bias)
-    my.query_turned, my.query_rest = cut(tape, my.query, on.heads * rotary)
-    my.key_turned, my.key_rest = cut(tape, my.key, on.kv_heads * rotary)
+    my.query_turned, my.query_rest = rotated_part(tape, my.query, on.heads * rotary)
+    my.key_turned, my.key_rest = rotated_part(tape, my.key, on.kv_heads * rotary)
     table = on.table(rotary)
     my.query_turned, my.key_turned = (rotate(tape, one, table, table) for one in (my.query_turned, my.key_turned))
     my.query = op.cat(tape, my.query_turned, my.query_rest)

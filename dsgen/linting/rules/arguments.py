@@ -21,8 +21,8 @@ __all__ = [
     "built_schedule",
     "client_wins",
     "number",
+    "number_fix",
     "peak",
-    "rewriting",
     "schedule_hides_lr",
     "unknown",
 ]
@@ -125,7 +125,7 @@ def number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def rewriting(path: str, value: object) -> Fix | None:
+def number_fix(path: str, value: object) -> Fix | None:
     """The fix that writes the number or truth value that a text says; None where it says none.
 
     Unsafe for "false": a text counts as true until it is mended.

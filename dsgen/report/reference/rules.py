@@ -11,7 +11,7 @@ from dsgen.linting import launch_files, linter, wrapped_configs
 from dsgen.linting.rules import RULES, Rule
 from dsgen.linting.subjects import Facts
 from dsgen.report.findings import block
-from dsgen.report.reference.markdown import cell, code, fence, table
+from dsgen.report.reference.markdown import cell, code, fence, md_table
 from dsgen.report.rules import releases, said_with
 
 __all__ = ["index", "page", "rule_pages"]
@@ -85,8 +85,8 @@ def index() -> str:
         [rule.code, f"[{rule.name}]({rule.name}.md)", str(rule.severity), cell(rule.what), cell(releases(rule))]
         for rule in RULES
     ]
-    levels = table(["severity", "meaning"], [[name, meaning] for name, meaning in _LEVELS.items()])
-    every = table(["code", "rule", "severity", "what is wrong", "DeepSpeed"], rows)
+    levels = md_table(["severity", "meaning"], [[name, meaning] for name, meaning in _LEVELS.items()])
+    every = md_table(["code", "rule", "severity", "what is wrong", "DeepSpeed"], rows)
     return "\n".join([_OPENING, levels, every, _BROKE, _SETTINGS])
 
 
