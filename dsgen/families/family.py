@@ -38,6 +38,10 @@ class AutoTP:
     head: bool = False
     tied_head: bool = False
 
+    def splits_head(self, tied: bool) -> bool:
+        """Whether it splits what makes the logits, and with it an embedding that is tied to it."""
+        return self.tied_head if tied else self.head
+
 
 UNKNOWN_STYLE = AutoTP(refused="DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know")
 

@@ -12,7 +12,6 @@ from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
-from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Layout
@@ -109,7 +108,8 @@ def tells(job: Job, tp: int) -> bool:
     That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
     """
     model = job.model
-    return family_of(model).eager(job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
+    family = family_of(model)
+    return family.eager(job.training.attention) or (tp > 1 and model.tied_embeddings and family.autotp.tied_head)
 
 
 class Asked(NamedTuple):

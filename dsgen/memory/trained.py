@@ -18,7 +18,6 @@ __all__ = [
     "BEFORE",
     "SHARDED",
     "Trained",
-    "head_sharded",
     "sharded",
     "trained",
     "wide_adapters",
@@ -74,12 +73,6 @@ class Trained:
         return min(bisect.bisect_left(self.ends, elements) + 1, len(self.ends))
 
 
-def head_sharded(model: Model) -> bool:
-    """Whether tensor parallelism shards what makes the logits, and with it an embedding that is tied to it."""
-    autotp = family_of(model).autotp
-    return autotp.tied_head if model.tied_embeddings else autotp.head
-
-
 def _added_up(item: Parameter) -> bool:
     return item.name.rpartition(".")[0].rpartition(".")[2] in ADDED_UP
 
@@ -90,7 +83,7 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
         return math.ceil(item.numel / tp)
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
     head = head or (item.kind == "bias" and not item.layer)  # the head's
-    if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
+    if (item.kind in SHARDED and item.layer) or (head and family_of(model).autotp.splits_head(model.tied_embeddings)):
         return math.ceil(item.numel / tp)
     return item.numel
 

@@ -17,7 +17,6 @@ from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.recording import Recording, record
 from dsgen.memory.numbers import quantized
-from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -174,7 +173,7 @@ def _activations(
         leaf=family.leaf,
         parts=tuple(family.parts.items()),
         adapts_head=method != "full" and adapts_head(model, targets),
-        splits_head=head_sharded(model),
+        splits_head=family.autotp.splits_head(model.tied_embeddings),
     )
     if isinstance(family.forward, Stacks):
         return _encoded(family.forward, on, target_len, checkpointing, told)
@@ -209,7 +208,7 @@ def _activations(
     extra = whole if hidden in referred and not runs[0][2].keeps_input else NOTHING
     trains = method == "full" or embeddings
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if trains else 0
-    if model.tied_embeddings and head_sharded(model):
+    if model.tied_embeddings and on.splits_head:
         leaf //= tp
     # The positions' gradient is made before that of the embedding.
     positions = 0
