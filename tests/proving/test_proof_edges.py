@@ -17,8 +17,7 @@ import pytest
 
 from dsgen.engine.proof import locks
 from dsgen.engine.witness import Witness
-from dsgen.proving import prover
-from dsgen.proving import session as proof_session
+from dsgen.proving import prover, sessions
 from dsgen.report import proof as report
 from dsgen.shapes.errors import DsgenError
 
@@ -83,7 +82,7 @@ def test_one_dsgen_builds_at_a_time(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missing, where, and the command that installs it; nothing is started."""
-    monkeypatch.setattr(proof_session, "missing_package", lambda: "torch")
+    monkeypatch.setattr(sessions, "missing_package", lambda: "torch")
     with pytest.raises(DsgenError) as caught:
         prover.prove(CONFIG)
     assert f"a proof needs torch, which {sys.executable} has not" in str(caught.value)
@@ -101,7 +100,7 @@ def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_wrong_arguments_are_errors(arguments: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each says what is and what must be."""
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
     with pytest.raises(DsgenError, match=words):
         prover.prove(CONFIG, **arguments)
 
@@ -119,8 +118,8 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
 def test_gpus_that_are_not_there_are_no_failed_proof(gpus: int, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for by name, they are a mistake of who asked; the config is not to blame."""
     session = SimpleNamespace(greeting={"device": "cuda", "gpus": gpus, "versions": {}})
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
-    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", lambda *_: contextlib.nullcontext(session))
 
     with pytest.raises(
         DsgenError, match=f"^device is cuda, ranks is {ranks}, and torch sees {gpus or 'no'} GPU; each rank"
@@ -131,8 +130,8 @@ def test_gpus_that_are_not_there_are_no_failed_proof(gpus: int, ranks: int, monk
 def test_as_many_gpus_as_ranks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is then handed over."""
     session = SimpleNamespace(greeting={"device": "cuda", "gpus": 2, "versions": {}})
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
-    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", lambda *_: contextlib.nullcontext(session))
     monkeypatch.setattr(prover, "_prove_one", lambda *_: proof(device="cuda"))
 
     assert prover.prove(CONFIG, device="cuda", ranks=2).device == "cuda"
@@ -183,8 +182,8 @@ def proved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tup
 
     def prove(*answers: Any) -> tuple[int, tuple[prover.Proof, ...]]:
         engine = Engine(tmp_path, *answers)
-        monkeypatch.setattr(proof_session, "missing_package", lambda: None)
-        monkeypatch.setattr(proof_session, "start", engine.start)
+        monkeypatch.setattr(sessions, "missing_package", lambda: None)
+        monkeypatch.setattr(sessions, "start", engine.start)
         proofs = prover.prove_many([CONFIG] * len(answers), timeout_seconds=60)
         return engine.started, proofs
 
@@ -193,7 +192,7 @@ def proved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tup
 
 def test_a_lost_engine_is_no_verdict_and_the_next_config_has_a_fresh_one(proved: Any) -> None:
     """Out of memory, for example: what follows is proved all the same."""
-    started, proofs = proved(ended(exits=[0, 3]), proof_session.SessionLostError("gone"), ended(exits=[3, 0]))
+    started, proofs = proved(ended(exits=[0, 3]), sessions.SessionLostError("gone"), ended(exits=[3, 0]))
 
     assert started == 2
     assert [item.outcome for item in proofs] == [prover.FAILED, prover.NOT_RUN, prover.FAILED]

@@ -64,17 +64,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     """The result of one request; an error is a result too."""
     began = time.monotonic()
     gc.disable()  # until everything is imported: of what modules make nothing is garbage (0.7 s)
-    found = versions(("peft",) if request.get("method") in ("lora", "qlora") else ())
-    if "missing" in found:
-        return found
+    installed = versions(("peft",) if request.get("method") in ("lora", "qlora") else ())
+    if "missing" in installed:
+        return installed
     progress = {"phase": "load"}
     try:
         asked = requests.filled(request)
         from dsgen.engine.simulate import ops, results, runs
 
-        ledger, recorder, engine = runs.run(asked, found, progress)
+        ledger, recorder, engine = runs.run(asked, installed, progress)
         return {
-            "versions": found,
+            "versions": installed,
             "engine": runs.facts(engine),
             **results.describe(ledger, asked["gpu_memory_bytes"]),
             "nvme": ops.written(),
@@ -84,7 +84,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             "rss_bytes": _most_bytes(),
         }
     except BaseException as error:  # whatever ends the engine is told, SystemExit of a library included
-        return {"versions": found, "error": {**_told(error), "phase": progress["phase"]}}
+        return {"versions": installed, "error": {**_told(error), "phase": progress["phase"]}}
 
 
 def _most_bytes() -> int:
