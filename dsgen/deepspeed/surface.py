@@ -26,7 +26,7 @@ _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Surface:
     """Every key that one DeepSpeed release reads.
 
@@ -42,9 +42,9 @@ class Surface:
     _classes: Mapping[str, Any]
     mistaken: Mapping[str, str]
     _moved: Mapping[str, str]
-    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
-    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
-    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # key -> others
+    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict)  # asked before
+    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)
+    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)  # key -> others
 
     @property
     def paths(self) -> tuple[str, ...]:
