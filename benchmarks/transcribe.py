@@ -2,8 +2,8 @@
 
     python benchmarks/transcribe.py FOLDER [--check]
 
-FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/published.json, with the
-remarks and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
+FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/*.json, with the remarks
+and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transcribe_published import transcribed  # benchmarks/, beside this script
+from transcribe_kernels import RAW as KERNEL_RECORDS  # benchmarks/, beside this script
+from transcribe_kernels import rows
+from transcribe_published import transcribed
 
-__all__ = ["CHECKSUMS", "DATA", "KEYS", "PROBES", "PUBLISHED", "checksums", "files"]
+__all__ = ["CHECKSUMS", "DATA", "KERNELS", "KEYS", "PROBES", "PUBLISHED", "checksums", "files"]
 
 DATA = Path(__file__).resolve().parent / "data"
 CHECKSUMS = "SHA256SUMS"
 PROBES, KEYS, PUBLISHED = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json", "published.json"
+KERNELS = "kernels.json"
 # Name here -> where the raw records lie.
 RAW = {
     PROBES: "reference/deepspeed-0.19.8/probes.json",
     KEYS: "reference/deepspeed-0.19.8/keys.json",
     PUBLISHED: "measurements/published.json",
+    **{name: f"measurements/{name}.json" for name in KERNEL_RECORDS},
 }
 
 _REFUSED = re.compile(r"^(\S+)\n +Extra inputs are not permitted", re.M)  # pydantic: the key, then what is wrong
@@ -44,6 +48,7 @@ def files(folder: Path) -> dict[str, str]:
         PROBES: _lines(map(_probe, raw[PROBES])),
         KEYS: _lines(map(_key, raw[KEYS])),
         PUBLISHED: _lines(map(transcribed, raw[PUBLISHED]["records"])),
+        KERNELS: _lines(rows({name: raw[name]["records"] for name in KERNEL_RECORDS})),
     }
     return {**made, CHECKSUMS: checksums(made)}
 
