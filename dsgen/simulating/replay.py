@@ -14,7 +14,7 @@ from dsgen.kernels import Rates
 from dsgen.simulating import durations
 from dsgen.simulating.clocks import Clocks
 from dsgen.simulating.queues import Queue
-from dsgen.simulating.timelines import Stretch, Timeline
+from dsgen.simulating.timelines import PhaseTime, Timeline
 
 __all__ = ["replay"]
 
@@ -110,8 +110,8 @@ class _Replay:
             seconds=end,
             parts=dict(clocks.parts),
             busy=dict(clocks.busy),
-            stretches=tuple(
-                Stretch(name, number, begin, until - begin)
+            phases=tuple(
+                PhaseTime(name, number, begin, until - begin)
                 for (name, number, begin), until in zip(self._phases, ends, strict=False)
             ),
             host_seconds=clocks.host_seconds,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-__all__ = ["HOST_BOUND", "Interval", "Stretch", "Timeline"]
+__all__ = ["HOST_BOUND", "Interval", "PhaseTime", "Timeline"]
 
 HOST_BOUND = "host-bound"  # the part in which the GPU waits for the host's dispatch
 
@@ -32,7 +32,7 @@ class Interval(NamedTuple):
     bytes: int
 
 
-class Stretch(NamedTuple):
+class PhaseTime(NamedTuple):
     """A phase, as the host goes through it: the GPU is behind.
 
     Attributes:
@@ -57,7 +57,7 @@ class Timeline:
         parts: Sort -> seconds; they add up to `seconds`. Of work: what the compute stream runs. Of anything else
             (collectives by kind, copies, host-bound ...): what the compute stream waits for, that is, what is exposed.
         busy: Sort -> seconds on the queue that runs it, exposed or not, other streams included.
-        stretches: The phases, in order.
+        phases: The phases, in order.
         host_seconds: The host works for so long: dispatch, hooks, CPU Adam; the rest it waits.
         model_flops: Of products and attention, without what is recomputed.
         hardware_flops: With it.
@@ -68,7 +68,7 @@ class Timeline:
     seconds: float
     parts: Mapping[str, float]
     busy: Mapping[str, float]
-    stretches: tuple[Stretch, ...]
+    phases: tuple[PhaseTime, ...]
     host_seconds: float
     model_flops: float
     hardware_flops: float

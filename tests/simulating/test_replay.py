@@ -207,8 +207,8 @@ def test_kernels_of_the_step_are_the_optimizers() -> None:
     found = replayed(("phase", "input", 1), traffic(MILLISECOND), ("phase", "step", 1), traffic(MILLISECOND))
 
     assert found.parts["optimizer"] == found.parts["memory-bound"] == pytest.approx(1e-3)
-    assert [(one.phase, one.micro_batch) for one in found.stretches] == [("input", 1), ("step", 1)]
-    assert sum(one.seconds for one in found.stretches) == pytest.approx(found.seconds)
+    assert [(one.phase, one.micro_batch) for one in found.phases] == [("input", 1), ("step", 1)]
+    assert sum(one.seconds for one in found.phases) == pytest.approx(found.seconds)
 
 
 def test_flops_of_products_and_of_seen_pairs() -> None:
@@ -239,5 +239,5 @@ def test_a_loop_is_as_long_as_what_it_stands_for() -> None:
     assert looped.parts == pytest.approx(whole.parts, rel=1e-6)
     assert looped.busy == pytest.approx(whole.busy, rel=1e-6)
     assert looped.host_seconds == pytest.approx(whole.host_seconds, rel=1e-9)
-    assert "passes alike" in [one.phase for one in looped.stretches]
+    assert "passes alike" in [one.phase for one in looped.phases]
     assert len(looped.intervals) < len(whole.intervals) / 4
