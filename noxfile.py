@@ -186,7 +186,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session(python=PYTHON, default=False)
 def mutants(session: nox.Session) -> None:
     """A sample of small faults in rules, memory and planner, of which the tests must notice nearly all."""
-    session.install("-e", ".", *dependencies("tests"))
+    session.install("-e", ".", *dependencies("tests"), *dependencies("coverage"))
     session.run("python", "benchmarks/mutants.py", *session.posargs)
 
 
