@@ -21,8 +21,8 @@ def check_wishes(job: Job) -> None:
         DsgenError: The first wish of `dsgen.strategies.constraints.WISHES` that is refused, and where it was written.
     """
     at = _of_model(job.model, job.training)._replace(version=job.version)
-    if found := next(refusals(at, WISHES), None):
-        raise refused(found, at, job.provenance.where(f"training.{found.about}"))
+    if item := next(refusals(at, WISHES), None):
+        raise refused(item, at, job.provenance.where(f"training.{item.about}"))
 
 
 def refused(item: Constraint, at: Setup, where: object = None) -> DsgenError:
