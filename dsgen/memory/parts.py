@@ -23,7 +23,7 @@ from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
-from dsgen.strategies.constraints import ENCODERS, WISHES, Setup, refusals
+from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
 from dsgen.strategies.wishes import refused
 
 __all__ = ["Parts", "parts"]
@@ -111,7 +111,7 @@ def _parts(
 
 
 def _check(model: Model, training: Training, layout: Plain) -> None:
-    """Refuse what does not run, or is not counted, of a model however it is cut.
+    """Refuse adapters that there are not, and what is not counted of a model with an encoder.
 
     Raises:
         DsgenError: What it is, and how such a model is counted.
@@ -123,7 +123,7 @@ def _check(model: Model, training: Training, layout: Plain) -> None:
         model=model,
         architecture=model.architecture,
     )
-    if item := next(refusals(at, (*WISHES, *ENCODERS)), None):
+    if item := next(refusals(at, (*ADAPTERS, *ENCODER_WISHES, *ENCODERS)), None):
         raise refused(item, at)
 
 

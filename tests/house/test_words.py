@@ -35,7 +35,6 @@ PAIRS = {
     "arguments": "arguments: of optimizer and schedule, of the library's functions",
     "asked": "what is asked of a room",
     "autos": "the word auto in a config",
-    "encoders": "models with an encoder",
     "files": "files that are linted",
     "keys": "keys of DeepSpeed",
     "limits": "what is too much: of memory, of anything a user may write",
@@ -44,6 +43,7 @@ PAIRS = {
     "reader": "text to a document with places",
     "setups": "a config as the constraints of strategies see it",
     "tensor_parallelism": "DeepSpeed's AutoTP",
+    "wishes": "what a person wants of training",
     "writing": "text to be written: of an edit, into a file",
     "zero": "DeepSpeed's ZeRO",
 }

@@ -19,7 +19,18 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Training
 from dsgen.simulating import Options, from_config
 from dsgen.simulating.requests import CHUNKED_AS_LIGER
-from dsgen.strategies.constraints import BY, BY_CODE, CONSTRAINTS, OF_LAYOUTS, WISHES, Constraint, Keys, Setup
+from dsgen.strategies.constraints import (
+    ADAPTERS,
+    BY,
+    BY_CODE,
+    CONSTRAINTS,
+    ENCODER_WISHES,
+    OF_LAYOUTS,
+    WISHES,
+    Constraint,
+    Keys,
+    Setup,
+)
 from dsgen.strategies.constraints.keys import KEYS
 from dsgen.strategies.strategies import Rejection, layouts
 
@@ -114,7 +125,7 @@ def test_a_wish_that_no_strategy_can_have_is_not_planned(item: Constraint, tmp_p
     assert dsgen.render(accepted(item).job(tmp_path))
 
 
-@pytest.mark.parametrize("item", [item for item in WISHES if item.until is None], ids=lambda item: item.code)
+@pytest.mark.parametrize("item", (*ADAPTERS, *ENCODER_WISHES), ids=lambda item: item.code)
 def test_the_arithmetic_of_memory_refuses_a_wish_that_it_does_not_count(item: Constraint, tmp_path: Path) -> None:
     """Also where nobody has asked before, and without a place where it was written."""
     taken, case = accepted(item).job(tmp_path), refused(item)

@@ -15,7 +15,7 @@ from typing import Any
 from dsgen.jobs.job import Job
 from dsgen.strategies.constraints.adapters import ADAPTERS, COPIES
 from dsgen.strategies.constraints.constraint import BY, Constraint
-from dsgen.strategies.constraints.encoders import ENCODERS
+from dsgen.strategies.constraints.encoders import ENCODER_WISHES, ENCODERS
 from dsgen.strategies.constraints.keys import KEYS
 from dsgen.strategies.constraints.setup import Keys, Setup, keys, of_layout
 from dsgen.strategies.constraints.tensor_parallelism import CHUNKED, DEGREE, TENSOR_PARALLELISM
@@ -29,6 +29,7 @@ __all__ = [
     "CONSTRAINTS",
     "DEGREE",
     "ENCODERS",
+    "ENCODER_WISHES",
     "OF_LAYOUTS",
     "WISHES",
     "Constraint",
