@@ -136,14 +136,20 @@ def _later() -> tuple[Record, ...]:
     return tuple(json.loads(LATER.read_text(encoding="utf-8")))
 
 
-def speed_cases(predictor: Predictor = predicted, chosen: Iterable[Record] | None = None) -> tuple[SpeedCase, ...]:
+def speed_cases(predictor: Predictor = predicted, names: Iterable[str] | None = None) -> tuple[SpeedCase, ...]:
     """Every record with what became of its speed.
 
     Args:
         predictor: What says how fast a job runs under a strategy.
-        chosen: The records; None means all.
+        names: Ids of records; None means all.
     """
-    return tuple(_case_of(record, predictor) for record in (all_records() if chosen is None else chosen))
+    named = _named()
+    return tuple(_case_of(named[name], predictor) for name in (named if names is None else names))
+
+
+@functools.cache
+def _named() -> Mapping[str, Record]:
+    return {record["id"]: record for record in all_records()}
 
 
 def _case_of(record: Record, predictor: Predictor) -> SpeedCase:
@@ -158,7 +164,7 @@ def _case_of(record: Record, predictor: Predictor) -> SpeedCase:
     )
     if why is not None:
         return case
-    question = asked(record)
+    question = _asked(record["id"])
     if isinstance(question, str):
         return attrs.evolve(case, reason=question)
     apart = why_apart(record)
@@ -173,17 +179,13 @@ def _case_of(record: Record, predictor: Predictor) -> SpeedCase:
     )
 
 
-_QUESTIONS: dict[str, Question | str] = {}
-
-
-def asked(record: Record) -> Question | str:
-    """The question of a record, or why dsgen refuses it; each is made once."""
-    if record["id"] not in _QUESTIONS:
-        try:
-            _QUESTIONS[record["id"]] = speed_question(record)
-        except DsgenError as refusal:
-            _QUESTIONS[record["id"]] = f"{REFUSED}: {str(refusal).splitlines()[0]}"
-    return _QUESTIONS[record["id"]]
+@functools.cache
+def _asked(name: str) -> Question | str:
+    """The question of a record, or why dsgen refuses it; it outlives a predictor."""
+    try:
+        return speed_question(_named()[name])
+    except DsgenError as refusal:
+        return f"{REFUSED}: {str(refusal).splitlines()[0]}"
 
 
 def measured_speed(record: Record) -> float:

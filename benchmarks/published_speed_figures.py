@@ -1,4 +1,4 @@
-"""How well speeds are said: errors, pairs in their measured order, regret, and what a fit makes of rows it has not seen.
+"""How well speeds are said: errors, pairs in their measured order, regret, and what a fit makes of unseen rows.
 
 Pure arithmetic on rows: anything with `speed` and `measured` in tokens/s/GPU, a `source` and a `setup` of facts.
 """
@@ -122,10 +122,16 @@ def agreement(rows: Iterable[Row]) -> Agreement:
     )
 
 
-def pairs(rows: Iterable[Row], what: str) -> list[Pair]:
-    """Runs of one source that differ clearly in measured speed, and in one fact of their setups alone."""
+def pairs(rows: Iterable[Row], what: str, *besides: str) -> list[Pair]:
+    """Runs of one source that differ clearly in measured speed, and in one fact of their setups alone.
+
+    Args:
+        rows: The runs.
+        what: The fact in which they differ.
+        besides: Facts in which they may differ too.
+    """
     found = []
-    for those in _alike(rows, (what,)):
+    for those in _alike(rows, (what, *besides)):
         for one, other in itertools.combinations(those, 2):
             if one.setup[what] == other.setup[what]:
                 continue
@@ -142,7 +148,7 @@ def ordered(those: Sequence[Pair]) -> float:
 
 
 def regrets(rows: Iterable[Row], strategy: Sequence[str]) -> list[Regret]:
-    """For every job of which several strategies were measured, what it costs to take the one that dsgen says is fastest.
+    """For every job of which several strategies were measured, what it costs to take dsgen's fastest among them.
 
     Where dsgen says that several are equally fast, the slowest of them counts: nothing tells a person to take another.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -20,10 +21,23 @@ _SYSTEMS = {
     "other": "one GPU, or plain torch",
 }
 _WORST = 10
+_MANY = 5  # held-back rows of fewer would be told one by one by their median
+_UP_TO, _OVER, _LAST = "up to ", "over ", 10**9
 _LENGTHS = (1_024, 4_096, 16_384)  # upper bounds, tokens of a sequence
 _MICRO_TOKENS = (2_048, 8_192, 32_768)  # upper bounds, tokens of a micro-batch on one GPU
 _COUNTS = (1, 8, 64)  # upper bounds, GPUs
-_DIMENSIONS = ("stage", "offload", "tensor parallelism", "checkpointing", "batch", "GPUs", "length", "GPU", "method")
+# What two runs of a pair differ in -> what they may differ in besides.
+_DIMENSIONS: Mapping[str, tuple[str, ...]] = {
+    "stage": (),
+    "offload": (),
+    "tensor parallelism": (),
+    "checkpointing": (),
+    "batch": (),
+    "GPUs": (),
+    "length": (),
+    "GPU": (),
+    "method": ("adapters",),
+}
 
 Cases = Sequence[SpeedCase]
 
@@ -32,19 +46,20 @@ def page(cases: Cases) -> str:
     """The whole page."""
     compared, apart = _of(cases, COMPARED), _of(cases, APART)
     left = _of(cases, LEFT_OUT)
-    seen = [case for case in compared if not case.held_back]
+    seen, _ = _parted(compared)
     lines = [
         "# How far the speed model agrees with published measurements",
         "",
-        f"Others measured {len(cases)} training runs and published them. The speed of {len(compared)} is compared with",
-        f"what dsgen says of the same job and strategy; {len(apart)} more ran with something that dsgen has no word for",
-        f"and are shown apart; {len(left)} are not compared, each for a reason. benchmarks/data/published.json and",
-        "published_2.json have the records with their sources; `nox -s published` writes this page.",
+        f"Others measured {len(cases):,} training runs and published them. The speed of {len(compared)} is compared",
+        f"with what dsgen says of the same job and strategy; {len(apart)} more ran with something that dsgen has no",
+        f"word for, and are shown apart; {len(left)} are not compared, each for a reason. published.json and",
+        "published_2.json in benchmarks/data/ have the records with their sources; `nox -s published` writes this",
+        "page.",
         "",
-        "An error is dsgen's tokens/s/GPU less the measured ones, of the measured ones: above 0, dsgen says faster. The",
-        "interval is the one that is printed beside a speed. One row in three, chosen by a hash of its name, is held",
-        "back: of those there are only sums here, so that a change made while looking at the others can be judged by",
-        "them. End-to-end rows are a test of the model and not what its constants are fitted on.",
+        "An error is dsgen's tokens/s/GPU less the measured ones, of the measured ones: above 0, dsgen says faster.",
+        "The interval is the one that is printed beside a speed. A third of the rows, chosen by a hash of their names,",
+        "is held back: of those there are only sums here, so that a change made while looking at the others can be",
+        "judged by them. End-to-end rows are a test of the model and not what its constants are fitted on.",
         "",
         *summary(cases),
         "",
@@ -53,14 +68,14 @@ def page(cases: Cases) -> str:
         "",
         "Two runs of one source that differ in one thing alone, and by more than 5 % in measured speed, make a pair.",
         "",
-        *_order(compared, apart),
+        *_order([*compared, *apart]),
         "",
         "## What dsgen's choice costs",
         "",
-        "Wherever a source measured several strategies of one job, dsgen would take the one that it says is fastest. Its",
-        "regret is how much longer that one takes than the one that was measured to be the fastest. A strategy is stage,",
-        "offload, tensor parallelism, checkpointing and micro-batch; some of a source's strategies may train on other",
-        "numbers of sequences a step.",
+        "Wherever a source measured several strategies of one job, dsgen would take the one that it says is fastest.",
+        "Its regret is how much longer that one takes than the one that was measured to be the fastest. A strategy is",
+        "stage, offload, tensor parallelism, checkpointing and micro-batch; the sequences of a step may differ in",
+        "number. The rows that are shown apart are among them: they differ from dsgen's words all alike.",
         "",
         *_regret_tables([*compared, *apart]),
         "",
@@ -86,8 +101,8 @@ def page(cases: Cases) -> str:
         "",
         "## Every row that may be looked at",
         "",
-        "Worst first in each source. The grade is that of the record: A is exact, C rests on guesses. Steps are of",
-        "dsgen's parts, in percent of its step.",
+        "Worst first in each source. The grade is that of the record: A is exact, C rests on guesses. The last column",
+        "has the largest parts of dsgen's step, in percent of it.",
         "",
         *_every_row(seen),
         "## What is not compared",
@@ -127,50 +142,65 @@ def _figures(cases: Cases) -> tuple[str, str, str, str]:
 
 
 def _grouped(compared: Cases) -> list[str]:
-    views: Mapping[str, tuple[Cases, Callable[[SpeedCase], str]]] = {
-        "source": (compared, lambda case: SOURCES[case.source].title),
-        "DeepSpeed's, source": (
-            [case for case in compared if case.system == "deepspeed"],
+    deepspeed = [case for case in compared if case.system == "deepspeed"]
+    views: Mapping[str, tuple[str, Cases, Callable[[SpeedCase], str]]] = {
+        "By source": ("source", compared, lambda case: SOURCES[case.source].title),
+        "DeepSpeed's own rows": (
+            "source",
+            deepspeed,
             lambda case: f"{SOURCES[case.source].title}, stage {case.setup['stage']}",
         ),
-        "ran with": (compared, lambda case: _SYSTEMS[case.system]),
-        "GPU": (compared, lambda case: str(case.setup["GPU"])),
-        "GPUs": (compared, lambda case: _binned(case.setup["GPUs"], _COUNTS)),
-        "tokens of a sequence": (compared, lambda case: _binned(case.setup["length"], _LENGTHS)),
-        "tokens of a micro-batch": (compared, lambda case: _binned(_micro_tokens(case), _MICRO_TOKENS)),
-        "stage": (compared, lambda case: f"{case.setup['stage']}{_offloaded(case)}"),
-        "trained": (compared, lambda case: case.setup["method"]),
+        "By framework": ("ran with", compared, lambda case: _SYSTEMS[case.system]),
+        "By GPU": ("GPU", compared, lambda case: str(case.setup["GPU"])),
+        "By number of GPUs": ("GPUs", compared, lambda case: _binned(case.setup["GPUs"], _COUNTS)),
+        "By length": ("tokens of a sequence", compared, lambda case: _binned(case.setup["length"], _LENGTHS)),
+        "By micro-batch": ("its tokens", compared, lambda case: _binned(_micro_tokens(case), _MICRO_TOKENS)),
+        "By stage": ("ZeRO stage", compared, lambda case: f"{case.setup['stage']}{_offloaded(case)}"),
+        "By method": ("what is trained", compared, lambda case: str(case.setup["method"])),
     }
     lines: list[str] = []
-    for title, (cases, key) in views.items():
-        lines += [f"## By {title}" if "'" not in title else "## DeepSpeed's own rows", ""]
-        lines += [*_agreements(title.removeprefix("DeepSpeed's, "), cases, key), ""]
+    for heading, (title, cases, key) in views.items():
+        lines += [f"## {heading}", "", *_agreements(title, cases, key), ""]
     return lines
 
 
 def _agreements(title: str, cases: Cases, key: Callable[[SpeedCase], str]) -> list[str]:
-    """One line for each value of a key, with those that are held back beside the others."""
+    """One line for each value of a key; rows that are held back only by their number, and by their sum where many."""
     groups: dict[str, list[SpeedCase]] = {}
     for case in cases:
         groups.setdefault(key(case), []).append(case)
-    head = (title, "rows", "median error", "median absolute error", "in the interval", "of them held back")
+    head = (
+        title,
+        "rows",
+        "median error",
+        "median absolute error",
+        "in the interval",
+        "held back",
+        "their absolute error",
+    )
     rows = []
     for name, those in sorted(groups.items(), key=lambda item: _natural(item[0])):
-        held = [case for case in those if case.held_back]
-        beside = f"{len(held)}, {_percent(agreement(held).absolute, signed=False)}" if held else "0"
-        rows.append((name, *_figures(those), beside))
+        seen, held = _parted(those)
+        figures = _figures(seen) if seen else ("0", "", "", "")
+        absolute = _percent(agreement(held).absolute, signed=False) if len(held) >= _MANY else ""
+        rows.append((name, *figures, str(len(held)), absolute))
     return table(head, rows)
 
 
+def _parted(cases: Cases) -> tuple[list[SpeedCase], list[SpeedCase]]:
+    """Those that may be looked at, and those that are held back."""
+    return [case for case in cases if not case.held_back], [case for case in cases if case.held_back]
+
+
 def _natural(name: str) -> tuple[int, str]:
-    """Bins by their first number, names by their letters."""
-    digits = name.replace(",", "").removeprefix("up to ").removeprefix("over ")
-    return (int(digits) if digits.isdigit() else -1, name)
+    """Bins by their numbers, names by their letters."""
+    digits = name.replace(",", "").removeprefix(_UP_TO)
+    return (int(digits), name) if digits.isdigit() else (_LAST if name.startswith(_OVER) else -1, name)
 
 
 def _binned(value: int, bounds: Sequence[int]) -> str:
     bound = next((bound for bound in bounds if value <= bound), None)
-    return f"over {bounds[-1]:,}" if bound is None else f"up to {bound:,}"
+    return f"{_OVER}{bounds[-1]:,}" if bound is None else f"{_UP_TO}{bound:,}"
 
 
 def _micro_tokens(case: SpeedCase) -> int:
@@ -183,23 +213,21 @@ def _offloaded(case: SpeedCase) -> str:
     return f", {' and '.join(moved)} offloaded" if moved else ""
 
 
-def _order(compared: Cases, apart: Cases) -> list[str]:
+def _order(cases: Cases) -> list[str]:
     """How many pairs are in the measured order, by what they differ in; and each pair of stages."""
-    rows, every, held = [], list[Pair](), list[Pair]()
-    everything = [*compared, *apart]
-    for what in _DIMENSIONS:
-        found = pairs(everything, what)
-        those = pairs([case for case in everything if case.held_back], what)
-        every, held = every + found, held + those
-        if found:
-            rows.append((what, *_right(found), *_right(those)))
-    head = ("they differ in", "pairs", "in the measured order", "held back", "in the measured order")
-    stages = pairs([case for case in everything if not case.held_back], "stage")
+    seen, held = _parted(cases)
+    groups = {what: [pairs(rows, what, *besides) for rows in (cases, held)] for what, besides in _DIMENSIONS.items()}
+    sums = [list(itertools.chain.from_iterable(found)) for found in zip(*groups.values(), strict=True)]
+    free = [pairs(rows, "stage", "batch") for rows in (cases, held)]
+    every = {**groups, "all of these": sums, "stage, whatever the batch": free}
+    rows = [(what, *_right(found), *_right(those)) for what, (found, those) in every.items() if found]
+    head = ("they differ in", "pairs", "in the measured order", "both held back", "in the measured order")
+    stages = pairs(seen, "stage", "batch")
     listed = [(pair.faster, pair.slower, _times(pair.measured), _times(pair.said)) for pair in stages]
     return [
-        *table(head, [*rows, ("all", *_right(every), *_right(held))]),
+        *table(head, rows),
         "",
-        "Pairs that differ in the ZeRO stage alone, and may be looked at; below 1, dsgen has them the other way round:",
+        "Pairs that differ in the ZeRO stage, whatever the batch; below 1, dsgen has them the other way round:",
         "",
         *table(("faster", "slower", "measured", "dsgen says"), listed),
     ]
@@ -219,24 +247,21 @@ def _regret_tables(cases: Cases) -> list[str]:
     for source in [*dict.fromkeys(regret.source for regret in found), None]:
         those = [regret for regret in found if source in (None, regret.source)]
         rows.append((SOURCES[source].title if source else "all", *_regretted(those)))
-    seen = {case.name for case in cases if not case.held_back}
-    shown = [regret for regret in found if seen.issuperset(regret.names)]
-    held = [regret for regret in found if seen.isdisjoint((regret.pick, regret.best)) and regret.pick != regret.best]
-    rows.append(("all, where pick and best are held back", *_regretted(held)))
+    back = {case.name for case in cases if case.held_back}
+    shown = [regret for regret in found if back.isdisjoint((regret.pick, regret.best))]
+    rows.append(("all, where neither is held back", *_regretted(shown)))
     worst = sorted(shown, key=lambda regret: -regret.cost)[:_WORST]
     listed = [(one.pick, one.best, str(len(one.names)), _percent(one.cost)) for one in worst if one.cost > 0]
     return [
-        *table(("source", "jobs", "median regret", "worst", "above 5 %"), [row for row in rows if row[1] != "0"]),
+        *table(("source", "jobs", "median regret", "worst", "above 5 %"), rows),
         "",
-        "The worst of those of which all rows may be looked at:",
+        "The worst, where neither is held back:",
         "",
         *table(("dsgen takes", "best", "strategies", "regret"), listed),
     ]
 
 
 def _regretted(those: Sequence[Regret]) -> tuple[str, str, str, str]:
-    if not those:
-        return ("0", "", "", "")
     costs = [regret.cost for regret in those]
     over = sum(cost > 0.05 for cost in costs)
     return str(len(those)), _percent(statistics.median(costs)), _percent(max(costs)), str(over)

@@ -21,8 +21,8 @@ _FOUR_BITS = ("gptq-int4", "nf4", "nf4 twice")
 _OFFLOADS = ("none", "optimizer", "optimizer and parameters")
 _WHOLE_STATES = "whole states of FSDP"
 _SEVERAL_MODELS = "dschat"
-# The recipe of DeepSpeed's Azure blog offloads only what does not fit, and the states of its larger models are 31 to
-# 35 GB on each GPU.
+# The recipe of DeepSpeed's Azure blog offloads only what does not fit, and the states of its larger models are 8 to
+# 32 GB on each GPU.
 _RECIPE_WITHOUT_OFFLOAD = "dsaz"
 
 
