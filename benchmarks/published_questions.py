@@ -14,7 +14,7 @@ from published_sources import GIB, source_of
 from dsgen.asking.memory_questions import Question, ask_config, given
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import Scenario, Setting, layers
+from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.strategies.buffers import block_elements
@@ -119,7 +119,7 @@ def _base(hardware: str, several: bool) -> Job:
     profiles = {"hardware": (hardware,), "model": (_MODEL,)}
     if not several:
         return assemble(layers(Scenario(profiles=profiles)), None)
-    nodes = {"nodes": Setting(2, Origin("benchmark"))}
+    nodes = {"nodes": ScenarioValue(2, Origin("benchmark"))}
     return assemble(layers(Scenario(profiles={**profiles, "network": (_NETWORK,)}, fields=nodes)), None)
 
 

@@ -14,7 +14,7 @@ from dsgen import catalog
 from dsgen.asking.memory_questions import Question, ask_config, given
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import Scenario, Setting, layers
+from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Network
 
@@ -72,7 +72,7 @@ def _network(fabric: str) -> Network:
     name = _NETWORKS[fabric]
     assert name in catalog.names("network")
     profiles = {"hardware": ("a100-80g",), "model": ("7b",), "network": (name,)}
-    fields = {"nodes": Setting(2, Origin("benchmark"))}
+    fields = {"nodes": ScenarioValue(2, Origin("benchmark"))}
     return assemble(layers(Scenario(profiles=profiles, fields=fields)), None).network
 
 

@@ -15,7 +15,7 @@ import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
-from dsgen.shapes.errors import DsgenError, mistake, nearest, together
+from dsgen.shapes.errors import DsgenError, joined, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import LARGEST_COUNT
@@ -94,7 +94,7 @@ def _any_origin(section: str, provenance: Provenance) -> str | None:
 def _together(problems: list[tuple[Origin | None, DsgenError]]) -> DsgenError:
     """All mistakes as one error, in the order of the files' lines."""
     placed = sorted(problems, key=lambda item: (item[0].source, item[0].line or 0) if item[0] else ("", 0))
-    return together([error for _, error in placed])
+    return joined([error for _, error in placed])
 
 
 class _WrongError(Exception):

@@ -81,8 +81,8 @@ class Surface:
 
     def default(self, path: str) -> Any:
         """The value in force when the key is absent; None also for a path that is no key."""
-        found = self.key(path)
-        return found.default if found else None
+        key = self.key(path)
+        return key.default if key else None
 
     def nearest(self, path: str) -> tuple[str, ...]:
         """The keys someone may have meant, best first, at most three; never one that does nothing."""
@@ -108,17 +108,17 @@ class Surface:
 
     def hindrance(self, path: str, config: Mapping[str, Any]) -> tuple[str, str] | None:
         """The key because of which another does nothing, and the sentence that says so; see `has_effect`."""
-        found = self.key(path, config)
-        if found is None:
+        key = self.key(path, config)
+        if key is None:
             return path, f"{path} has no effect: DeepSpeed {self.version} does not read it."
-        if found.effect.never:
-            return path, f"{path} has no effect: {found.effect.never}."
-        for section in _parents(_parent(found.path)):
+        if key.effect.never:
+            return path, f"{path} has no effect: {key.effect.never}."
+        for section in _parents(_parent(key.path)):
             switch = f"{section}.enabled"
             value = self.value(switch, config)
-            if switch in self._table and switch != found.path and value != "auto" and condition_met(value, [False]):
+            if switch in self._table and switch != key.path and value != "auto" and condition_met(value, [False]):
                 return switch, f"{path} has no effect while {switch} is {say(value)}."
-        failing = [self._failing(alternative, config) for alternative in found.effect.when]
+        failing = [self._failing(alternative, config) for alternative in key.effect.when]
         if not failing or not all(failing):
             return None
         where, wanted = next((pair for pair in failing[0] if pair[0] == _STAGE), failing[0][0])
@@ -141,8 +141,8 @@ class Surface:
         if path.startswith("bf16.") and "bf16" not in config:
             names = (*names, path.replace("bf16.", "bfloat16.", 1))
         for name in names:
-            found, value = lookup(config, name)
-            if found:
+            written, value = lookup(config, name)
+            if written:
                 return value
         if path == _STAGE and isinstance(config.get("zero_optimization"), bool):
             return int(config["zero_optimization"])
@@ -162,8 +162,8 @@ class Surface:
 
     def required(self, section: str, name: str) -> tuple[str, ...] | None:
         """Arguments that an optimizer or schedule cannot do without; None when the release has none of that name."""
-        found = self.forms(section, name)
-        return None if found is None else tuple(found[0]["required"] if found else ())
+        forms = self.forms(section, name)
+        return None if forms is None else tuple(forms[0]["required"] if forms else ())
 
     def _arguments(self, section: str) -> Iterator[str]:
         """The paths of all arguments of the classes DeepSpeed names itself."""
@@ -173,16 +173,16 @@ class Surface:
 
     def _argument(self, path: str, section: str, name: str, kind: str) -> Key | None:
         """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
-        found = self.forms(section, kind)
-        if found is None and path in self._table:
+        forms = self.forms(section, kind)
+        if forms is None and path in self._table:
             return key_of(path, self._table[path], False)
-        if found == ():
+        if forms == ():
             return Key(path=path, description="An argument of another package's class.", auto=True)
-        if found is None:
+        if forms is None:
             every = (entry for kind in _CLASSES[section] for entry in self._classes[kind].values())
-            found = tuple(form for entry in every for form in _forms(entry))
+            forms = tuple(form for entry in every for form in _forms(entry))
         facts = self._table.get(path, {"auto": True})
-        for form in found:
+        for form in forms:
             if name in form["params"]:
                 shape = self._classes["params"].get(name, {})
                 default = form["params"][name]

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import ConfigKey
+from dsgen.families.config_keys import ConfigKey
 from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import TensorLayout
@@ -37,6 +37,10 @@ class AutoTP:
     runs: bool = False
     head: bool = False
     tied_head: bool = False
+
+    def splits_head(self, tied: bool) -> bool:
+        """Whether it splits what makes the logits, and with it an embedding that is tied to it."""
+        return self.tied_head if tied else self.head
 
 
 UNKNOWN_STYLE = AutoTP(refused="DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know")

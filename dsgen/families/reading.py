@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
+from dsgen.families.config_keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
@@ -165,8 +165,8 @@ class Rotated:
         for name in ("rope_parameters", "rope_scaling"):
             within = reader.part.get(name)
             share = within.get("partial_rotary_factor", share) if isinstance(within, Mapping) else share
-        found = self.share if share is None else _number(share)
-        if found is None or not 0 < found <= 1 or int(size * found) != self.of(size):
+        written = self.share if share is None else _number(share)
+        if written is None or not 0 < written <= 1 or int(size * written) != self.of(size):
             raise reader.unsupported(
                 f"partial_rotary_factor is {self.share if share is None else share!r} with heads of {size}",
                 f"dsgen counts this model_type with {self.of(size)} rotated elements of a head only",

@@ -123,12 +123,12 @@ def _check_fact(section: str, key: str, written: Override) -> None:
 
 def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any:
     """The value of a key the release reads; 5e8, as DeepSpeed's own examples write it, is the whole number it means."""
-    found, value = known.key(key), written.value
-    if found is None or value is None or value == {}:
+    entry, value = known.key(key), written.value
+    if entry is None or value is None or value == {}:
         return value
-    if found.removed:
+    if entry.removed:
         raise mistake(
-            f"{key} was removed from DeepSpeed ({found.removed})",
+            f"{key} was removed from DeepSpeed ({entry.removed})",
             where=written.origin,
             must=f"DeepSpeed {known.version} refuses it",
             todo="Drop it.",
@@ -141,9 +141,9 @@ def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any
             where=written.origin,
             todo=f"Write {INSTEAD[key][value]} instead.",
         )
-    if wrong := known.check_value(found, value):
+    if wrong := known.check_value(entry, value):
         raise mistake(f"{key} is {show(value)}", must=wrong, where=written.origin)
-    return int(value) if isinstance(value, float) and found.types == ("integer",) else value
+    return int(value) if isinstance(value, float) and entry.types == ("integer",) else value
 
 
 def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenError:
@@ -183,8 +183,8 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _holds_one_value(known: surface.Surface, path: str) -> bool:
-    found = known.key(path)
-    return found is not None and bool(found.types) and "object" not in found.types
+    entry = known.key(path)
+    return entry is not None and bool(entry.types) and "object" not in entry.types
 
 
 @functools.cache

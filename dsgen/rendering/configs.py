@@ -15,9 +15,9 @@ from dsgen.deepspeed import surface
 from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
-from dsgen.rendering.combinations import cautions, refuse
+from dsgen.rendering.combinations import cautions, refuse_combinations
 from dsgen.rendering.judgement import PLANNER, judge, worded
-from dsgen.rendering.keys import Key
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
@@ -186,7 +186,7 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
-    refuse(plan, tree, known, folded.provenance)
+    refuse_combinations(plan, tree, known, folded.provenance)
     values = _ordered(tree)
     findings = judge(plan, values, folded.provenance)
     return Config(
@@ -199,13 +199,13 @@ def render(plan: Plan) -> Config:
     )
 
 
-def _keys(plan: Plan) -> Iterator[Key]:
+def _keys(plan: Plan) -> Iterator[PlannedKey]:
     yield from batch.keys(plan)
     yield from zero.keys(plan)
     yield from training.keys(plan)
 
 
-def _override(plan: Plan, key: Key) -> Override:
+def _override(plan: Plan, key: PlannedKey) -> Override:
     """A key of the plan as an override; where it follows a wish, it names the place where the wish was written."""
     provenance = plan.job.provenance
     wish = decider(key.wish, provenance) if key.wish else None

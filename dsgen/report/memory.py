@@ -72,8 +72,8 @@ def _headline(question: Question) -> str:
 
 def _by(question: Question, word: str) -> str:
     """What was chosen, or is a default: `chosen: stage 2, micro-batch 4`."""
-    found = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
-    return f"{word}: {', '.join(found)}" if found else ""
+    values = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
+    return f"{word}: {', '.join(values)}" if values else ""
 
 
 def _value(value: Any) -> str:

@@ -10,7 +10,7 @@ import attrs
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
-from dsgen.report.bars import bar, count, folded, place_line
+from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -78,7 +78,7 @@ def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int)
 def _numbers(item: Candidate) -> str:
     memory = item.memory
     return (
-        f"{gib(memory.gpu.needed_bytes):>7} {gib(memory.host.needed_bytes):>8} {count(item.speed):>9} "
+        f"{gib(memory.gpu.needed_bytes):>7} {gib(memory.host.needed_bytes):>8} {rounded(item.speed):>9} "
         f"{item.cost.communication_share:>5.0%}"
     )
 

@@ -99,8 +99,8 @@ class Provenance:
     def winner(self, path: str) -> Override | None:
         """The override in force at a path, or the one that set or deleted a parent of it."""
         while path:
-            if found := self.overrides.get(path):
-                return found[-1]
+            if overrides := self.overrides.get(path):
+                return overrides[-1]
             path = path.rpartition(".")[0]
         return None
 
@@ -128,7 +128,7 @@ def fold(layers: Iterable[Layer]) -> Fold:
     Raises:
         DsgenError: Two layers of one rank disagree on a path, or a map meets a scalar.
     """
-    state = _State()
+    state = _Folding()
     for layer in sorted(layers, key=lambda layer: layer.rank):  # stable: files keep their order
         for override in layer.overrides:
             state.apply(layer, override)
@@ -136,7 +136,7 @@ def fold(layers: Iterable[Layer]) -> Fold:
     return Fold(state.tree(), Provenance(history), tuple(state.warnings))
 
 
-class _State:
+class _Folding:
     """The fold in progress: leaves in force and the history of each path."""
 
     def __init__(self) -> None:

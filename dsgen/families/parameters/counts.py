@@ -37,12 +37,12 @@ def parameters(model: Model) -> tuple[Parameter, ...]:
     Raises:
         DsgenError: The architecture is unknown, or the facts contradict it (a GPT-2 with fewer key heads than heads).
     """
-    found: dict[tuple[str, tuple[int, ...]], Parameter] = {}
+    merged: dict[tuple[str, tuple[int, ...]], Parameter] = {}
     for stretch in stretches(model):
         for item in stretch.parameters:
-            earlier = found[item.name, item.shape].repeats if (item.name, item.shape) in found else 0
-            found[item.name, item.shape] = attrs.evolve(item, repeats=earlier + stretch.repeats)
-    return tuple(found.values())
+            earlier = merged[item.name, item.shape].repeats if (item.name, item.shape) in merged else 0
+            merged[item.name, item.shape] = attrs.evolve(item, repeats=earlier + stretch.repeats)
+    return tuple(merged.values())
 
 
 @functools.lru_cache(maxsize=CACHED_MODELS)

@@ -8,9 +8,9 @@ import math
 import attrs
 
 from dsgen.families import FAMILIES, family_of
+from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, ConfigKey
-from dsgen.families.rows import Row
+from dsgen.families.rows import TensorRow
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
@@ -77,13 +77,13 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     _check(model, family)
     sizes, every = _sizes(model), _facts(model)
     dense = model.dense_layers if model.experts else model.layers
-    head: tuple[Row, ...] = ()
+    head: tuple[TensorRow, ...] = ()
     if not model.tied_embeddings:
-        head += (Row("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
+        head += (TensorRow("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
     if layout.head_bias:
-        head += (Row("lm_head.bias", ("vocab",), "bias"),)
+        head += (TensorRow("lm_head.bias", ("vocab",), "bias"),)
 
-    def stretch(tensors: tuple[Row, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
+    def stretch(tensors: tuple[TensorRow, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
         facts = {**every, "first": first}
         there = tuple(
             Parameter(
@@ -99,7 +99,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         )
         return Stretch(there, repeats, bool(block))
 
-    def stack(tensors: tuple[Row, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
+    def stack(tensors: tuple[TensorRow, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
         """Equal blocks, of which the first may have a tensor more."""
         apart = any(tensor.when == "first" for tensor in tensors) and repeats > 0
         first = (stretch(tensors, 1, block, True),) if apart else ()

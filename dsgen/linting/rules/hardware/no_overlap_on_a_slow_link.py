@@ -28,8 +28,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     between = nodes(subject) > 1
     if (subject.facts.world_size or hardware.gpus_per_node) == 1 or not (between or _slow(subject)):
         return
-    found = described(subject)
-    gain = speed(found, buffers=_overlapping(found)) if found is not None else None
+    run = described(subject)
+    gain = speed(run, buffers=_overlapping(run)) if run is not None else None
     if gain is not None and gain < _WORTH:
         return
     link = "several nodes" if between else f"GPUs joined by {hardware.intra_node_link}"

@@ -6,11 +6,11 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Key"]
+__all__ = ["PlannedKey"]
 
 
 @attrs.frozen
-class Key:
+class PlannedKey:
     """A DeepSpeed key as the plan decides it.
 
     Attributes:
