@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Rank, show
@@ -19,8 +17,7 @@ KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK
 _HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source")
 
 
-@attrs.frozen
-class Sheet:
+class Sheet(NamedTuple):
     """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override.
 
     `hub` holds the repositories on the Hugging Face hub that have this architecture, each with the facts that its own
@@ -50,8 +47,7 @@ class Sheet:
         why = f"as the config.json of {repository} says"
         kept = tuple(item for item in self.overrides if item[0] not in said)
         source = f"https://huggingface.co/{repository}/blob/main/config.json"
-        return attrs.evolve(
-            self,
+        return self._replace(
             sources={**self.sources, **dict.fromkeys(facts, source)},
             overrides=(*kept, *((path, value, None, why) for path, value in said.items())),
         )

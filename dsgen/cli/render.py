@@ -8,7 +8,6 @@ import click
 
 from dsgen.cli.options import job_from, scenario_options
 from dsgen.cli.terminal import emit
-from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
 
@@ -42,6 +41,8 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
     if output is None:
         emit(text, "json")
     else:
+        from dsgen.documents.writing import write_atomically
+
         write_atomically(output, text)
     if not quiet:
         emit(summary.text(config, output), "summary", err=True)

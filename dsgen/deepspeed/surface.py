@@ -22,12 +22,11 @@ _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("sche
 _METRICS = r"(.*\.curriculum_metrics)\.[^.]+(.*)"  # the names of the metrics are the user's own
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
 _LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110
-_VERSION = r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Surface:
     """Every key that one DeepSpeed release reads.
 
@@ -43,9 +42,9 @@ class Surface:
     _classes: Mapping[str, Any]
     mistaken: Mapping[str, str]
     _moved: Mapping[str, str]
-    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
-    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
-    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # key -> others
+    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict)  # asked before
+    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)
+    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)  # key -> others
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -237,9 +236,15 @@ def load(version: str | None = None) -> Surface:
     if not isinstance(version, str):  # typed callers cannot; others write 0.19, and 0.10 would read as 0.1
         raise mistake(f"deepspeed is {version!r}", must="it must be one release, as text", todo='Such as "0.19".')
     line = ".".join(version.split(".")[:2])
-    if line not in lines or (version != line and not re.fullmatch(_VERSION, version)):
+    if line not in lines or (version != line and not _is_patch(version)):
         raise _unknown(version, lines)
-    return _load(line, None if version == line else version)
+    return _load(line, None if version in (line, _load(line, None).version) else version)
+
+
+def _is_patch(version: str) -> bool:
+    """Whether it is written as a patch release is: three numbers of at most four digits."""
+    parts = version.split(".")
+    return len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts)
 
 
 @functools.cache
@@ -248,7 +253,7 @@ def _load(line: str, patch: str | None) -> Surface:
     newest: str = data["deepspeed"]
     if patch is not None and _numbers(patch) > _numbers(newest):
         raise _unknown(patch, known_versions())
-    table = data["keys"] if patch in (None, newest) else dict(_as_of(data["keys"], _numbers(patch)))
+    table = data["keys"] if patch is None else dict(_as_of(data["keys"], _numbers(patch)))
     return Surface(
         version=patch or newest,
         sections=data["sections"],

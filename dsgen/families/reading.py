@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -19,8 +19,7 @@ WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does 
 _ESSENTIAL = ("encoder_layers", "layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 
 
-@attrs.frozen
-class Reader:
+class Reader(NamedTuple):
     """Typed reading of one part of a config.
 
     Attributes:
@@ -139,8 +138,7 @@ class Reader:
         )
 
 
-@attrs.frozen
-class Rotated:
+class Rotated(NamedTuple):
     """How much of a head rope turns, where `partial_rotary_factor` says it.
 
     Attributes:

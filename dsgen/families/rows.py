@@ -5,7 +5,7 @@ Symbols ("hidden", "q", "ffn" ...) are resolved for one model in parameters/tens
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 __all__ = [
     "BIASED_QKV",
@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class TensorRow:
+class TensorRow(NamedTuple):
     """One tensor of a layout: name below the block (or the model), symbolic shape, kind, and when it exists.
 
     `when` names a yes-or-no fact of the model ("attention_bias", "projected" ...); empty means always.
@@ -43,30 +42,29 @@ class TensorRow:
     matrix: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class TensorLayout:
+class TensorLayout(NamedTuple):
     """All tensors of one model_type, in the order in which Hugging Face's class names them.
 
     Attributes:
         before: Embeddings, up to the first block.
         block: Name of one block, layer index folded: "model.layers.*".
+        after: From the last block to the head.
         encoder_block: The same of an encoder, where there is one.
         encoder: A block of the encoder.
         between: From the encoder's last block to the decoder's first.
         dense: A block with a plain feed-forward part.
         sparse: A block with experts.
-        after: From the last block to the head.
         head_bias: The output head has a bias.
     """
 
     before: tuple[TensorRow, ...]
     block: str
+    after: tuple[TensorRow, ...]
     encoder_block: str = ""
     encoder: tuple[TensorRow, ...] = ()
     between: tuple[TensorRow, ...] = ()
     dense: tuple[TensorRow, ...] = ()
     sparse: tuple[TensorRow, ...] = ()
-    after: tuple[TensorRow, ...]
     head_bias: bool = False
 
 

@@ -53,7 +53,7 @@ def _keys(blocks: int, heads: int, ffn: int, vocabulary: int) -> tuple[ConfigKey
         encoder_layers=blocks,
         relative_buckets=32,
     )
-    late = [attrs.evolve(key, null=AS_ENCODER) for key in plain if key.fact == "layers"]
+    late = [key._replace(null=AS_ENCODER) for key in plain if key.fact == "layers"]
     return (*(key for key in plain if key.fact != "layers"), *late)
 
 

@@ -51,8 +51,7 @@ def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Laye
     """
     known = surface.load(version)
     return tuple(
-        _once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
-        for layer in layers
+        _once(layer._replace(overrides=tuple(_canonical(item, known) for item in layer.overrides))) for layer in layers
     )
 
 
@@ -83,9 +82,9 @@ def _canonical(written: Override, known: surface.Surface) -> Override:
         path = f"bf16{path[len(OLD_BF16) :]}"
     path = known.aliases.get(path, path)
     if known.key(path) is None:
-        raise _unknown_path(attrs.evolve(written, path=path), known)
+        raise _unknown_path(written._replace(path=path), known)
     value = _deepspeed_value(path, written, known)
-    return attrs.evolve(written, path=f"deepspeed.{path}", value=value)
+    return written._replace(path=f"deepspeed.{path}", value=value)
 
 
 def _check_plain(written: Override, value: Any, depth: int) -> None:
@@ -255,7 +254,7 @@ def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     for layer in layers:
         overrides = tuple(item for item in layer.overrides if item.path.startswith("deepspeed."))
         if overrides:
-            kept.append(attrs.evolve(layer, overrides=overrides))
+            kept.append(layer._replace(overrides=overrides))
     return tuple(kept)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -51,8 +51,7 @@ NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
-@attrs.frozen
-class ScenarioValue:
+class ScenarioValue(NamedTuple):
     """One field of a scenario: its value and where it was written."""
 
     value: Any

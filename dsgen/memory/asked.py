@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import attrs
-
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
@@ -99,7 +97,7 @@ def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
 
 def recording(buffers: Buffers) -> Buffers:
     """Those that the first pass of all has, which records the order of use: each tensor goes right after its use."""
-    return attrs.evolve(buffers, persistence=-1, prefetch=0, max_live=0, max_reuse=0)
+    return buffers._replace(persistence=-1, prefetch=0, max_live=0, max_reuse=0)
 
 
 def tells(job: Job, tp: int) -> bool:

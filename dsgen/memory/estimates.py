@@ -106,8 +106,7 @@ class Place(NamedTuple):
         return verdict(self.least_bytes, self.high_bytes, self.limit_bytes)
 
 
-@attrs.frozen(kw_only=True)
-class PhaseMemory:
+class PhaseMemory(NamedTuple):
     """The highest moment of one phase.
 
     Attributes:

@@ -55,8 +55,7 @@ class Candidate:
 Matters = Callable[[Layout, float, Candidate], bool]  # layout, its speed at best, the last one that was found to fit
 
 
-@attrs.frozen
-class Search:
+class Search(NamedTuple):
     """Everything a search found."""
 
     fitting: tuple[Candidate, ...]

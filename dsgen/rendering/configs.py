@@ -12,7 +12,6 @@ import attrs
 
 from dsgen.catalog.wishes import decider
 from dsgen.deepspeed import surface
-from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
 from dsgen.rendering.combinations import cautions, refuse_combinations
@@ -123,6 +122,8 @@ class Config(Mapping[str, Any]):
         Raises:
             DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
         """
+        from dsgen.documents.writing import write_atomically
+
         write_atomically(path_of(path, "it must be the path of a file"), self.to_json(), by="path")
 
     def paths(self) -> tuple[str, ...]:

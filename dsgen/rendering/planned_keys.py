@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 __all__ = ["PlannedKey"]
 
 
-@attrs.frozen
-class PlannedKey:
+class PlannedKey(NamedTuple):
     """A DeepSpeed key as the plan decides it.
 
     Attributes:

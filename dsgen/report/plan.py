@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-import attrs
-
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
@@ -159,7 +157,7 @@ def _candidate(item: Candidate) -> dict[str, Any]:
         "micro_batch": chosen.micro_batch,
         "accumulation": chosen.accumulation,
         "global_batch": chosen.global_batch,
-        "buffers": attrs.asdict(chosen.buffers),
+        "buffers": chosen.buffers._asdict(),
         "memory": {
             "verdict": item.memory.verdict.value,
             **{

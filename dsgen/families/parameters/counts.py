@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import attrs
-
 from dsgen.families import FAMILIES
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter, stretches
 from dsgen.shapes.profiles import Model
@@ -41,7 +39,7 @@ def parameters(model: Model) -> tuple[Parameter, ...]:
     for stretch in stretches(model):
         for item in stretch.parameters:
             earlier = merged[item.name, item.shape].repeats if (item.name, item.shape) in merged else 0
-            merged[item.name, item.shape] = attrs.evolve(item, repeats=earlier + stretch.repeats)
+            merged[item.name, item.shape] = item._replace(repeats=earlier + stretch.repeats)
     return tuple(merged.values())
 
 

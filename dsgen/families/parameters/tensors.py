@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.families import FAMILIES, family_of
 from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, ConfigKey
@@ -20,8 +19,7 @@ _OPT_POSITION_OFFSET = 2  # OPT's position table has two rows more than position
 CACHED_MODELS = 4096  # models kept; a plan asks for one model thousands of times, a matrix run for about a hundred
 
 
-@attrs.frozen
-class Parameter:
+class Parameter(NamedTuple):
     """One tensor of a model, or the same tensor of several blocks.
 
     Attributes:
@@ -53,8 +51,7 @@ class Parameter:
         return self.numel * self.repeats
 
 
-@attrs.frozen
-class Stretch:
+class Stretch(NamedTuple):
     """A part of a model in the order of its tensors: one block and how often it follows itself, or what is around.
 
     What lies between an encoder and a decoder counts as a block of its own.
@@ -110,7 +107,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         for item in (
             stretch(layout.before, 1),
             *stack(layout.encoder, model.encoder_layers, layout.encoder_block),
-            attrs.evolve(stretch(layout.between, 1), blocks=True),
+            stretch(layout.between, 1)._replace(blocks=True),
             *stack(layout.dense, dense, layout.block),
             stretch(layout.sparse, model.layers - dense, layout.block),
             stretch((*layout.after, *head), 1),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from dsgen.linting.rules.described import Described, described, nodes, speed
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -48,7 +46,7 @@ def _slow(subject: Subject) -> bool:
 
 
 def _overlapping(described: Described) -> Buffers:
-    return attrs.evolve(described.strategy.buffers, overlap_comm=True)
+    return described.strategy.buffers._replace(overlap_comm=True)
 
 
 RULE = Rule(
