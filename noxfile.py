@@ -236,9 +236,10 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def published(session: nox.Session) -> None:
-    """Write docs/published.md: the instant memory model against measurements that others published."""
+    """Write docs/published.md and docs/speed.md: the instant models of memory and speed against published runs."""
     session.install("-e", ".")
-    session.run("python", "benchmarks/published.py", *session.posargs)
+    for script in ("benchmarks/published.py", "benchmarks/published_speed.py"):
+        session.run("python", script, *session.posargs)
 
 
 @nox.session(name="gpu-memory", python=PYTHON, default=False)

@@ -2,8 +2,8 @@
 
     python benchmarks/transcribe.py FOLDER [--check]
 
-FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/published.json, with the
-remarks and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
+FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/published{,_2}.json, with
+the remarks and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from typing import Any
 
 from transcribe_published import transcribed  # benchmarks/, beside this script
 
-__all__ = ["CHECKSUMS", "DATA", "KEYS", "PROBES", "PUBLISHED", "checksums", "files"]
+__all__ = ["CHECKSUMS", "DATA", "KEYS", "LATER", "PROBES", "PUBLISHED", "checksums", "files"]
 
 DATA = Path(__file__).resolve().parent / "data"
 CHECKSUMS = "SHA256SUMS"
-PROBES, KEYS, PUBLISHED = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json", "published.json"
+PROBES, KEYS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json"
+PUBLISHED, LATER = "published.json", "published_2.json"
 # Name here -> where the raw records lie.
 RAW = {
     PROBES: "reference/deepspeed-0.19.8/probes.json",
     KEYS: "reference/deepspeed-0.19.8/keys.json",
     PUBLISHED: "measurements/published.json",
+    LATER: "measurements/published_2.json",
 }
 
 _REFUSED = re.compile(r"^(\S+)\n +Extra inputs are not permitted", re.M)  # pydantic: the key, then what is wrong
@@ -43,7 +45,7 @@ def files(folder: Path) -> dict[str, str]:
     made = {
         PROBES: _lines(map(_probe, raw[PROBES])),
         KEYS: _lines(map(_key, raw[KEYS])),
-        PUBLISHED: _lines(map(transcribed, raw[PUBLISHED]["records"])),
+        **{name: _lines(map(transcribed, raw[name]["records"])) for name in (PUBLISHED, LATER)},
     }
     return {**made, CHECKSUMS: checksums(made)}
 
