@@ -31,25 +31,36 @@ class Family(NamedTuple):
     processors: int = 0
 
 
+# Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
+# streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
+# 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
 FAMILIES = {
-    "sm70": Family("v100-32g", 0.80, 0.85, 0.86, 2.2e-6),
-    "sm75": Family("t4-16g", 0.65, 0.60, 0.75, 2.2e-6),
-    "sm80": Family("a100-80g", 0.82, 0.90, 0.85, 2.4e-6),
-    "sm86": Family("rtxa6000-48g", 0.80, 0.80, 0.85, 2.0e-6),
-    "sm89": Family("l40s-48g", 0.70, 0.75, 0.85, 1.8e-6),
-    "sm90": Family("h100-80g", 0.76, 0.75, 0.82, 2.0e-6),
+    "sm70": Family("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
+    "sm75": Family("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
+    "sm80": Family("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
+    "sm86": Family("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
+    "sm89": Family("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
+    "sm90": Family("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
     "sm100": Family("b200-180g", 0.51, 0.75, 0.82, 2.0e-6),
     "sm120": Family("rtxpro6000-96g", 0.82, 0.75, 0.85, 1.8e-6),
-    "gfx90a": Family("mi210-64g", 0.70, 0.75, 0.80, 4.0e-6, 104),
-    "gfx94": Family("mi300x-192g", 0.51, 0.75, 0.75, 4.0e-6, 304),
-    "gaudi": Family("gaudi2-96g", 0.90, 0.75, 0.80, 4.0e-6, 24),
+    "gfx90a": Family("mi210-64g", 0.72, 0.75, 0.80, 2.0e-6, 104),
+    "gfx94": Family("mi300x-192g", 0.54, 0.75, 0.75, 2.0e-6, 304),
+    "gaudi": Family("gaudi2-96g", 0.92, 0.75, 0.80, 4.0e-6, 24),
     "cpu": Family("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
 }
 
-# Share of the line rate that the ring of a large collective reaches on the wire (nccl-tests' bus bandwidth).
-LINKS = {"nvlink": 0.80, "xgmi": 0.75, "pcie": 0.42, "pcie through the host": 0.42, "ethernet": 0.75, "memory": 0.5,
-         "none": 1.0}  # fmt: skip
-NETWORKS = {"infiniband": 0.92, "roce": 0.90, "efa": 0.90, "ethernet": 0.90, "tcp": 0.60, "none": 1.0}
+# Share of the line rate that the ring of a large collective reaches on the wire (nccl-tests' bus bandwidth), within
+# a socket and across them. NVLink: 0.78 A100, 0.81 H200, 0.75 B200 (stas00/ml-engineering, microsoft/superbenchmark);
+# xGMI: MI300X, eight GPUs; PCIe: MooreThreads/SimuMax, A100 PCIe by two, four and eight; through the host:
+# NVIDIA/nccl issue 1639, RTX 5090 by four and eight. Ethernet (Gaudi) and memory (CPU) have no rows.
+LINKS = {
+    "nvlink": (0.79, 0.79), "xgmi": (0.75, 0.75), "pcie": (0.69, 0.43), "pcie through the host": (0.55, 0.44),
+    "ethernet": (0.75, 0.75), "memory": (0.50, 0.50), "none": (1.0, 1.0),
+}  # fmt: skip
+# The same between nodes. InfiniBand: 46 to 48 of 50 GB/s a port (NVIDIA/nccl-tests issue 290), DGX A100 192 of 200
+# (NVIDIA/nccl issue 1576). EFA: 365 of 400 (stas00/ml-engineering). RoCE: 0.73 to 0.90 on one port (google/dranet),
+# 340 of 400 (NVIDIA/nccl issue 1218). TCP: NVIDIA/nccl issue 209.
+NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "tcp": 0.60, "none": 1.0}
 
 
 class Host(NamedTuple):
@@ -72,4 +83,10 @@ class Host(NamedTuple):
     core_bytes_per_second: float
 
 
-HOST = Host(6e-6, 5e-6, 1.5e-6, 40e-6, 200e-6, 6e9)
+# dispatch: 5.0 us an operator without autograd, 6.8 us with it (pytorch/pytorch issue 41383); backward: raw launch and
+# autograd's C++, 3.0 to 6.8 us a kernel (meta-pytorch/tritonbench pull request 1017). View: 2 us an x*x less 0.5 us of
+# arithmetic (issue 41383). Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
+# Hook: deepspeedai/DeepSpeed pull request 1188, ZeRO-3's forward of 64 layers of BERT less ZeRO-2's and less the
+# gathering on NVLink, by its modules with parameters; a bound from above, of 2021.
+# Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
+HOST = Host(6e-6, 5e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
