@@ -20,6 +20,8 @@ OTHERS = [version for version in PYTHONS if version != PYTHON]
 TORCH = "torch==2.13.0"  # what the proofs were recorded with
 DEEPSPEED_LINE = "0.19"  # the release line that the extra `proof` installs
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
+# Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start.
+BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
@@ -157,7 +159,7 @@ def proof(session: nox.Session) -> None:
     install_proof(session)
     schema_of_installed(session)
     build_operators(session)
-    session.run("pytest", "-m", "proof", *session.posargs)
+    session.run("pytest", "-m", "proof", *BOTH_CORES, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -165,7 +167,7 @@ def operators(session: nox.Session) -> None:
     """DeepSpeed's operators built as DeepSpeed builds them, and the proofs that use them."""
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
-    session.run("pytest", "-m", "proof", "tests/proving", *session.posargs)
+    session.run("pytest", "-m", "proof", "tests/proving", *BOTH_CORES, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -176,7 +178,7 @@ def coverage(session: nox.Session) -> None:
     build_operators(session)
     session.env["COVERAGE_FILE"] = str(Path(session.create_tmp()) / "coverage")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *BOTH_CORES, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
@@ -184,7 +186,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session(python=PYTHON, default=False)
 def mutants(session: nox.Session) -> None:
     """A sample of small faults in rules, memory and planner, of which the tests must notice nearly all."""
-    session.install("-e", ".", *dependencies("tests"))
+    session.install("-e", ".", *dependencies("tests"), *dependencies("coverage"))
     session.run("python", "benchmarks/mutants.py", *session.posargs)
 
 
@@ -234,9 +236,10 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def published(session: nox.Session) -> None:
-    """Write docs/published.md: the instant memory model against measurements that others published."""
+    """Write docs/published.md and docs/speed.md: the instant models of memory and speed against published runs."""
     session.install("-e", ".")
-    session.run("python", "benchmarks/published.py", *session.posargs)
+    for script in ("benchmarks/published.py", "benchmarks/published_speed.py"):
+        session.run("python", script, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)

@@ -30,7 +30,7 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
-from dsgen.kernels.facts import FAMILIES
+from dsgen.kernels.facts import GENERATIONS
 
 __all__ = ["Compared", "compared", "page", "predicted", "rows"]
 
@@ -199,7 +199,7 @@ def _without_its_own() -> list[Compared]:
         if row["law"] != "product":
             continue
         own = node(row["card"])
-        family = FAMILIES[own.architecture]
+        family = GENERATIONS[own.architecture]
         if family.measured_on != row["card"] and repository(row) != "MooreThreads/SimuMax":
             found.append(Compared(row, predicted(row, own._replace(product_efficiency=family.product_efficiency))))
     return found

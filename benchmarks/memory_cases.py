@@ -22,7 +22,7 @@ from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import ALL_LINEAR, parameter_count
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import Scenario, Setting, layers
+from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Model, Network
 from dsgen.strategies.strategies import Strategy
@@ -150,7 +150,7 @@ def _network() -> Network:
     """What joins the nodes; memory does not depend on it."""
     profiles = {"hardware": (HARDWARE,), "model": (ANY,), "network": (NETWORK,)}
     return assemble(
-        layers(Scenario(profiles=profiles, fields={"nodes": Setting(2, Origin("benchmark"))})), None
+        layers(Scenario(profiles=profiles, fields={"nodes": ScenarioValue(2, Origin("benchmark"))})), None
     ).network
 
 

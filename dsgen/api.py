@@ -21,7 +21,7 @@ from dsgen.planning.planner import Plan
 from dsgen.planning.planner import plan as plan_job
 from dsgen.rendering import Config
 from dsgen.rendering import render as render_plan
-from dsgen.shapes.arguments import named, path_of, text_of
+from dsgen.shapes.arguments import names_arguments, path_of, text_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank
 
@@ -55,7 +55,7 @@ Wanted = Config | Plan | Job | Layers | Values
 """What says a job; a dict has the fields of a scenario: {"hw": "a100-40g", "model": "7b", "seq_len": 8192}."""
 
 
-@named()
+@names_arguments()
 def profile(name: str) -> Layers:
     """A built-in or own profile by name, alias or path; a Hugging Face config.json is a model.
 
@@ -65,30 +65,30 @@ def profile(name: str) -> Layers:
     return Layers((catalog.profile(text_of(name, "name", "a100-40g")).layer,))
 
 
-@named()
+@names_arguments()
 def overrides(values: Values) -> Layers:
     """Overrides of the highest rank, as `--set` gives them; a plain dict joined with `|` is the same."""
     return composed_overrides(values, Rank.USER, PYTHON)
 
 
-@named()
+@names_arguments()
 def site(values: Values) -> Layers:
     """Overrides of a site or a repository: above every profile, below what a person says."""
     return composed_overrides(values, Rank.SITE, f"{PYTHON} (site)")
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def scenario(said: Path | Values) -> Layers:
     """A scenario: the options of the command line, committed as a file or said as a dict.
 
     Raises:
         DsgenError: Unreadable, or an unknown field; with file and line.
     """
-    found = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
-    return Layers(scenarios.layers(found), found.deepspeed)
+    parsed = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
+    return Layers(scenarios.layers(parsed), parsed.deepspeed)
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def job(wanted: Wanted, deepspeed: str | None = None) -> Job:
     """Assemble a Job.
 
@@ -115,7 +115,7 @@ def job(wanted: Wanted, deepspeed: str | None = None) -> Job:
     return assemble(wanted.layers, deepspeed or wanted.deepspeed)
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def plan(wanted: Wanted, deepspeed: str | None = None) -> Plan:
     """Choose a strategy.
 
@@ -128,7 +128,7 @@ def plan(wanted: Wanted, deepspeed: str | None = None) -> Plan:
     return plan_job(made)
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def render(wanted: Wanted, deepspeed: str | None = None) -> Config:
     """The DeepSpeed config, with a reason for every key.
 
@@ -138,7 +138,7 @@ def render(wanted: Wanted, deepspeed: str | None = None) -> Config:
     return render_plan(plan(wanted, deepspeed))
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def why(wanted: Wanted, key: str, deepspeed: str | None = None) -> Answer:
     """Who decided a key, what lost, why, and what another value would do.
 
@@ -155,7 +155,7 @@ def why(wanted: Wanted, key: str, deepspeed: str | None = None) -> Answer:
     return questions.ask(job(wanted, deepspeed), text_of(key, "key", "zero_optimization.stage"))
 
 
-@named(scenarios.NAMES)
+@names_arguments(scenarios.NAMES)
 def memory(
     wanted: Wanted, config: Values | Path | None = None, deepspeed: str | None = None, *, every: bool = False
 ) -> Footprint:
@@ -173,17 +173,17 @@ def memory(
     Raises:
         DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
-    from dsgen.asking import memory_questions as questions  # a script that renders needs none of it
-    from dsgen.linting import configs
+    from dsgen.asking import memory_questions  # a script that renders needs none of it
+    from dsgen.linting import config_reader
 
     asked = job(wanted, deepspeed)
     if config is None:
-        return questions.answer(questions.ask(asked), every)
-    known = questions.given(config) if isinstance(config, Mapping) else configs.read(path_of(config))
-    return questions.answer(questions.ask_config(asked, known), every)
+        return memory_questions.answer(memory_questions.ask(asked), every)
+    known = memory_questions.given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
+    return memory_questions.answer(memory_questions.ask_config(asked, known), every)
 
 
-@named()
+@names_arguments()
 def effective(
     source: Values | Path,
     *,
@@ -217,7 +217,7 @@ def effective(
     )
 
 
-@named()
+@names_arguments()
 def prove(
     source: Values | Path,
     *,
@@ -251,7 +251,7 @@ def prove(
     )
 
 
-@named()
+@names_arguments()
 def simulate(
     wanted: Config | Plan | Job | Layers | Values,
     *,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dsgen import catalog
-from dsgen.cli import OBJECTS
+from dsgen.__main__ import OBJECTS
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import FIELDS
 from dsgen.memory import Verdict

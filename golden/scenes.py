@@ -13,7 +13,7 @@ from dsgen.memory import Place
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, Explanation, render
 from dsgen.report import summary
-from dsgen.report.bars import count
+from dsgen.report.bars import rounded
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import show
 from dsgen.shapes.units import gib
@@ -77,7 +77,7 @@ def _explanation(wanted: Scene) -> Iterator[str]:
     yield f"- host: {_amount(chosen.memory.host)}"
     if chosen.memory.nvme.peak_bytes:
         yield f"- NVMe: {_amount(chosen.memory.nvme)}"
-    yield f"- speed: about {count(chosen.speed)} tokens/s/GPU"
+    yield f"- speed: about {rounded(chosen.speed)} tokens/s/GPU"
     yield f"- chosen: {config.plan.reason}"
     yield f"- rivals: {', '.join(str(rival.strategy) for rival in config.plan.runners_up) or 'none fits'}"
     yield from (f"- warning: {warning}" for warning in config.warnings)

@@ -12,10 +12,10 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.surface import Surface
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.scenarios import is_scenario, layers, read
-from dsgen.linting import configs
+from dsgen.linting import config_reader
 from dsgen.planning.planner import plan
 from dsgen.rendering import Config, render
-from dsgen.shapes.arguments import named, path_of
+from dsgen.shapes.arguments import names_arguments, path_of
 from dsgen.shapes.layers import leaves, same
 
 __all__ = ["Comparison", "Difference", "Side", "compare", "diff", "side"]
@@ -78,13 +78,13 @@ def side(path: str) -> Side:
         DsgenError: Unreadable, or a scenario that has no plan.
     """
     if not is_scenario(path):
-        return Side(path, dict(leaves(configs.read(path, bare=True).document.config)), None)
+        return Side(path, dict(leaves(config_reader.read(path, bare=True).document.config)), None)
     scenario = read(path)
     config = render(plan(assemble(layers(scenario), scenario.deepspeed)))
     return Side(path, dict(leaves(config.tree)), config)
 
 
-@named()
+@names_arguments()
 def diff(first: Source, second: Source) -> Comparison:
     """Two configs key by key: `.differences`, each with the reasons of a side that was rendered.
 
@@ -106,7 +106,7 @@ def _given(config: Source) -> Side:
 def compare(first: Side, second: Side) -> Comparison:
     """The keys that differ, in the order of the first side and then of the second."""
     known = surface.load()
-    found: list[Difference] = []
+    differences: list[Difference] = []
     written_out: list[Difference] = []
     for path in dict.fromkeys([*first.values, *second.values]):
         left, right = first.values.get(path, ABSENT), second.values.get(path, ABSENT)
@@ -122,8 +122,8 @@ def compare(first: Side, second: Side) -> Comparison:
             missing=missing,
             reasons=(_reason(first, path), _reason(second, path)),
         )
-        (written_out if missing and known.key(path) is not None and _alike(*values) else found).append(difference)
-    return Comparison(first, second, tuple(found), tuple(written_out))
+        (written_out if missing and known.key(path) is not None and _alike(*values) else differences).append(difference)
+    return Comparison(first, second, tuple(differences), tuple(written_out))
 
 
 def _default(known: Surface, path: str, one: Side) -> Any:
@@ -134,8 +134,8 @@ def _default(known: Surface, path: str, one: Side) -> Any:
     section, params, _ = path.partition(".params.")
     if params and section in _BY_TYPE:
         kind = one.values.get(f"{section}.type")
-        found = known.key(path, {section: {"type": kind}}) if kind is not None else None
-        return found.default if found else None
+        argument = known.key(path, {section: {"type": kind}}) if kind is not None else None
+        return argument.default if argument else None
     stage = one.values.get(_STAGE, known.default(_STAGE))
     if path == _OVERLAP and known.default(path) is None and stage in (0, 1, 2, 3):
         return bool(stage == 3)

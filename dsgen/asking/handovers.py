@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
-from dsgen.linting import configs
+from dsgen.linting import config_reader
 from dsgen.linting.sources import Source
 from dsgen.shapes.errors import mistake
 
@@ -26,7 +26,7 @@ def loadable(file: str) -> tuple[str | Mapping[str, Any], str, int | None]:
     """
     if file != "-" and not file.lower().endswith((".yaml", ".yml")):
         return file, _ALONE, None
-    source = configs.read(file, bare=True)
+    source = config_reader.read(file, bare=True)
     if file != "-" and source.document.whole is None and source.of is None:
         return file, _ALONE, None  # DeepSpeed's own words on YAML
     return source.document.config, source.target, source.world_size
@@ -40,15 +40,15 @@ def provable(source: Mapping[str, Any] | str) -> dict[str, Any]:
     """
     read: Source | None = None
     if isinstance(source, str):
-        read = configs.read(source, bare=True)
-        config = configs.for_deepspeed(read)
+        read = config_reader.read(source, bare=True)
+        config = config_reader.for_deepspeed(read)
     else:
         config = dict(source)
     if left := unfilled(config, surface.load()):
         raise mistake(
             f'{", ".join(left)} {"is" if len(left) == 1 else "are"} "auto"',
             must="a proof hands the config to DeepSpeed itself, which does not fill it in",
-            where=configs.place(read.document, left[0]) if read is not None else None,
+            where=config_reader.place(read.document, left[0]) if read is not None else None,
             todo="Write values, or prove what the Hugging Face Trainer or Accelerate makes of it.",
         )
     return config

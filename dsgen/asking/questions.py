@@ -190,7 +190,7 @@ def _with(job: Job, path: str, override: Override | None) -> Job:
     full = f"deepspeed.{path}"
     rivals = deciders(full)
     rest = tuple(
-        attrs.evolve(layer, overrides=tuple(item for item in layer.overrides if item.path not in rivals))
+        layer._replace(overrides=tuple(item for item in layer.overrides if item.path not in rivals))
         for layer in job.deepspeed_layers
     )
     tree: dict[str, Any] = {**job.deepspeed}

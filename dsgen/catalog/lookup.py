@@ -210,15 +210,15 @@ def _unknown(kind: str, name: str) -> DsgenError:
 def _named(kind: str, name: str, besides: str = "") -> Sheet | None:
     """The sheet with a name: a person's own file shadows a built-in profile, whose aliases come before theirs."""
     wanted, besides = name.casefold(), os.path.realpath(besides)
-    mine = (found for found in _user_files(kind) if os.path.realpath(found[0]) != besides)
+    mine = (file for file in _user_files(kind) if os.path.realpath(file[0]) != besides)
     for path, given in mine:
         if path.stem.casefold() == wanted:
             sheet = _sheet_at(path, given)
             if sheet.kind == kind:
                 return sheet
-    found = built_in(kind, name)
-    if found is not None or not os.environ.get(PATH_VARIABLE):
-        return found
+    shipped = built_in(kind, name)
+    if shipped is not None or not os.environ.get(PATH_VARIABLE):
+        return shipped
     others = [sheet for sheet in _user_sheets(kind, skip_broken=True) if os.path.realpath(sheet.file) != besides]
     called = next((sheet for sheet in others if wanted in map(str.casefold, (sheet.name, *sheet.aliases))), None)
     return called or next(filter(None, (sheet.variant(name) for sheet in others)), None)

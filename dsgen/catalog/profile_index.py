@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from dsgen.catalog.sheets import KINDS, Sheet, read_sheet
 from dsgen.shapes.data import data_root
 
@@ -116,7 +114,7 @@ def compiled() -> dict[str, Any]:
         for path in yaml_files(data_root() / "profiles" / kind):
             file = f"profiles/{kind}/{path.name}"
             sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
-            facts = {key: value for key, value in attrs.asdict(sheet).items() if key != "file"}
+            facts = {key: value for key, value in sheet._asdict().items() if key != "file"}
             index[file] = {"crc32": _checksum(path.read_bytes()), **facts}
     return index
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Rank, show
@@ -19,8 +17,7 @@ KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK
 _HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source")
 
 
-@attrs.frozen
-class Sheet:
+class Sheet(NamedTuple):
     """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override.
 
     `hub` holds the repositories on the Hugging Face hub that have this architecture, each with the facts that its own
@@ -50,8 +47,7 @@ class Sheet:
         why = f"as the config.json of {repository} says"
         kept = tuple(item for item in self.overrides if item[0] not in said)
         source = f"https://huggingface.co/{repository}/blob/main/config.json"
-        return attrs.evolve(
-            self,
+        return self._replace(
             sources={**self.sources, **dict.fromkeys(facts, source)},
             overrides=(*kept, *((path, value, None, why) for path, value in said.items())),
         )
@@ -107,22 +103,22 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
             todo="Add a line such as kind: hardware.",
             code="missing",
         )
-    found = str(header.get("kind", kind))
-    if kind is not None and found != kind:
-        raise mistake(f"it is a {found} profile", must=f"a {kind} profile is needed here", where=file)
-    if header["hub"] and found != "model":
-        raise mistake(f"hub stands in a {found} profile", must="only a model has repositories", where=file)
+    own_kind = str(header.get("kind", kind))
+    if kind is not None and own_kind != kind:
+        raise mistake(f"it is a {own_kind} profile", must=f"a {kind} profile is needed here", where=file)
+    if header["hub"] and own_kind != "model":
+        raise mistake(f"hub stands in a {own_kind} profile", must="only a model has repositories", where=file)
     if not overrides and "extends" not in header:
         raise mistake(
             "it says nothing",
-            must=f"a profile holds facts, such as {found}:",
+            must=f"a profile holds facts, such as {own_kind}:",
             where=file,
-            todo=f"dsgen profiles new {found} NAME writes a template.",
+            todo=f"dsgen profiles new {own_kind} NAME writes a template.",
             code="missing",
         )
     return Sheet(
         header["name"],
-        found,
+        own_kind,
         header["title"],
         tuple(header["aliases"]),
         header.get("extends"),
@@ -160,7 +156,7 @@ def _header_value(key: str, value: Any, where: str) -> Any:
 
 def _repositories(value: Any, where: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     """The list `hub`: names, or maps of a name and the facts in which that repository differs."""
-    found = []
+    repositories = []
     for item in value if isinstance(value, list) else (None,):
         facts = dict(item) if isinstance(item, dict) else {"name": item}
         name = facts.pop("name", None)
@@ -171,8 +167,8 @@ def _repositories(value: Any, where: str) -> tuple[tuple[str, dict[str, Any]], .
                 where=where,
                 todo="One that differs is a map: {name: Qwen/Qwen2.5-7B-Instruct, max_positions: 32768}.",
             )
-        found.append((name, facts))
-    return tuple(found)
+        repositories.append((name, facts))
+    return tuple(repositories)
 
 
 def hugging_face_sheet(path: Path, text: str) -> Sheet:
@@ -198,7 +194,7 @@ def json_map(text: str, where: str) -> dict[str, Any]:
     if not text.strip():
         raise mistake("it is empty", must="it must hold a model's config", where=where, code="unreadable")
     try:
-        found = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
+        config = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
     except json.JSONDecodeError as error:
         raise mistake(
             f"not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}", code="unreadable"
@@ -211,25 +207,25 @@ def json_map(text: str, where: str) -> dict[str, Any]:
         raise mistake(
             "a number in it is too long", must="at most 4,300 digits are read", where=where, code="unreadable"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise mistake(
-            f"the top level is {'null' if found is None else f'a {type(found).__name__}'}",
+            f"the top level is {'null' if config is None else f'a {type(config).__name__}'}",
             must="a model's config is a map",
             where=where,
             code="unreadable",
         )
-    return found
+    return config
 
 
 def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in entries:
             raise mistake(
                 f"{show(key)} is given twice in one map", must="a key stands once", where=where, code="contradiction"
             )
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def natural(name: str) -> tuple[tuple[int, float, str], ...]:

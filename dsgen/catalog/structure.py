@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 import attrs
 import cattrs
-from cattrs.gen import make_dict_structure_fn, override
 
-from dsgen.shapes.errors import DsgenError, mistake, nearest, together
+from dsgen.shapes.errors import DsgenError, joined, mistake, nearest
 from dsgen.shapes.layers import Origin, Provenance, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.pins import LARGEST_COUNT
@@ -94,7 +93,7 @@ def _any_origin(section: str, provenance: Provenance) -> str | None:
 def _together(problems: list[tuple[Origin | None, DsgenError]]) -> DsgenError:
     """All mistakes as one error, in the order of the files' lines."""
     placed = sorted(problems, key=lambda item: (item[0].source, item[0].line or 0) if item[0] else ("", 0))
-    return together([error for _, error in placed])
+    return joined([error for _, error in placed])
 
 
 class _WrongError(Exception):
@@ -105,8 +104,7 @@ class _WrongError(Exception):
         self.value, self.must, self.todo = value, must, todo
 
 
-@attrs.frozen
-class _Declared:
+class _Declared(NamedTuple):
     """What a field declares of the values written for it; it annotates the field's type."""
 
     unit: str | None
@@ -141,9 +139,9 @@ def _is_of(base: type) -> Callable[[Any], bool]:
 
 
 @functools.lru_cache(maxsize=1)
-def _converter() -> cattrs.Converter:
+def _converter() -> cattrs.BaseConverter:
     """The converter of every section; what is registered last is asked first."""
-    converter = cattrs.Converter(detailed_validation=True, forbid_extra_keys=True)
+    converter = cattrs.BaseConverter()
     for predicate, factory in (
         (attrs.has, _section_hook),
         (_is_of(bool), _bool_hook),
@@ -159,20 +157,37 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-def _section_hook(shape: Any, converter: cattrs.Converter) -> Hook:
-    """A map to its class: keys without the units of the fields, each value by the hook of its field's type."""
+def _section_hook(shape: Any, converter: cattrs.BaseConverter) -> Hook:
+    """A map to its class: keys without the units of the fields, each value by the hook of its field's type.
+
+    cattrs would write and compile a function for each class, which takes a hundred times as long as to call it once.
+    """
     hints = get_type_hints(shape)
     fields = {
-        field.name: override(
-            rename=yaml_name(field.name),
-            struct_hook=converter.get_structure_hook(_declared(field, hints[field.name])),
-        )
+        yaml_name(field.name): (field, converter.get_structure_hook(_declared(field, hints[field.name])))
         for field in attrs.fields(shape)
     }
-    return make_dict_structure_fn(shape, converter, _cattrs_use_linecache=False, **fields)  # type: ignore[arg-type]
+
+    def read(tree: Mapping[str, Any], _: Any) -> Any:
+        given: dict[str, Any] = {}
+        wrong: list[Exception] = []
+        for key, (field, hook) in fields.items():
+            try:
+                if key in tree or field.default is attrs.NOTHING:
+                    given[field.name] = hook(tree[key], None)
+            except (_WrongError, KeyError) as error:  # noqa: PERF203 - every field of it
+                error.__notes__ = [cattrs.AttributeValidationNote(key, field.name, field.type)]  # type: ignore[union-attr]
+                wrong.append(error)
+        if unknown := tree.keys() - fields:
+            wrong.append(cattrs.ForbiddenExtraKeysError(None, shape, unknown))
+        if wrong:
+            raise cattrs.ClassValidationError(f"reading {shape.__name__}", wrong, shape)
+        return shape(**given)
+
+    return read
 
 
-def _optional_hook(kind: Any, converter: cattrs.Converter) -> Hook:
+def _optional_hook(kind: Any, converter: cattrs.BaseConverter) -> Hook:
     """null, or what the other type of the two reads."""
     inner = converter.get_structure_hook(next(filter(_is_declared, get_args(kind))))
     return lambda value, _: None if value is None else inner(value, _)

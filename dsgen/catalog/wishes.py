@@ -30,8 +30,8 @@ _TYPES = {
 def decider(path: str, provenance: Provenance) -> Override | None:
     """The override that decides a wish (`training.lr`): its own, or that of the DeepSpeed key which it follows."""
     key = next((key for key, wish in _FOLLOWS.items() if f"training.{wish}" == path), None)
-    found = [*provenance.history(path)[-1:], *(provenance.history(f"deepspeed.{key}")[-1:] if key else ())]
-    return max(found, key=lambda item: item.rank, default=None)
+    overrides = [*provenance.history(path)[-1:], *(provenance.history(f"deepspeed.{key}")[-1:] if key else ())]
+    return max(overrides, key=lambda item: item.rank, default=None)
 
 
 def restored(training: Training, path: str, provenance: Provenance) -> Training:

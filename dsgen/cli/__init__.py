@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import codecs
-import gc
 import importlib
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["COMMANDS", "OBJECTS", "main"]
+__all__ = ["COMMANDS", "main"]
 
 OK, FOUND, MISTAKE, INTERRUPTED = 0, 1, 2, 130
-# New objects between two searches for garbage: Python's own 700 take a fifth of a run that makes little garbage.
-OBJECTS = 100_000
 _SPELLED = "dsgen.spelled"  # name of the error handler of stdout and stderr
 _PLAIN = {"█": "#", "░": ".", "·": ".", "…": "~"}  # what a bar is drawn with where its letters are missing
 
@@ -100,10 +96,8 @@ def cli() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; every mistake of a person is one message on stderr and exit code 2."""
-    gc.set_threshold(max(OBJECTS, gc.get_threshold()[0]))
-    atexit.register(gc.freeze)  # else the interpreter searches everything for garbage as it ends: a sixth of a render
     _stand_in()
     _spell_out()
     try:

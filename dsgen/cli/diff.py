@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
 
@@ -26,7 +26,7 @@ def command(first: str, second: str, form: str) -> int:
 
     comparison = comparisons.compare(comparisons.side(first), comparisons.side(second))
     if form == "text":
-        show(diff.text(comparison), "diff")
+        emit(diff.text(comparison), "diff")
     else:
-        show(json.dumps(diff.data(comparison), indent=2), "json", nl=True)
+        emit(json.dumps(diff.data(comparison), indent=2), "json", nl=True)
     return FOUND if comparison.differences else OK

@@ -6,7 +6,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
 
@@ -44,11 +44,11 @@ def command(
     from dsgen.report import effective as report
 
     source, program, ranks = loadable(file)
-    found = load(
+    effect = load(
         source, world_size=world_size or ranks, target=target or program, python=python, timeout_seconds=timeout
     )
     if form == "text":
-        show(report.text(found, width()), "effective", nl=True)
+        emit(report.text(effect, width()), "effective", nl=True)
     else:
-        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
-    return OK if found.refused is None else FOUND
+        emit(json.dumps(effect.to_dict(), indent=2), "json", nl=True)
+    return OK if effect.refused is None else FOUND

@@ -12,7 +12,7 @@ import click
 from dsgen.cli import FOUND, MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, for_terminal, lint_all, lint_options, settings_from, spare
 from dsgen.cli.mending import mend
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
@@ -62,12 +62,12 @@ def command(
         )
     said = settings_from(options, severity)
     linted, wrong = lint_all(files, said, stdin_filename)
-    found, fixed = any(file.findings for file in linted), 0
+    any_findings, fixed = any(file.findings for file in linted), 0
     if output is not None and output != "-":
         spare(linted, output)
     if fix or diff:
         linted, fixed, stuck = mend(linted, unsafe=unsafe_fixes, write=fix)
-        found, wrong = found if diff else any(file.findings for file in linted), wrong or stuck
+        any_findings, wrong = any_findings if diff else any(file.findings for file in linted), wrong or stuck
     streams_text = diff or (fix and "-" in files)  # stdout holds the diff, or the mended standard input
     tried = ("all" if unsafe_fixes else "safe") if fix or diff else None
     to_file = output is not None and output != "-"
@@ -77,12 +77,12 @@ def command(
         write_atomically(output, report)
         click.echo(f"wrote {output}", err=True)
     elif form in ("json", "sarif"):
-        show(report, "json", err=streams_text)
+        emit(report, "json", err=streams_text)
     elif report:
         click.echo(report, nl=False, err=streams_text)
     if wrong:
         return MISTAKE
-    return FOUND if found and not exit_zero else OK
+    return FOUND if any_findings and not exit_zero else OK
 
 
 def _check(fix: bool, unsafe_fixes: bool, diff: bool, form: str, statistics: bool) -> None:

@@ -180,9 +180,9 @@ def complain(error: DsgenError) -> None:
 
 def for_terminal(stream: TextIO | None) -> tuple[int, Paint]:
     """Columns of the terminal, and the colours that a stream takes: none in a pipe, with NO_COLOR, or on a dumb one."""
-    from dsgen.report.findings import painted, plain
+    from dsgen.report.findings import coloured, uncoloured
 
-    return width(), painted if is_coloured(stream) else plain
+    return width(), coloured if is_coloured(stream) else uncoloured
 
 
 _NAMES = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dsgen.cli.lint_options import complain
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def mend(
         after, count = made.after, len(made.applied)
         try:
             if not write:
-                show(made.diff(), "patch")
+                emit(made.diff(), "patch")
             elif file.piped:
                 click.echo(made.text, nl=False)
             elif count:

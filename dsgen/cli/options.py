@@ -10,7 +10,7 @@ import click
 
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, layers, merge, parse_set, read
+from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, layers, merge, parse_set, read
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
@@ -94,7 +94,7 @@ def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     for field in FIELDS:
         written = options.pop(field)
         if written is not None:
-            fields[field] = Setting(_value(field, written), Origin(f"--{field.replace('_', '-')}"))
+            fields[field] = ScenarioValue(_value(field, written), Origin(f"--{field.replace('_', '-')}"))
     said = Scenario(
         profiles={
             "hardware": _named(options.pop("hardware")),

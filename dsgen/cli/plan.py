@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import idle, job_from, scenario_options
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
 
@@ -25,12 +25,12 @@ def command(scenario: str | None, form: str, every: bool, **options: Any) -> Non
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
-    found = plan(job_from(scenario, options))
+    planned = plan(job_from(scenario, options))
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
-        show(json.dumps(report.data(found), indent=2), "json", nl=True)
+        emit(json.dumps(report.data(planned), indent=2), "json", nl=True)
     else:
-        show(report.text(found, every, width()), "plan")
-        for warning in found.warnings:
+        emit(report.text(planned, every, width()), "plan")
+        for warning in planned.warnings:
             click.echo(fit(f"warning: {warning}"), err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.catalog.sheets import KINDS
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
@@ -29,9 +29,9 @@ def list_(kind: str | None, form: str) -> None:
 
     kinds = (kind,) if kind else tuple(KINDS)
     if form == "text":
-        show(profiles.listing(kinds, width()), "table")
+        emit(profiles.listing(kinds, width()), "table")
     else:
-        show(json.dumps(profiles.listing_data(kinds), indent=2), "json", nl=True)
+        emit(json.dumps(profiles.listing_data(kinds), indent=2), "json", nl=True)
 
 
 @command.command("show")
@@ -44,11 +44,11 @@ def show_(name: str, form: str) -> None:
     from dsgen import catalog
     from dsgen.report import profiles
 
-    found = catalog.profile(name)
+    profile = catalog.profile(name)
     if form == "text":
-        show(profiles.sheet(found, width()), "table")
+        emit(profiles.sheet(profile, width()), "table")
     else:
-        show(json.dumps(profiles.sheet_data(found), indent=2), "json", nl=True)
+        emit(json.dumps(profiles.sheet_data(profile), indent=2), "json", nl=True)
 
 
 @command.command("new")

@@ -8,7 +8,7 @@ import click
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.options import scenario_from, scenario_options
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
 
@@ -59,9 +59,9 @@ def command(
     else:
         scenario = scenario_from(file, options)
         config = render(plan(assemble(layers(scenario), scenario.deepspeed))).to_dict()
-    found = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
+    proof = prover.prove(config, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
     if form == "text":
-        show(report.text(found), "proof", nl=True)
+        emit(report.text(proof), "proof", nl=True)
     else:
-        show(json.dumps(found.to_dict(), indent=2), "json", nl=True)
-    return OK if found.outcome == prover.PROVED else FOUND
+        emit(json.dumps(proof.to_dict(), indent=2), "json", nl=True)
+    return OK if proof.outcome == prover.PROVED else FOUND

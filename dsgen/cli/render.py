@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import job_from, scenario_options
-from dsgen.cli.terminal import show
-from dsgen.documents.writing import write_atomically
+from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
 
@@ -40,8 +39,10 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
     text = config.to_json() if form == "json" else config.to_hjson()
     output = None if output == "-" else output
     if output is None:
-        show(text, "json")
+        emit(text, "json")
     else:
+        from dsgen.documents.writing import write_atomically
+
         write_atomically(output, text)
     if not quiet:
-        show(summary.text(config, output), "summary", err=True)
+        emit(summary.text(config, output), "summary", err=True)

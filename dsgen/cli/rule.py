@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 
 if TYPE_CHECKING:
     from dsgen.linting.rules import Rule
@@ -42,7 +42,7 @@ def command(name: str | None, form: str) -> None:
             "json": lambda: f"{json.dumps(report.data(rule), indent=2)}\n",
             "markdown": lambda: pages.page(rule),
         }
-    show(shown[form](), {"text": "table", "markdown": "page"}.get(form, form))
+    emit(shown[form](), {"text": "table", "markdown": "page"}.get(form, form))
 
 
 def _named(name: str) -> Rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dsgen.cli import OK
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.documents.writing import write_atomically
 
 __all__ = ["command"]
@@ -39,7 +39,7 @@ def command(name: str | None, deepspeed: str | None, listed: bool, output: str |
         )
     text = schemas.own(name) if name else schemas.deepspeed(deepspeed)
     if output is None:
-        show(text, "json")
+        emit(text, "json")
     else:
         write_atomically(output, text)
         click.echo(f"wrote {output}", err=True)

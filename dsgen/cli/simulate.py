@@ -14,7 +14,7 @@ import click
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import gpus_from, idle, scenario_from, scenario_options
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.jobs.contradictions import ADAPTERS
 
@@ -84,7 +84,7 @@ def command(
         simulation = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(simulation, form, every)
     if output is None and form in _PAINTED:
-        show(shown, _PAINTED[form])
+        emit(shown, _PAINTED[form])
     elif output is None:
         click.echo(shown, nl=False)
     else:
@@ -156,7 +156,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
     import attrs
 
     from dsgen import simulating
-    from dsgen.linting import configs
+    from dsgen.linting import config_reader
     from dsgen.shapes.errors import mistake
 
     run = _options(options)
@@ -180,7 +180,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         raise mistake(
             "--config needs a model", todo="Name one: --model 7b, or the path of its config.json.", code="missing"
         )
-    source = configs.read(config, target=target)
+    source = config_reader.read(config, target=target)
     world = world_size or wished["gpus"] or source.world_size
     if world is None:
         raise mistake("--config needs the number of GPUs", todo="Say it: --world-size 64.", code="missing")

@@ -8,7 +8,7 @@ import click
 
 from dsgen.cli import MISTAKE, OK
 from dsgen.cli.lint_options import LEVELS, complain, lint_all, lint_options, nothing_there, settings_from, spare
-from dsgen.cli.terminal import show, width
+from dsgen.cli.terminal import emit, width
 from dsgen.documents.writing import write_atomically
 from dsgen.shapes.errors import mistake
 
@@ -33,14 +33,14 @@ def command(files: tuple[str, ...], severity: str | None, form: str, output: str
 
     from dsgen.report import survey
 
-    found, wrong = lint_all(files, settings_from(options, severity))
-    linted = [file for file in found if not _is_said(file, files)]
+    checked, wrong = lint_all(files, settings_from(options, severity))
+    linted = [file for file in checked if not _is_said(file, files)]
     if form == "text":
         report = survey.text(linted, width())
     else:
         report = survey.spreadsheet(linted) if form == "csv" else f"{json.dumps(survey.data(linted), indent=2)}\n"
     if output is None or output == "-":
-        show(report, {"text": "table", "csv": "page"}.get(form, form))
+        emit(report, {"text": "table", "csv": "page"}.get(form, form))
     else:
         spare(linted, output)
         write_atomically(output, report)

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import click
 
-__all__ = ["is_coloured", "show", "width"]
+__all__ = ["emit", "is_coloured", "width"]
 
 
 def width() -> int:
@@ -24,7 +24,7 @@ def is_coloured(stream: TextIO | None) -> bool:
     return there and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def show(text: str, report: str, *, nl: bool = False, err: bool = False) -> None:
+def emit(text: str, report: str, *, nl: bool = False, err: bool = False) -> None:
     """Print a report, in colours where they are taken.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli.options import job_from, scenario_options
-from dsgen.cli.terminal import show
+from dsgen.cli.terminal import emit
 
 __all__ = ["command"]
 
@@ -29,6 +29,6 @@ def command(key: str, scenario: str | None, form: str, **options: Any) -> None:
 
     answer = questions.ask(job_from(scenario, options), key)
     if form == "text":
-        show(why.text(answer), "why")
+        emit(why.text(answer), "why")
     else:
-        show(json.dumps(why.data(answer), indent=2), "json", nl=True)
+        emit(json.dumps(why.data(answer), indent=2), "json", nl=True)

@@ -75,7 +75,7 @@ def _attended(model: Model, tokens: int, targets: int) -> int:
 def _facts(model: Model, training: Training, precision: str, tp: int, tokens: int) -> tuple[int, int, int]:
     """Parameters that a token uses, those of them that it is routed to, and bytes that forward keeps of a sequence:
     activations of the blocks, and logits."""
-    found = activations(
+    recorded = activations(
         model,
         precision=precision,
         attention=training.attention,
@@ -89,8 +89,8 @@ def _facts(model: Model, training: Training, precision: str, tp: int, tokens: in
         embeddings=training.lora_train_embeddings,
         target_len=training.target_len,
     )
-    logits = max(moment.logits[1] for moment in found.backward)
-    kept = sum(run.repeats * run.kept[1] for run in found.blocks) + logits
+    logits = max(moment.logits[1] for moment in recorded.backward)
+    kept = sum(run.repeats * run.kept[1] for run in recorded.blocks) + logits
     passed = active_parameter_count(model)
     if training.target_len:  # a target's tokens pass the decoder, and those of the sequence the rest
         encodes = encoder_parameter_count(model)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.cost.communication import OVERLAP, data_parallel_seconds, tensor_parallel_seconds
 from dsgen.cost.compute import micro_step_seconds, update_seconds
@@ -19,8 +18,7 @@ __all__ = ["StepCost", "cost"]
 LOW, HIGH = 0.75, 1.25
 
 
-@attrs.frozen
-class StepCost:
+class StepCost(NamedTuple):
     """Time of one optimizer step.
 
     Attributes:

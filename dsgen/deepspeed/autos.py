@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from dsgen.deepspeed.surface import Surface
 from dsgen.shapes.layers import Layer, Override, leaves
 
@@ -19,7 +17,7 @@ _BUILT = ("optimizer.params.", "scheduler.params.")  # handed to a class, whose 
 def dropped(layers: Iterable[Layer], known: Surface) -> tuple[Layer, ...]:
     """The layers without the overrides that only say `auto`; a key that knows the word keeps it."""
     return tuple(
-        attrs.evolve(layer, overrides=tuple(item for item in layer.overrides if not _is_open(item, known)))
+        layer._replace(overrides=tuple(item for item in layer.overrides if not _is_open(item, known)))
         for layer in layers
     )
 

@@ -69,9 +69,9 @@ def read_strict(key: Key, value: object) -> Any:
     if _has_objection(key.path, value):
         return REFUSED
     for name in key.types or ("any",):
-        found = _READERS[name](value)
-        if found is not REFUSED and check_value(key, found) is None:
-            return found
+        read = _READERS[name](value)
+        if read is not REFUSED and check_value(key, read) is None:
+            return read
     return REFUSED
 
 
@@ -112,10 +112,10 @@ def _number(value: object) -> Any:
         return value
     if isinstance(value, str):
         try:
-            found = float(value)
+            number = float(value)
         except ValueError:
             return REFUSED
-        return found if math.isfinite(found) else REFUSED
+        return number if math.isfinite(number) else REFUSED
     return REFUSED
 
 

@@ -80,8 +80,8 @@ def launcher_options() -> Mapping[str, Option]:
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((data_root() / "schema" / "environment.json").read_text(encoding="utf-8"))
-    return found
+    data: dict[str, Any] = json.loads((data_root() / "schema" / "environment.json").read_text(encoding="utf-8"))
+    return data
 
 
 def _distance(one: str, other: str) -> int:

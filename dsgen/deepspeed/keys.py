@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
-
-import attrs
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 __all__ = [
     "FALSE_TEXTS",
@@ -39,8 +38,7 @@ FALSE_TEXTS = frozenset(("false", "f", "no", "n", "off", "0"))
 _LARGEST = 10**100  # no quantity reaches it, and a product of three still fits a float (1.8e308)
 
 
-@attrs.frozen(kw_only=True)
-class Effect:
+class Effect(NamedTuple):
     """When a key does something: all of one alternative of `when` holds, and `needs` is done outside the config.
 
     An alternative maps paths to the list of values that count, or to `{"not": [...]}`, those that do not.
@@ -51,8 +49,7 @@ class Effect:
     needs: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Key:
+class Key(NamedTuple):
     """One key of one release. `types` are JSON types; none means anything goes.
 
     `refuses` says of a key outside the strict sections which JSON types DeepSpeed stops at, by the phase ("parse",
@@ -77,7 +74,7 @@ class Key:
     removed: str | None = None
     since: str | None = None
     effect: Effect = Effect()
-    refuses: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    refuses: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     elements: bool = False
     auto: bool = False
 

@@ -22,12 +22,11 @@ _CLASSES = {"optimizer": ("optimizers", "torch_optimizers"), "scheduler": ("sche
 _METRICS = r"(.*\.curriculum_metrics)\.[^.]+(.*)"  # the names of the metrics are the user's own
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
 _LONGEST_PATH = 500  # letters; DeepSpeed's longest key has 110
-_VERSION = r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?"
 _STAGE = "zero_optimization.stage"
 _SUFFIX = ".keys.json"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Surface:
     """Every key that one DeepSpeed release reads.
 
@@ -43,9 +42,9 @@ class Surface:
     _classes: Mapping[str, Any]
     mistaken: Mapping[str, str]
     _moved: Mapping[str, str]
-    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # asked before
-    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)
-    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict, repr=False, eq=False)  # key -> others
+    _known: dict[str, Key | None] = attrs.field(init=False, factory=dict)  # asked before
+    _near: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)
+    _names: dict[str, tuple[str, ...]] = attrs.field(init=False, factory=dict)  # key -> others
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -81,8 +80,8 @@ class Surface:
 
     def default(self, path: str) -> Any:
         """The value in force when the key is absent; None also for a path that is no key."""
-        found = self.key(path)
-        return found.default if found else None
+        key = self.key(path)
+        return key.default if key else None
 
     def nearest(self, path: str) -> tuple[str, ...]:
         """The keys someone may have meant, best first, at most three; never one that does nothing."""
@@ -108,17 +107,17 @@ class Surface:
 
     def hindrance(self, path: str, config: Mapping[str, Any]) -> tuple[str, str] | None:
         """The key because of which another does nothing, and the sentence that says so; see `has_effect`."""
-        found = self.key(path, config)
-        if found is None:
+        key = self.key(path, config)
+        if key is None:
             return path, f"{path} has no effect: DeepSpeed {self.version} does not read it."
-        if found.effect.never:
-            return path, f"{path} has no effect: {found.effect.never}."
-        for section in _parents(_parent(found.path)):
+        if key.effect.never:
+            return path, f"{path} has no effect: {key.effect.never}."
+        for section in _parents(_parent(key.path)):
             switch = f"{section}.enabled"
             value = self.value(switch, config)
-            if switch in self._table and switch != found.path and value != "auto" and condition_met(value, [False]):
+            if switch in self._table and switch != key.path and value != "auto" and condition_met(value, [False]):
                 return switch, f"{path} has no effect while {switch} is {say(value)}."
-        failing = [self._failing(alternative, config) for alternative in found.effect.when]
+        failing = [self._failing(alternative, config) for alternative in key.effect.when]
         if not failing or not all(failing):
             return None
         where, wanted = next((pair for pair in failing[0] if pair[0] == _STAGE), failing[0][0])
@@ -141,8 +140,8 @@ class Surface:
         if path.startswith("bf16.") and "bf16" not in config:
             names = (*names, path.replace("bf16.", "bfloat16.", 1))
         for name in names:
-            found, value = lookup(config, name)
-            if found:
+            written, value = lookup(config, name)
+            if written:
                 return value
         if path == _STAGE and isinstance(config.get("zero_optimization"), bool):
             return int(config["zero_optimization"])
@@ -162,8 +161,8 @@ class Surface:
 
     def required(self, section: str, name: str) -> tuple[str, ...] | None:
         """Arguments that an optimizer or schedule cannot do without; None when the release has none of that name."""
-        found = self.forms(section, name)
-        return None if found is None else tuple(found[0]["required"] if found else ())
+        forms = self.forms(section, name)
+        return None if forms is None else tuple(forms[0]["required"] if forms else ())
 
     def _arguments(self, section: str) -> Iterator[str]:
         """The paths of all arguments of the classes DeepSpeed names itself."""
@@ -173,16 +172,16 @@ class Surface:
 
     def _argument(self, path: str, section: str, name: str, kind: str) -> Key | None:
         """An argument of the optimizer or of the schedule of a type, by the signature of its class."""
-        found = self.forms(section, kind)
-        if found is None and path in self._table:
+        forms = self.forms(section, kind)
+        if forms is None and path in self._table:
             return key_of(path, self._table[path], False)
-        if found == ():
+        if forms == ():
             return Key(path=path, description="An argument of another package's class.", auto=True)
-        if found is None:
+        if forms is None:
             every = (entry for kind in _CLASSES[section] for entry in self._classes[kind].values())
-            found = tuple(form for entry in every for form in _forms(entry))
+            forms = tuple(form for entry in every for form in _forms(entry))
         facts = self._table.get(path, {"auto": True})
-        for form in found:
+        for form in forms:
             if name in form["params"]:
                 shape = self._classes["params"].get(name, {})
                 default = form["params"][name]
@@ -237,9 +236,15 @@ def load(version: str | None = None) -> Surface:
     if not isinstance(version, str):  # typed callers cannot; others write 0.19, and 0.10 would read as 0.1
         raise mistake(f"deepspeed is {version!r}", must="it must be one release, as text", todo='Such as "0.19".')
     line = ".".join(version.split(".")[:2])
-    if line not in lines or (version != line and not re.fullmatch(_VERSION, version)):
+    if line not in lines or (version != line and not _is_patch(version)):
         raise _unknown(version, lines)
-    return _load(line, None if version == line else version)
+    return _load(line, None if version in (line, _load(line, None).version) else version)
+
+
+def _is_patch(version: str) -> bool:
+    """Whether it is written as a patch release is: three numbers of at most four digits."""
+    parts = version.split(".")
+    return len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts)
 
 
 @functools.cache
@@ -248,7 +253,7 @@ def _load(line: str, patch: str | None) -> Surface:
     newest: str = data["deepspeed"]
     if patch is not None and _numbers(patch) > _numbers(newest):
         raise _unknown(patch, known_versions())
-    table = data["keys"] if patch in (None, newest) else dict(_as_of(data["keys"], _numbers(patch)))
+    table = data["keys"] if patch is None else dict(_as_of(data["keys"], _numbers(patch)))
     return Surface(
         version=patch or newest,
         sections=data["sections"],

@@ -53,10 +53,10 @@ class Document:
     @_starts.default
     def _line_starts(self) -> list[int]:
         starts = [0]
-        found = self.text.find("\n")
-        while found >= 0:
-            starts.append(found + 1)
-            found = self.text.find("\n", found + 1)
+        newline = self.text.find("\n")
+        while newline >= 0:
+            starts.append(newline + 1)
+            newline = self.text.find("\n", newline + 1)
         return starts
 
     def position(self, offset: int) -> tuple[int, int]:

@@ -33,5 +33,5 @@ def misread(document: Document) -> str | None:
     return f"it takes the file for HJSON, where {wrong} is not what it is in YAML"
 
 
-def _differs(name: str, meant: Mapping[str, object], found: Mapping[str, object]) -> bool:
-    return name not in meant or name not in found or meant[name] != found[name]
+def _differs(name: str, meant: Mapping[str, object], read: Mapping[str, object]) -> bool:
+    return name not in meant or name not in read or meant[name] != read[name]

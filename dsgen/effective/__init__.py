@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dsgen.effective.loading import load, load_many
-from dsgen.effective.records import Answers, Effective, Refusal, Row
+from dsgen.effective.outcomes import Answers, Effective, Refusal, WrittenKey
 
-__all__ = ["Answers", "Effective", "Refusal", "Row", "load", "load_many"]
+__all__ = ["Answers", "Effective", "Refusal", "WrittenKey", "load", "load_many"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dsgen.effective.records import Answers
+from dsgen.effective.outcomes import Answers
 
 __all__ = ["answers"]
 

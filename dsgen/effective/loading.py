@@ -14,10 +14,10 @@ import attrs
 from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.effective.answers import answers
-from dsgen.effective.records import Effective, Refusal
-from dsgen.effective.refusals import sentence
-from dsgen.effective.rows import defaults, in_force, rows
-from dsgen.proving import session as child
+from dsgen.effective.outcomes import Effective, Refusal
+from dsgen.effective.refusals import in_words
+from dsgen.effective.written_keys import defaults, in_force, rows
+from dsgen.proving import sessions
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.targets import Target
@@ -89,11 +89,11 @@ def load_many(
     if missing is not None:
         raise _missing(missing, interpreter)
     try:
-        with child.start(interpreter, "cpu", 1, _SERVER) as session:
+        with sessions.start(interpreter, "cpu", 1, _SERVER) as session:
             if (absent := session.greeting.get("missing")) is not None:
                 raise _missing(str(absent), interpreter)
             return tuple(_load(session, job, program, world_size, timeout_seconds) for job in jobs)
-    except child.SessionLostError as error:
+    except sessions.SessionLostError as error:
         raise mistake(
             f"the process that loads DeepSpeed was lost: {error}",
             must="it must be able to import torch and deepspeed",
@@ -130,7 +130,7 @@ def _job(source: Source, program: Target) -> _Job:
         config = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         kind, message = type(error).__name__, str(error)
-        said = sentence({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
+        said = in_words({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
         return _Job(name=str(source), refused=Refusal(phase="read", kind=kind, message=message, sentence=said))
     return _handed_over(str(source), config, program)
 
@@ -153,7 +153,9 @@ def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
             yield f"{before}{key}", value
 
 
-def _load(session: child.Session, job: _Job, program: Target, ranks: int | None, timeout_seconds: float) -> Effective:
+def _load(
+    session: sessions.Session, job: _Job, program: Target, ranks: int | None, timeout_seconds: float
+) -> Effective:
     """One config through the child."""
     version = str(session.greeting["versions"]["deepspeed"]).partition("+")[0].strip()
     base = Effective(
@@ -204,7 +206,7 @@ def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: T
                 phase=refused["phase"],
                 kind=refused["kind"],
                 message=refused["message"],
-                sentence=sentence(refused, written, base.world_size, known),
+                sentence=in_words(refused, written, base.world_size, known),
                 site=refused["site"],
             ),
         )

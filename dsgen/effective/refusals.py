@@ -10,7 +10,7 @@ from dsgen.deepspeed.keys import lookup, say
 from dsgen.deepspeed.surface import Surface
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["meant", "sentence"]
+__all__ = ["in_words", "nearest_key"]
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _UNEQUAL = re.compile(r"(\S+) != (\S+) \* (\S+) \* (\S+)$")
@@ -47,7 +47,7 @@ _NO_TEXT = {
 }
 
 
-def sentence(refused: Mapping[str, Any], written: Any, ranks: int, known: Surface) -> str:
+def in_words(refused: Mapping[str, Any], written: Any, ranks: int, known: Surface) -> str:
     """One sentence for a person.
 
     Args:
@@ -86,7 +86,7 @@ def _faults(refused: Mapping[str, Any], written: Mapping[str, Any], known: Surfa
         if path is None or own != message:
             said.append(own)
         elif message.startswith("Extra inputs"):
-            close = meant(path, known)
+            close = nearest_key(path, known)
             said.append(f"DeepSpeed knows no {path}" + (f" ({offer([close])})" if close else ""))
         else:
             must = re.sub(r", (\S+) or \1$", r" or \1", message.replace("Input should be", "it must be", 1))
@@ -104,7 +104,7 @@ def _place(model: object, at: list[str], written: Mapping[str, Any]) -> str | No
     return path if lookup(written, path)[0] else None
 
 
-def meant(path: str, known: Surface) -> str | None:
+def nearest_key(path: str, known: Surface) -> str | None:
     """The key that was meant by one that nobody reads, where that is plain."""
     section, _, name = path.rpartition(".")
     for close in known.nearest(path)[:1]:
@@ -180,8 +180,8 @@ _SECTIONS = frozenset(
 def _operand(message: str, written: Mapping[str, Any]) -> str | None:
     """A key of the wrong type that only Python's arithmetic complains of."""
     for words, path, must in _OPERANDS:
-        found, value = lookup(written, path)
-        if words in message and found:
+        there, value = lookup(written, path)
+        if words in message and there:
             return f"{path} is {say(value)}; it must be {must}"
     return None
 

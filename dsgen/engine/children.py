@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-__all__ = ["Child", "die_with_parent", "end", "fork", "send_output_to", "spawn", "wait"]
+__all__ = ["GroupLeader", "die_with_parent", "end", "fork", "send_output_to", "spawn", "wait"]
 
 _POLL_SECONDS = 0.02
 _TERM_SECONDS = 1.0  # from the request to end to the order
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-class Child:
+class GroupLeader:
     """A process of our own; its id is its group's id too."""
 
     def __init__(self, pid: int) -> None:
@@ -29,8 +30,8 @@ class Child:
     def ended(self) -> bool:
         """Whether it has ended; then its exit code is known."""
         if self.exit_code is None:
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            if found:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
         return self.exit_code is not None
 
@@ -43,7 +44,7 @@ class Child:
                 os.kill(self.pid, number)
 
 
-def end(children: Sequence[Child]) -> list[int]:
+def end(children: Sequence[GroupLeader]) -> list[int]:
     """End children and all that they started; returns their exit codes (negative: the signal)."""
     for child in children:
         child.signal(signal.SIGTERM)  # ninja ends its compilers, which have groups of their own
@@ -71,11 +72,16 @@ def _sweep(sessions: set[int], proc: Path = Path("/proc")) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def fork(work: Callable[[], bool], log: Path) -> Child:
+def fork(work: Callable[[], bool], log: Path) -> GroupLeader:
     """Run a function in a forked copy of this process; exit code 0 when it returns True."""
     pid = os.fork()
-    if pid:
-        return Child(pid)
+    if not pid:
+        _be_child(work, log)
+    return GroupLeader(pid)
+
+
+def _be_child(work: Callable[[], bool], log: Path) -> NoReturn:
+    """The life of a fork: its own group and output, the work, and no return to the parent's code."""
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -89,14 +95,14 @@ def fork(work: Callable[[], bool], log: Path) -> Child:
         os._exit(status)  # the objects are the parent's: no clean-up in a copy of it
 
 
-def spawn(command: Sequence[str], log: Path) -> Child:
+def spawn(command: Sequence[str], log: Path) -> GroupLeader:
     """Run a command as a fresh process."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-    process.returncode = 0  # `Child` awaits it by its id; without this the destructor would complain
-    return Child(process.pid)
+    process.returncode = 0  # `GroupLeader` awaits it by its id; without this the destructor would complain
+    return GroupLeader(process.pid)
 
 
 def die_with_parent() -> None:
@@ -113,7 +119,7 @@ def send_output_to(log: Path) -> None:
     os.close(descriptor)
 
 
-def wait(children: Sequence[Child], deadline: float, grace_seconds: float, alive: Callable[[], bool]) -> bool:
+def wait(children: Sequence[GroupLeader], deadline: float, grace_seconds: float, alive: Callable[[], bool]) -> bool:
     """Wait until all have ended.
 
     Args:

@@ -27,12 +27,12 @@ def tensors(config: dict[str, Any]) -> dict[str, Any]:
     auto = AutoModelForCausalLM if causal else AutoModelForSeq2SeqLM
     with torch.device("meta"):
         model = auto.from_config(hf_config)
-    found = [
+    listed = [
         [name, list(parameter.shape), type(model.get_submodule(name.rpartition(".")[0])).__name__]
         for name, parameter in model.named_parameters()
     ]
     total = sum(parameter.numel() for parameter in model.parameters())
-    return {"class": type(model).__name__, "total": total, "tensors": found}
+    return {"class": type(model).__name__, "total": total, "tensors": listed}
 
 
 def main() -> None:

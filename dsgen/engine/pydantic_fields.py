@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fields_of", "is_strict", "plain"]
+__all__ = ["as_json", "fields_of", "is_strict"]
 
 _BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
 _SIMPLE = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 _CONTAINERS: dict[Any, str] = {list: "array", tuple: "array", set: "array", dict: "object"}
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A default as JSON can say it; a float that is whole stays a float, an unknown object is None."""
     if isinstance(value, enum.Enum):
-        return plain(value.value)
+        return as_json(value.value)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -28,9 +28,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, (list, tuple, set)):
-        return [plain(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     text = str(value)
     return text if text.startswith("torch.") else None
 
@@ -68,7 +68,7 @@ def _kinds(annotation: Any) -> tuple[list[str], list[Any], Any]:
     if annotation is type(None):
         return ["null"], [], None
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        values = list(dict.fromkeys(plain(v) for v in annotation))
+        values = list(dict.fromkeys(as_json(v) for v in annotation))
         return sorted({_SIMPLE[type(v)] for v in values}), values, None
     if annotation in _SIMPLE:
         return [_SIMPLE[annotation]], [], None
@@ -79,7 +79,7 @@ def _kinds(annotation: Any) -> tuple[list[str], list[Any], Any]:
 def _default(field: Any) -> Any:
     factory = getattr(field, "default_factory", None)
     value = factory() if factory else field.default
-    return None if _is_model(type(value)) else plain(value)
+    return None if _is_model(type(value)) else as_json(value)
 
 
 def _details(field: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -111,11 +111,15 @@ def fields_of(model: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         annotation, bounds, extra = _details(field)
         kinds, values, nested = _kinds(annotation)
         alias = field.alias if field.alias and field.alias != name else None
-        known: dict[str, Any] = {"types": kinds, "default": _default(field), **{k: plain(v) for k, v in bounds.items()}}
+        known: dict[str, Any] = {
+            "types": kinds,
+            "default": _default(field),
+            **{k: as_json(v) for k, v in bounds.items()},
+        }
         if values and "array" in kinds:
-            known["items"] = [plain(v) for v in values]
+            known["items"] = [as_json(v) for v in values]
         elif values:
-            known["enum"] = [plain(v) for v in values] + ([None] if "null" in kinds else [])
+            known["enum"] = [as_json(v) for v in values] + ([None] if "null" in kinds else [])
         if alias:
             known["also"] = name
         if extra.get("deprecated"):

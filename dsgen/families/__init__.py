@@ -2,73 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import functools
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
-from dsgen.families.bloom import BLOOM
-from dsgen.families.cohere import COHERE
-from dsgen.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
-from dsgen.families.falcon import FALCON
 from dsgen.families.family import Family
-from dsgen.families.gemma import GEMMA, GEMMA2, GEMMA3_TEXT
-from dsgen.families.glm4 import GLM4, GLM4_MOE
-from dsgen.families.gpt2 import GPT2
-from dsgen.families.gpt_bigcode import GPT_BIGCODE
-from dsgen.families.gpt_neox import GPT_NEOX
-from dsgen.families.gpt_oss import GPT_OSS
-from dsgen.families.gptj import GPTJ
-from dsgen.families.granite import GRANITE, GRANITEMOE
-from dsgen.families.llama import LLAMA
-from dsgen.families.ministral3 import MINISTRAL3
-from dsgen.families.mistral import MISTRAL
-from dsgen.families.mixtral import MIXTRAL
-from dsgen.families.olmo import OLMO2, OLMOE
-from dsgen.families.opt import OPT
-from dsgen.families.phi import PHI
-from dsgen.families.phi3 import PHI3
-from dsgen.families.qwen2 import QWEN2, QWEN2_MOE
-from dsgen.families.qwen3 import QWEN3, QWEN3_MOE
-from dsgen.families.smollm3 import SMOLLM3
-from dsgen.families.stablelm import STABLELM
-from dsgen.families.starcoder2 import STARCODER2
-from dsgen.families.t5 import MT5, T5
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.profiles import Model
 
 __all__ = ["FAMILIES", "Family", "family_of"]
 
-_LISTED: tuple[Family, ...] = (
-    BLOOM,
-    COHERE,
-    *(DEEPSEEK_V2, DEEPSEEK_V3),
-    FALCON,
-    *(GEMMA, GEMMA2, GEMMA3_TEXT),
-    *(GLM4, GLM4_MOE),
-    GPT2,
-    GPT_BIGCODE,
-    GPT_NEOX,
-    GPT_OSS,
-    GPTJ,
-    *(GRANITE, GRANITEMOE),
-    LLAMA,
-    MINISTRAL3,
-    MISTRAL,
-    MIXTRAL,
-    *(OLMO2, OLMOE),
-    OPT,
-    PHI,
-    PHI3,
-    *(QWEN2, QWEN2_MOE),
-    *(QWEN3, QWEN3_MOE),
-    SMOLLM3,
-    STABLELM,
-    STARCODER2,
-    *(MT5, T5),
-)
-FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {family.model_type: family for family in sorted(_LISTED, key=lambda family: family.model_type)}
-)
+# model_type -> its file, and its name there
+_LISTED: Mapping[str, tuple[str, str]] = {
+    "bloom": ("bloom", "BLOOM"),
+    "cohere": ("cohere", "COHERE"),
+    "deepseek_v2": ("deepseek", "DEEPSEEK_V2"),
+    "deepseek_v3": ("deepseek", "DEEPSEEK_V3"),
+    "falcon": ("falcon", "FALCON"),
+    "gemma": ("gemma", "GEMMA"),
+    "gemma2": ("gemma", "GEMMA2"),
+    "gemma3_text": ("gemma", "GEMMA3_TEXT"),
+    "glm4": ("glm4", "GLM4"),
+    "glm4_moe": ("glm4", "GLM4_MOE"),
+    "gpt2": ("gpt2", "GPT2"),
+    "gpt_bigcode": ("gpt_bigcode", "GPT_BIGCODE"),
+    "gpt_neox": ("gpt_neox", "GPT_NEOX"),
+    "gpt_oss": ("gpt_oss", "GPT_OSS"),
+    "gptj": ("gptj", "GPTJ"),
+    "granite": ("granite", "GRANITE"),
+    "granitemoe": ("granite", "GRANITEMOE"),
+    "llama": ("llama", "LLAMA"),
+    "ministral3": ("ministral3", "MINISTRAL3"),
+    "mistral": ("mistral", "MISTRAL"),
+    "mixtral": ("mixtral", "MIXTRAL"),
+    "mt5": ("t5", "MT5"),
+    "olmo2": ("olmo", "OLMO2"),
+    "olmoe": ("olmo", "OLMOE"),
+    "opt": ("opt", "OPT"),
+    "phi": ("phi", "PHI"),
+    "phi3": ("phi3", "PHI3"),
+    "qwen2": ("qwen2", "QWEN2"),
+    "qwen2_moe": ("qwen2", "QWEN2_MOE"),
+    "qwen3": ("qwen3", "QWEN3"),
+    "qwen3_moe": ("qwen3", "QWEN3_MOE"),
+    "smollm3": ("smollm3", "SMOLLM3"),
+    "stablelm": ("stablelm", "STABLELM"),
+    "starcoder2": ("starcoder2", "STARCODER2"),
+    "t5": ("t5", "T5"),
+}
+
+
+class _Families(Mapping[str, Family]):
+    """model_type -> Family, sorted; its file is imported when it is asked for, because most runs ask for one."""
+
+    def __getitem__(self, model_type: str) -> Family:
+        return _listed(model_type)
+
+    def __contains__(self, model_type: object) -> bool:
+        return model_type in _LISTED
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_LISTED)
+
+    def __len__(self) -> int:
+        return len(_LISTED)
+
+
+@functools.cache
+def _listed(model_type: str) -> Family:
+    file, name = _LISTED[model_type]
+    family: Family = getattr(import_module(f"{__name__}.{file}"), name)
+    return family
+
+
+FAMILIES: Mapping[str, Family] = _Families()
 
 
 def family_of(model: Model) -> Family:
@@ -77,13 +85,12 @@ def family_of(model: Model) -> Family:
     Raises:
         DsgenError: The architecture is not known.
     """
-    family = FAMILIES.get(model.architecture)
-    if family is None:
-        near = nearest(model.architecture, FAMILIES)
-        hint = f"{offer(near)}  " if near else ""
-        raise mistake(
-            f"model.architecture is {model.architecture!r}",
-            must="it must be a supported model_type of Hugging Face",
-            todo=f"{hint}Supported: {', '.join(FAMILIES)}.",
-        )
-    return family
+    if model.architecture in _LISTED:
+        return _listed(model.architecture)
+    near = nearest(model.architecture, FAMILIES)
+    hint = f"{offer(near)}  " if near else ""
+    raise mistake(
+        f"model.architecture is {model.architecture!r}",
+        must="it must be a supported model_type of Hugging Face",
+        todo=f"{hint}Supported: {', '.join(FAMILIES)}.",
+    )

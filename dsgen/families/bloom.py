@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dsgen.families import orders, rows
+from dsgen.families.config_keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND
 from dsgen.families.parts import gpts
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend_alibi
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import bloom_gelu
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["BLOOM"]
@@ -28,7 +28,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     """The embedding behind a norm, and ALiBi's biases."""
     embedded, read = gpts.embed(tape, on)
     hidden = on.layer_norm(tape, embedded)
@@ -36,16 +36,16 @@ def _before(tape: Tape, on: Setting) -> Before:
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """BloomBlock."""
     my.states = on.layer_norm(tape, hidden)
-    found, my.weights = _attention(tape, on, my.states, hidden)
-    my.states = on.layer_norm(tape, found)
-    return _mlp(tape, on, my.states, found)
+    attended, my.weights = _attention(tape, on, my.states, hidden)
+    my.states = on.layer_norm(tape, attended)
+    return _mlp(tape, on, my.states, attended)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor, residual: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
     fused = on.linear(tape, hidden, 3 * width, "query_key_value", bias=True)
     my.query, my.key, my.value = (op.transposed(tape, op.part(tape, fused, width)) for _ in range(3))
@@ -55,7 +55,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, residual: Ten
 
 
 @forward
-def _mlp(my: Names, tape: Tape, on: Setting, hidden: Tensor, residual: Tensor) -> Tensor:
+def _mlp(my: Names, tape: Tape, on: Execution, hidden: Tensor, residual: Tensor) -> Tensor:
     states = on.linear(tape, hidden, on.ffn, "dense_h_to_4h", bias=True)
     my.states = bloom_gelu(tape, states)
     out = on.linear(tape, my.states, on.hidden, "dense_4h_to_h", bias=True)

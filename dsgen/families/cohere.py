@@ -5,23 +5,23 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, OUT, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.norms import mean_square
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["COHERE"]
 
 
 @forward
-def _norm(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _norm(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """CohereLayerNorm: no bias, in fp32 with the weight too, then back to the type."""
     my.states = op.cast(tape, hidden, op.FP32)
     my.mean = op.mean(tape, my.states)
@@ -36,17 +36,17 @@ def _norm(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """CohereDecoderLayer: attention and feed-forward share a norm."""
     my.states = _norm(tape, on, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
+    my.attention, my.weights = _attention(tape, on, my.states)
     out = llama.mlp(tape, on, my.states)
-    both = op.add(tape, hidden, my.found)
+    both = op.add(tape, hidden, my.attention)
     return op.add(tape, both, out)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """CohereAttention: queries and keys are rotated in fp32."""
     size, bias = on.model.head_size, on.model.attention_bias
     my.query = on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias)
@@ -61,7 +61,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
 
 
 @forward
-def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _rotated(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb."""
     item, table = query.item, on.table(on.model.head_size)
     my.query, my.key = op.cast(tape, query, op.FP32), op.cast(tape, key, op.FP32)

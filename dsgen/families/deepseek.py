@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import HEADS, keys
 from dsgen.families.family import UNKNOWN_STYLE, Facts, Family
-from dsgen.families.keys import HEADS, keys
 from dsgen.families.orders import FIRST, GATED, SECOND, SHARED, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import picked, routed, sigmoid_router, wide_logits
@@ -16,9 +16,9 @@ from dsgen.families.parts.rotary import turned_pair
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["DEEPSEEK_V2", "DEEPSEEK_V3"]
@@ -69,13 +69,13 @@ def _write_head(facts: Facts) -> dict[str, object]:
 
 def _read_groups(reader: Reader, facts: Facts) -> dict[str, object]:
     """How many groups of experts DeepseekV2TopkRouter picks from first."""
-    found = _read_head(reader, facts)
+    read = _read_head(reader, facts)
     method = reader.part.get("topk_method")
     if method in (None, "greedy"):
-        return {**found, "expert_groups": 0}
+        return {**read, "expert_groups": 0}
     if method != _GROUPED:
         raise reader.unsupported(f"topk_method is {method!r}", f"the class of deepseek_v2 knows greedy and {_GROUPED}")
-    return {**found, "expert_groups": reader.integer("n_group", 1)}
+    return {**read, "expert_groups": reader.integer("n_group", 1)}
 
 
 def _write_groups(facts: Facts) -> dict[str, object]:
@@ -84,11 +84,13 @@ def _write_groups(facts: Facts) -> dict[str, object]:
     return _write_head(facts) | (grouped if groups else {"topk_method": "greedy"})
 
 
-_Turned = Callable[[Tape, Setting, Tensor, Tensor], tuple[Tensor, Tensor]]  # queries and keys, rotated
+_Turned = Callable[[Tape, Execution, Tensor, Tensor], tuple[Tensor, Tensor]]  # queries and keys, rotated
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, turned: _Turned) -> tuple[Tensor, Tensor | None]:
+def _attention(
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, *, turned: _Turned
+) -> tuple[Tensor, Tensor | None]:
     """DeepseekV2Attention and DeepseekV3Attention."""
     model = on.model
     rope = model.qk_rope_head_size
@@ -109,7 +111,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, turned: _T
     return on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias), weights
 
 
-def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _query(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     model = on.model
     width = on.heads * model.head_size
     if not model.q_lora_rank:
@@ -118,7 +120,7 @@ def _query(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return op.transposed(tape, on.linear(tape, low, width, "q_b_proj"))
 
 
-def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def _turned(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
     """apply_rotary_pos_emb_interleave of one tensor: every second element is a half."""
     half = tensor.width // 2
     first, second = op.part(tape, tensor, half), op.part(tape, tensor, half)
@@ -126,14 +128,14 @@ def _turned(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
     return turned_pair(tape, first, second, table, table)
 
 
-def _turned_pairs(tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _turned_pairs(tape: Tape, on: Execution, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb_interleave."""
     turned = _turned(tape, on, query)
     return turned, _turned(tape, on, key)
 
 
 @forward
-def _turned_as_complex(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def _turned_as_complex(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """apply_rotary_emb: pairs are complex numbers of two fp32, multiplied by a table of such."""
     table = on.table(on.model.qk_rope_head_size, op.FP32)
     my.query, my.key = op.cast(tape, query, op.FP32), op.cast(tape, key, op.FP32)
@@ -142,7 +144,7 @@ def _turned_as_complex(my: Names, tape: Tape, on: Setting, query: Tensor, key: T
 
 
 def _expanded(
-    tape: Tape, on: Setting, latent: Tensor, key_turned: Tensor, plain: int, narrow: int
+    tape: Tape, on: Execution, latent: Tensor, key_turned: Tensor, plain: int, narrow: int
 ) -> tuple[Tensor, Tensor]:
     """expand_kv: keys are written into an empty tensor part by part, which backward undoes part by part."""
     tokens, item, rope = latent.rows, latent.item, key_turned.width
@@ -154,14 +156,14 @@ def _expanded(
     first, second = key_plain.width, spread.width
 
     def undo_first(_: Tensor) -> list[Any]:
-        whole, found = tape.make(tokens, first + second, item), tape.make(tokens, first, item)
+        whole, cut = tape.make(tokens, first + second, item), tape.make(tokens, first, item)
         tape.hold(whole)
-        return [found]
+        return [cut]
 
     def undo_second(_: Tensor) -> list[Any]:
-        found = [tape.make(tokens, first + second, item), tape.make(tokens, second, item)]
+        gradients = [tape.make(tokens, first + second, item), tape.make(tokens, second, item)]
         tape.make(tokens, second, item)
-        return found
+        return gradients
 
     tape.node(key, (key_plain,), None, undo_first)
     tape.node(key, (key, spread), None, undo_second)
@@ -170,7 +172,7 @@ def _expanded(
 
 @forward
 def _padded(
-    my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, narrow: int
+    my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, value: Tensor, narrow: int
 ) -> tuple[Tensor, Tensor | None]:
     """A fused kernel knows one head size: values are padded, and the output is cut."""
     size = on.model.head_size
@@ -183,7 +185,7 @@ def _padded(
 
 
 @forward
-def _router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _router(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """DeepseekV2TopkRouter: in fp32; experts of groups that are not picked are masked."""
     logits = wide_logits(tape, on, hidden)
     my.scores = op.softmax(tape, logits)
@@ -193,7 +195,7 @@ def _router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor,
     return op.scaled(tape, values), ids, logits
 
 
-def _complex_tables(tape: Tape, on: Setting) -> Before:
+def _complex_tables(tape: Tape, on: Execution) -> Before:
     """Llama's, but that blocks save one table, of complex numbers, which is made of its two."""
     hidden, tables, read, referred = llama.before(tape, on)
     complexes = tape.make((on.seq_len, 0), on.model.qk_rope_head_size, op.FP32)

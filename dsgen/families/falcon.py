@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Facts, Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.rotary import rotate
@@ -12,8 +12,8 @@ from dsgen.families.reading import Reader
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON"]
@@ -44,23 +44,23 @@ def _write(facts: Facts) -> dict[str, object]:
     return {"new_decoder_architecture": facts["kv_heads"] != 1, "multi_query": facts["kv_heads"] == 1}
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, on.model.head_size)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """FalconDecoderLayer, with one norm (falcon-7b) or two (40b, 180b)."""
     my.attended = on.layer_norm(tape, hidden)
     my.fed = on.layer_norm(tape, hidden) if on.model.kv_heads > 1 else my.attended
-    my.found, my.weights = _attention(tape, on, my.attended)
+    my.attention, my.weights = _attention(tape, on, my.attended)
     out = gpts.megatron_mlp(tape, on, my.fed, bias=False)
-    out = op.in_place(tape, out, my.found)
+    out = op.in_place(tape, out, my.attention)
     return op.add(tape, hidden, out)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     model = on.model
     size, several = model.head_size, model.kv_heads > 1
     fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "query_key_value")
@@ -81,7 +81,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
     return on.linear(tape, out, on.hidden, "dense"), weights
 
 
-def _spread(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def _spread(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
     """Keys or values written out for every query head; backward sums them."""
     made = tape.make(tensor.rows, on.heads * on.model.head_size, tensor.item)
     return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
-from dsgen.families.keys import ConfigKey
+from dsgen.families.config_keys import ConfigKey
 from dsgen.families.orders import Order
 from dsgen.families.reading import Reader, Rotated
 from dsgen.families.rows import TensorLayout
@@ -19,8 +19,7 @@ __all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family"]
 Facts = Mapping[str, Any]  # of a Model, by their names in YAML
 
 
-@attrs.frozen(kw_only=True)
-class AutoTP:
+class AutoTP(NamedTuple):
     """What DeepSpeed's AutoTP makes of a model_type: tiny models on 2 ranks, DeepSpeed 0.19.8 and transformers 5.23.
 
     The loss and the gradient norm of every type without experts that is not refused were those of one rank, at stage 1.
@@ -38,6 +37,10 @@ class AutoTP:
     head: bool = False
     tied_head: bool = False
 
+    def splits_head(self, tied: bool) -> bool:
+        """Whether it splits what makes the logits, and with it an embedding that is tied to it."""
+        return self.tied_head if tied else self.head
+
 
 UNKNOWN_STYLE = AutoTP(refused="DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know")
 
@@ -54,7 +57,7 @@ def _no_buffers(_: Model) -> int:
     return 0
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Family:
     """All that is special about one model_type.
 
@@ -122,7 +125,7 @@ class Family:
     experts_as_stored: bool = False
     buffers: Callable[[Model], int] = _no_buffers
 
-    autotp: AutoTP = AutoTP()
+    autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above
     leaf: bool = False
     leaf_class: str = ""
     parts: Mapping[str, str] = attrs.field(factory=dict)

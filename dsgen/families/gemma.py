@@ -7,8 +7,8 @@ import functools
 import attrs
 
 from dsgen.families import rows
+from dsgen.families.config_keys import keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.tape import operators as op

@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import FLOORED, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import FLOORED, keys
 from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, SHARED, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
 from dsgen.families.parts.mixtures import routed, sigmoid_router
-from dsgen.families.parts.rotary import cut, rotate
+from dsgen.families.parts.rotary import rotate, rotated_part
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.norms import head_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GLM4", "GLM4_MOE"]
@@ -30,14 +30,14 @@ _NORMED = (
 )
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     """Llama's, for half of a head; blocks make tables of their own of these."""
     hidden, tables, read, referred = llama.before(tape, on, part=2)
     return hidden, [], [*read, *tables], referred
 
 
 @forward
-def _paired_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _paired_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4Attention: half of every head is rotated, its neighbours as pairs."""
     project(my, tape, on, hidden, bias=on.model.attention_bias)
     my.query, my.key = _rotated(tape, on, my.query, my.key, on.model.head_size // 2)
@@ -46,18 +46,18 @@ def _paired_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tup
 
 
 @forward
-def _rotated(my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
+def _rotated(my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, rotary: int) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb, which repeats the elements of its tables for every block."""
     my.cosine, my.sine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
-    first, rest = cut(tape, query, on.heads * rotary)
-    first_key, rest_key = cut(tape, key, on.kv_heads * rotary)
+    first, rest = rotated_part(tape, query, on.heads * rotary)
+    first_key, rest_key = rotated_part(tape, key, on.kv_heads * rotary)
     turned = rotate(tape, first, my.cosine, my.sine)
     turned_key = rotate(tape, first_key, my.cosine, my.sine)
     return op.cat(tape, turned, rest), op.cat(tape, turned_key, rest_key)
 
 
 @forward
-def _half_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _half_attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Glm4MoeAttention: half of every head is rotated; a norm over every head where the config says so."""
     model = on.model
     rotary = model.head_size // 2
@@ -65,8 +65,8 @@ def _half_attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple
     if model.qk_norm:
         my.query = head_norm(tape, on, my.query, on.heads)
         my.key = head_norm(tape, on, my.key, on.kv_heads)
-    query_turned, query_rest = cut(tape, my.query, on.heads * rotary)
-    key_turned, key_rest = cut(tape, my.key, on.kv_heads * rotary)
+    query_turned, query_rest = rotated_part(tape, my.query, on.heads * rotary)
+    key_turned, key_rest = rotated_part(tape, my.key, on.kv_heads * rotary)
     table = on.table(rotary)
     turned = rotate(tape, query_turned, table, table)
     turned_key = rotate(tape, key_turned, table, table)

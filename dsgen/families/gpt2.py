@@ -5,35 +5,35 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT2"]
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPT2Block."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
-    hidden = op.add(tape, my.found, hidden)
+    my.attention, my.weights = _attention(tape, on, my.states)
+    hidden = op.add(tape, my.attention, hidden)
     my.states = on.layer_norm(tape, hidden)
     out = _mlp(tape, on, my.states)
     return op.add(tape, hidden, out)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
     fused = on.linear(tape, hidden, 3 * width, "c_attn", bias=True)
     my.query, my.key, my.value = op.split(tape, fused, width, width, width)
@@ -44,7 +44,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
     return op.dropout(tape, out, True), weights
 
 
-def _mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _mlp(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     states = on.linear(tape, hidden, on.ffn, "c_fc", bias=True)
     states = gelu_steps(tape, states)
     states = on.linear(tape, states, on.hidden, "c_proj", bias=True)
@@ -60,7 +60,7 @@ GPT2 = Family(
     layout=rows.TensorLayout(
         before=(
             *rows.embedding("transformer.wte.weight"),
-            rows.Row("transformer.wpe.weight", ("positions", "hidden"), "position"),
+            rows.TensorRow("transformer.wpe.weight", ("positions", "hidden"), "position"),
         ),
         block="transformer.h.*",
         dense=(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, SPLIT, keys
 from dsgen.families.family import AutoTP, Facts, Family
-from dsgen.families.keys import FOUR_H, GPT2_NAMES, SPLIT, keys
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 from dsgen.shapes.profiles import Model
 
@@ -29,23 +29,23 @@ def _mask(model: Model) -> int:
     return model.max_positions**2
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.learned(tape, on, drop=on.model.dropout)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPTBigCodeBlock: GPT-2's, with one key and value for all heads."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
-    hidden = op.add(tape, my.found, hidden)
+    my.attention, my.weights = _attention(tape, on, my.states)
+    hidden = op.add(tape, my.attention, hidden)
     my.states = on.layer_norm(tape, hidden)
     out = _mlp(tape, on, my.states)
     return op.add(tape, hidden, out)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     size, drops = on.model.head_size, on.model.dropout
     width = on.heads * size
     fused = on.linear(tape, hidden, width + 2 * size, "c_attn", bias=True)
@@ -57,7 +57,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
     return op.dropout(tape, out, drops), weights
 
 
-def _mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _mlp(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     states = on.linear(tape, hidden, on.ffn, "c_fc", bias=True)
     states = op.gelu(tape, states)
     states = on.linear(tape, states, on.hidden, "c_proj", bias=True)
@@ -75,7 +75,7 @@ GPT_BIGCODE = Family(
     layout=rows.TensorLayout(
         before=(
             *rows.embedding("transformer.wte.weight"),
-            rows.Row("transformer.wpe.weight", ("positions", "hidden"), "position"),
+            rows.TensorRow("transformer.wpe.weight", ("positions", "hidden"), "position"),
         ),
         block="transformer.h.*",
         dense=(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND, Order
 from dsgen.families.parts import gpts
-from dsgen.families.parts.rotary import cut, rotate
+from dsgen.families.parts.rotary import rotate, rotated_part
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT_NEOX"]
@@ -19,27 +19,27 @@ __all__ = ["GPT_NEOX"]
 _SHARE = 4  # a quarter of a head is rotated (rotary_pct of its config: 0.25)
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, on.model.head_size // _SHARE)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPTNeoXLayer with the parallel residual of its default."""
-    my.found, my.weights = _attention(tape, on, on.layer_norm(tape, hidden))
+    my.attention, my.weights = _attention(tape, on, on.layer_norm(tape, hidden))
     my.out = gpts.megatron_mlp(tape, on, on.layer_norm(tape, hidden))
-    both = op.add(tape, my.out, my.found)
+    both = op.add(tape, my.out, my.attention)
     return op.add(tape, both, hidden)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
     fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, "query_key_value", bias=True))
     query, key, my.value = op.split(tape, fused, width, width, width)
     table = on.table(on.model.head_size // _SHARE)
-    query_turned, query_rest = cut(tape, query, width // _SHARE)
-    key_turned, key_rest = cut(tape, key, width // _SHARE)
+    query_turned, query_rest = rotated_part(tape, query, width // _SHARE)
+    key_turned, key_rest = rotated_part(tape, key, width // _SHARE)
     turned, turned_key = rotate(tape, query_turned, table, table), rotate(tape, key_turned, table, table)
     my.query = op.cat(tape, turned, query_rest)
     my.key = op.cat(tape, turned_key, key_rest)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import LOCAL_EXPERTS, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import LOCAL_EXPERTS, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.llama import project
 from dsgen.families.parts.mixtures import experts, picked, routed
 from dsgen.families.parts.rotary import turned_pair
 from dsgen.families.reading import expert_width
-from dsgen.families.rows import Row
+from dsgen.families.rows import TensorRow
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.norms import wide_rms_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GPT_OSS"]
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """GptOssAttention."""
     project(my, tape, on, hidden, bias=True)
     table = on.table(on.model.head_size // 2)
@@ -40,7 +40,7 @@ def _turned(tape: Tape, tensor: Tensor, table: Tensor) -> Tensor:
     return turned_pair(tape, first, second, table, table)
 
 
-def _router(tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _router(tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """GptOssTopKRouter: the best, and a softmax over them."""
     logits = on.linear(tape, hidden, on.model.experts, bias=True)
     values, ids = op.picked(tape, logits, picked(on), 1, logits.item)
@@ -74,14 +74,14 @@ GPT_OSS = Family(
     read=expert_width,
     layout=rows.llama_frame(
         sparse=(
-            Row("self_attn.sinks", ("heads",), "attention"),
+            TensorRow("self_attn.sinks", ("heads",), "attention"),
             *rows.attention(qkv_bias=True, o_bias=True),
-            Row("mlp.router.weight", ("experts", "hidden"), "router"),
-            Row("mlp.router.bias", ("experts",), "router"),
-            Row("mlp.experts.gate_up_proj", ("experts", "hidden", "expert_ffn_pair"), "expert"),
-            Row("mlp.experts.gate_up_proj_bias", ("experts", "expert_ffn_pair"), "expert"),
-            Row("mlp.experts.down_proj", ("experts", "expert_ffn", "hidden"), "expert"),
-            Row("mlp.experts.down_proj_bias", ("experts", "hidden"), "expert"),
+            TensorRow("mlp.router.weight", ("experts", "hidden"), "router"),
+            TensorRow("mlp.router.bias", ("experts",), "router"),
+            TensorRow("mlp.experts.gate_up_proj", ("experts", "hidden", "expert_ffn_pair"), "expert"),
+            TensorRow("mlp.experts.gate_up_proj_bias", ("experts", "expert_ffn_pair"), "expert"),
+            TensorRow("mlp.experts.down_proj", ("experts", "expert_ffn", "hidden"), "expert"),
+            TensorRow("mlp.experts.down_proj_bias", ("experts", "hidden"), "expert"),
             *rows.TWO_NORMS,
         )
     ),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 from dsgen.shapes.profiles import Model
 
@@ -29,25 +29,25 @@ def _tables(model: Model) -> int:
     return _FP32 * model.layers * model.max_positions * min(ROTARY, model.head_size)
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     embedded, read = gpts.embed(tape, on)
     return embedded, [], read, [embedded]
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GPTJBlock: attention and feed-forward share a norm."""
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = _attention(tape, on, my.states)
+    my.attention, my.weights = _attention(tape, on, my.states)
     out = on.linear(tape, my.states, on.ffn, "fc_in", bias=True)
     out = gelu_steps(tape, out)
     my.out = on.linear(tape, out, on.hidden, "fc_out", bias=True)
-    both = op.add(tape, my.found, my.out)
+    both = op.add(tape, my.attention, my.out)
     return op.add(tape, both, hidden)
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     size = on.model.head_size
     width, rotary = on.heads * size, min(ROTARY, size)
     my.query = on.linear(tape, hidden, width, "q_proj")
@@ -73,7 +73,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
 
 
 @forward
-def _every_two(my: Names, tape: Tape, on: Setting, tensor: Tensor, rotary: int) -> Tensor:
+def _every_two(my: Names, tape: Tape, on: Execution, tensor: Tensor, rotary: int) -> Tensor:
     """GPT-J's apply_rotary_pos_emb: neighbours are a pair; the tables are made for every tensor."""
     my.sine, my.cosine = (tape.make((on.seq_len, 0), rotary, on.item) for _ in range(2))
     one = op.mul(tape, tensor, my.cosine)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family
-from dsgen.families.keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.llama import BLOCK
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import kernel_of, picked, routed
 from dsgen.families.reading import expert_width
-from dsgen.families.rows import Row
+from dsgen.families.rows import TensorRow
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Forward
 from dsgen.families.tape.norms import norm
 from dsgen.families.tape.products import linear
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["GRANITE", "GRANITEMOE"]
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, feeding: Block = llama.mlp) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, feeding: Block = llama.mlp) -> Tensor:
     """GraniteDecoderLayer: Llama's, with what each part adds multiplied by a number."""
     my.states = norm(tape, on, hidden)
     my.states, my.weights = llama.attention(tape, on, my.states)
@@ -35,7 +35,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, feeding: Block
 
 
 @forward
-def _router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _router(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """GraniteMoeTopKRouter: the best of fp32 logits, and a softmax over them."""
     my.kernel = kernel_of(tape, on, on.model.experts, on.model.hidden_size, "router.weight")
     logits = op.cast(tape, linear(tape, hidden, my.kernel, on.model.experts, zero3=on.zero3), op.FP32)
@@ -72,9 +72,9 @@ GRANITEMOE = Family(
         sparse=(
             *rows.attention(bias="attention_bias"),
             *rows.TWO_NORMS,
-            Row("block_sparse_moe.router.weight", ("experts", "hidden"), "router"),
-            Row("block_sparse_moe.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
-            Row("block_sparse_moe.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
+            TensorRow("block_sparse_moe.router.weight", ("experts", "hidden"), "router"),
+            TensorRow("block_sparse_moe.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
+            TensorRow("block_sparse_moe.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
         )
     ),
     forward=Forward(_before, _sparse_block, _sparse_block, _head),

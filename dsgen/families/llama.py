@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.parts.llama import llama_forward
 
 __all__ = ["BLOCK", "LLAMA"]

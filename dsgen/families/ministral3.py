@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import attrs
 
-from dsgen.families.keys import keys
+from dsgen.families.config_keys import keys
 from dsgen.families.mistral import MISTRAL
 from dsgen.families.parts.llama import llama_forward, project
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["MINISTRAL3"]
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Ministral3Attention: queries are multiplied by a number of their position, which every block makes."""
     project(my, tape, on, hidden, bias=False)
     table = on.table(on.model.head_size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import LOCAL_EXPERTS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward
 from dsgen.families.parts.mixtures import routed, softmax_router

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import routed
@@ -14,8 +14,8 @@ from dsgen.families.parts.rotary import rotate
 from dsgen.families.reading import expert_width
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.norms import norm, wide_rms_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["OLMO2", "OLMOE"]
@@ -23,7 +23,7 @@ __all__ = ["OLMO2", "OLMOE"]
 
 @forward
 def _attention(
-    my: Names, tape: Tape, on: Setting, hidden: Tensor, item: int | None = None
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, item: int | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """OlmoeAttention and Olmo2Attention: norms over all heads together; `item` is bytes of a number of a rope table."""
     size, bias = on.model.head_size, on.model.attention_bias

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.family import Facts, Family
-from dsgen.families.keys import HEADS, PLAIN_HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, Order
 from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["OPT"]
@@ -36,7 +36,7 @@ def _write(facts: Facts) -> dict[str, object]:
     }
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     """Every sequence has positions of its own; a narrow embedding is projected."""
     embedded, read = gpts.embed(tape, on)
     positions = op.embedding(tape, on.rows, on.weight(on.model.max_positions * on.hidden), on.hidden)
@@ -46,12 +46,12 @@ def _before(tape: Tape, on: Setting) -> Before:
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """OPTDecoderLayer; opt-350m's norms follow what they belong to."""
     after = on.model.post_norm
     my.states = hidden if after else on.layer_norm(tape, hidden)
-    found, my.weights = _attention(tape, on, my.states)
-    my.states = op.dropout(tape, found, True)
+    attended, my.weights = _attention(tape, on, my.states)
+    my.states = op.dropout(tape, attended, True)
     my.residual = op.add(tape, hidden, my.states)
     my.states = None
     if after:
@@ -66,7 +66,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
     my.query = op.scaled(tape, on.linear(tape, hidden, width, "q_proj", bias=True))
     my.key = on.linear(tape, hidden, width, "k_proj", bias=True)
@@ -77,7 +77,7 @@ def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tens
     return on.linear(tape, out, on.hidden, "out_proj", bias=True), weights
 
 
-def _final(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _final(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """What goes in is dropped with the model's own forward."""
     states = hidden if on.model.post_norm else on.layer_norm(tape, hidden)
     width = on.model.embedding_size or on.hidden
@@ -96,8 +96,8 @@ OPT = Family(
     write=_write,
     layout=rows.TensorLayout(
         before=(
-            rows.Row("model.decoder.embed_tokens.weight", ("vocab", "embedding"), "embedding"),
-            rows.Row("model.decoder.embed_positions.weight", ("positions_and_2", "hidden"), "position"),
+            rows.TensorRow("model.decoder.embed_tokens.weight", ("vocab", "embedding"), "embedding"),
+            rows.TensorRow("model.decoder.embed_positions.weight", ("positions_and_2", "hidden"), "position"),
             *rows.linear("model.decoder.project_out", "embedding", "hidden", "embedding", when="projected"),
             *rows.linear("model.decoder.project_in", "hidden", "embedding", "embedding", when="projected"),
             *rows.layer_norm("model.decoder.final_layer_norm", when="final_norm"),

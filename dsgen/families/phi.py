@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.partial import partial_attention
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Forward
 from dsgen.families.tape.gelus import gelu_steps
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["PHI", "ROTARY"]
@@ -22,21 +22,21 @@ __all__ = ["PHI", "ROTARY"]
 ROTARY = 32  # elements of a head that are rotated: partial_rotary_factor x head size of every Phi
 
 
-def _before(tape: Tape, on: Setting) -> Before:
+def _before(tape: Tape, on: Execution) -> Before:
     return gpts.rotary(tape, on, ROTARY)
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """PhiDecoderLayer."""
     my.states = on.layer_norm(tape, hidden)
-    found, my.weights = partial_attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)
-    my.found = op.dropout(tape, found, on.model.dropout)
+    attended, my.weights = partial_attention(tape, on, my.states, ROTARY, "dense", bias=True, out_bias=True)
+    my.attended = op.dropout(tape, attended, on.model.dropout)
     out = on.linear(tape, my.states, on.ffn, "fc1", bias=True)
     out = gelu_steps(tape, out)
     out = on.linear(tape, out, on.hidden, "fc2", bias=True)
     my.out = op.dropout(tape, out, on.model.dropout)
-    both = op.add(tape, my.found, my.out)
+    both = op.add(tape, my.attended, my.out)
     return op.add(tape, both, hidden)
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import HEADS, SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, Family
-from dsgen.families.keys import HEADS, SPLIT, keys
 from dsgen.families.orders import FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward, paired_mlp
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["PHI3"]
 
 
 @forward
-def _attention(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """Phi3Attention: one matrix; every head is put together from its rotated and its plain (here empty) part."""
     size = on.model.head_size
     fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "qkv_proj")

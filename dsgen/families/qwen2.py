@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import experts, mixture, softmax_router
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["QWEN2", "QWEN2_MOE", "leading", "read_window", "written_leading", "written_window"]
@@ -47,17 +47,17 @@ def written_leading(facts: Facts) -> dict[str, object]:
 
 
 def _read_mixture(reader: Reader, facts: Facts) -> dict[str, object]:
-    found = leading(reader, facts)
+    values = leading(reader, facts)
     if not facts["shared_ffn_size"]:
         raise reader.unsupported(f"{_SHARED} is 0", "dsgen counts this model_type with a shared expert only")
-    return found
+    return values
 
 
 _ATTENTION_ROWS = rows.attention(qkv_bias=True)
 
 
 @forward
-def _beside_gated_share(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _beside_gated_share(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """Qwen2MoeSparseMoeBlock: the shared expert runs first, though it is made later; its gate has one column."""
     tape.whole *= 2
     shared = llama.mlp(tape, on, hidden, on.model.shared_width)
@@ -69,7 +69,7 @@ def _beside_gated_share(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> T
     return op.add(tape, out, op.mul(tape, gate, shared))
 
 
-def _before_mixture(tape: Tape, on: Setting) -> Before:
+def _before_mixture(tape: Tape, on: Execution) -> Before:
     """Llama's, and a mask of local blocks, of which Qwen2-MoE has none."""
     hidden, tables, read, referred = llama.before(tape, on)
     if on.eager:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import peft, rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import routed

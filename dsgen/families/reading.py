@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
-from dsgen.families.keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
+from dsgen.families.config_keys import AS_ENCODER, FLOORED, FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
@@ -19,8 +19,7 @@ WRITTEN_DROPOUT = 0.1  # what is written where there is one: which, memory does 
 _ESSENTIAL = ("encoder_layers", "layers", "hidden_size", "attention_heads", "ffn_size", "vocab_size")
 
 
-@attrs.frozen
-class Reader:
+class Reader(NamedTuple):
     """Typed reading of one part of a config.
 
     Attributes:
@@ -139,8 +138,7 @@ class Reader:
         )
 
 
-@attrs.frozen
-class Rotated:
+class Rotated(NamedTuple):
     """How much of a head rope turns, where `partial_rotary_factor` says it.
 
     Attributes:
@@ -165,8 +163,8 @@ class Rotated:
         for name in ("rope_parameters", "rope_scaling"):
             within = reader.part.get(name)
             share = within.get("partial_rotary_factor", share) if isinstance(within, Mapping) else share
-        found = self.share if share is None else _number(share)
-        if found is None or not 0 < found <= 1 or int(size * found) != self.of(size):
+        written = self.share if share is None else _number(share)
+        if written is None or not 0 < written <= 1 or int(size * written) != self.of(size):
             raise reader.unsupported(
                 f"partial_rotary_factor is {self.share if share is None else share!r} with heads of {size}",
                 f"dsgen counts this model_type with {self.of(size)} rotated elements of a head only",

@@ -5,7 +5,7 @@ Symbols ("hidden", "q", "ffn" ...) are resolved for one model in parameters/tens
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 __all__ = [
     "BIASED_QKV",
@@ -14,8 +14,8 @@ __all__ = [
     "NORMED_ATTENTION",
     "ROUTER",
     "TWO_NORMS",
-    "Row",
     "TensorLayout",
+    "TensorRow",
     "attention",
     "conv1d",
     "embedding",
@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Row:
+class TensorRow(NamedTuple):
     """One tensor of a layout: name below the block (or the model), symbolic shape, kind, and when it exists.
 
     `when` names a yes-or-no fact of the model ("attention_bias", "projected" ...); empty means always.
@@ -43,61 +42,60 @@ class Row:
     matrix: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class TensorLayout:
+class TensorLayout(NamedTuple):
     """All tensors of one model_type, in the order in which Hugging Face's class names them.
 
     Attributes:
         before: Embeddings, up to the first block.
         block: Name of one block, layer index folded: "model.layers.*".
+        after: From the last block to the head.
         encoder_block: The same of an encoder, where there is one.
         encoder: A block of the encoder.
         between: From the encoder's last block to the decoder's first.
         dense: A block with a plain feed-forward part.
         sparse: A block with experts.
-        after: From the last block to the head.
         head_bias: The output head has a bias.
     """
 
-    before: tuple[Row, ...]
+    before: tuple[TensorRow, ...]
     block: str
+    after: tuple[TensorRow, ...]
     encoder_block: str = ""
-    encoder: tuple[Row, ...] = ()
-    between: tuple[Row, ...] = ()
-    dense: tuple[Row, ...] = ()
-    sparse: tuple[Row, ...] = ()
-    after: tuple[Row, ...]
+    encoder: tuple[TensorRow, ...] = ()
+    between: tuple[TensorRow, ...] = ()
+    dense: tuple[TensorRow, ...] = ()
+    sparse: tuple[TensorRow, ...] = ()
     head_bias: bool = False
 
 
 def linear(
     name: str, out: str, into: str, kind: str, *, bias: bool = False, bias_when: str = "", when: str = ""
-) -> tuple[Row, ...]:
+) -> tuple[TensorRow, ...]:
     """A torch.nn.Linear: weight (out, in), and its bias where it has one."""
-    weight = Row(f"{name}.weight", (out, into), kind, when, matrix=True)
+    weight = TensorRow(f"{name}.weight", (out, into), kind, when, matrix=True)
     if not bias and not bias_when:
         return (weight,)
-    return (weight, Row(f"{name}.bias", (out,), "bias", bias_when or when))
+    return (weight, TensorRow(f"{name}.bias", (out,), "bias", bias_when or when))
 
 
-def conv1d(name: str, into: str, out: str, kind: str) -> tuple[Row, ...]:
+def conv1d(name: str, into: str, out: str, kind: str) -> tuple[TensorRow, ...]:
     """GPT-2's transposed linear: weight (in, out), always with a bias."""
-    return (Row(f"{name}.weight", (into, out), kind, matrix=True), Row(f"{name}.bias", (out,), "bias"))
+    return (TensorRow(f"{name}.weight", (into, out), kind, matrix=True), TensorRow(f"{name}.bias", (out,), "bias"))
 
 
-def norm(name: str, size: str = "hidden", *, when: str = "") -> tuple[Row, ...]:
+def norm(name: str, size: str = "hidden", *, when: str = "") -> tuple[TensorRow, ...]:
     """An RMSNorm: a weight and nothing else."""
-    return (Row(f"{name}.weight", (size,), "norm", when),)
+    return (TensorRow(f"{name}.weight", (size,), "norm", when),)
 
 
-def layer_norm(name: str, size: str = "hidden", *, when: str = "") -> tuple[Row, ...]:
+def layer_norm(name: str, size: str = "hidden", *, when: str = "") -> tuple[TensorRow, ...]:
     """A LayerNorm: weight and bias."""
-    return (Row(f"{name}.weight", (size,), "norm", when), Row(f"{name}.bias", (size,), "norm", when))
+    return (TensorRow(f"{name}.weight", (size,), "norm", when), TensorRow(f"{name}.bias", (size,), "norm", when))
 
 
 def attention(
     *, bias: str = "", qkv_bias: bool = False, o_bias: bool = False, qk_norm: bool = False
-) -> tuple[Row, ...]:
+) -> tuple[TensorRow, ...]:
     """Llama's four projections; `bias` names the fact that gives all four one."""
     return (
         *linear("self_attn.q_proj", "q", "hidden", "attention", bias=qkv_bias, bias_when=bias),
@@ -108,7 +106,7 @@ def attention(
     )
 
 
-def gated_mlp(name: str = "mlp", size: str = "ffn", *, bias: str = "") -> tuple[Row, ...]:
+def gated_mlp(name: str = "mlp", size: str = "ffn", *, bias: str = "") -> tuple[TensorRow, ...]:
     """Llama's gate, up and down projections."""
     return (
         *linear(f"{name}.gate_proj", size, "hidden", "mlp", bias_when=bias),
@@ -117,16 +115,16 @@ def gated_mlp(name: str = "mlp", size: str = "ffn", *, bias: str = "") -> tuple[
     )
 
 
-def embedding(name: str) -> tuple[Row, ...]:
+def embedding(name: str) -> tuple[TensorRow, ...]:
     """A table with a row for every token."""
-    return (Row(name, ("vocab", "hidden"), "embedding"),)
+    return (TensorRow(name, ("vocab", "hidden"), "embedding"),)
 
 
 def llama_frame(
     *,
-    dense: tuple[Row, ...] = (),
-    sparse: tuple[Row, ...] = (),
-    after: tuple[Row, ...] = norm("model.norm"),
+    dense: tuple[TensorRow, ...] = (),
+    sparse: tuple[TensorRow, ...] = (),
+    after: tuple[TensorRow, ...] = norm("model.norm"),
     head_bias: bool = False,
 ) -> TensorLayout:
     """What is around the blocks of Llama's descendants: embed_tokens, layers, norm."""
@@ -140,7 +138,7 @@ def llama_frame(
     )
 
 
-def megatron_attention(name: str, *, bias: bool = True) -> tuple[Row, ...]:
+def megatron_attention(name: str, *, bias: bool = True) -> tuple[TensorRow, ...]:
     """Megatron's fused query, key and value, and the output matrix."""
     return (
         *linear(f"{name}.query_key_value", "qkv", "hidden", "attention", bias=bias),
@@ -148,7 +146,7 @@ def megatron_attention(name: str, *, bias: bool = True) -> tuple[Row, ...]:
     )
 
 
-def megatron_mlp(*, bias: bool = True) -> tuple[Row, ...]:
+def megatron_mlp(*, bias: bool = True) -> tuple[TensorRow, ...]:
     """Megatron's names of the two feed-forward matrices."""
     return (
         *linear("mlp.dense_h_to_4h", "ffn", "hidden", "mlp", bias=bias),
@@ -160,10 +158,10 @@ TWO_NORMS = (*norm("input_layernorm"), *norm("post_attention_layernorm"))
 FOUR_NORMS = (*TWO_NORMS, *norm("pre_feedforward_layernorm"), *norm("post_feedforward_layernorm"))
 # transformers 5 keeps the experts of a layer in two 3-D tensors; releases before 5 had three matrices an expert.
 EXPERTS = (
-    Row("mlp.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
-    Row("mlp.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
+    TensorRow("mlp.experts.gate_up_proj", ("experts", "expert_ffn_pair", "hidden"), "expert"),
+    TensorRow("mlp.experts.down_proj", ("experts", "hidden", "expert_ffn"), "expert"),
 )
-ROUTER = (Row("mlp.gate.weight", ("experts", "hidden"), "router"),)
+ROUTER = (TensorRow("mlp.gate.weight", ("experts", "hidden"), "router"),)
 BIASED_QKV = (
     *linear("self_attn.q_proj", "q", "hidden", "attention", bias_when="attention_bias"),
     *linear("self_attn.k_proj", "kv", "hidden", "attention", bias_when="attention_bias"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import AutoTP, Facts, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.llama import BLOCK
 from dsgen.families.parts import llama
 from dsgen.families.reading import Reader

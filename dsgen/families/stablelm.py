@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import LLAMA, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.partial import partial_attention
 from dsgen.families.reading import Rotated
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Forward
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["STABLELM"]
@@ -23,14 +23,14 @@ _SHARE = 4  # a quarter of a head is rotated
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """StableLmDecoderLayer, whose attention is not parallel; its names for what it has added last until its end."""
     model = on.model
     my.states = on.layer_norm(tape, hidden)
-    my.found, my.weights = partial_attention(
+    my.attention, my.weights = partial_attention(
         tape, on, my.states, model.head_size // _SHARE, "o_proj", bias=model.attention_bias
     )
-    residual = op.add(tape, hidden, my.found)
+    residual = op.add(tape, hidden, my.attention)
     out = llama.mlp(tape, on, on.layer_norm(tape, residual))
     return op.add(tape, residual, out)
 

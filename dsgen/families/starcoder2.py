@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dsgen.families import rows
+from dsgen.families.config_keys import SPLIT, keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.keys import SPLIT, keys
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["STARCODER2"]
 
 
-def _mlp(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _mlp(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """Starcoder2MLP."""
     bias = on.model.attention_bias
     states = on.linear(tape, hidden, on.ffn, "c_fc", bias=bias)

@@ -12,18 +12,18 @@ from typing import Any
 import attrs
 
 from dsgen.families import rows
+from dsgen.families.config_keys import AS_ENCODER, HEADS, ConfigKey, keys
 from dsgen.families.family import Facts, Family
-from dsgen.families.keys import AS_ENCODER, HEADS, ConfigKey, keys
 from dsgen.families.orders import Order
 from dsgen.families.parts.relative import biases, distance_biases, plain_biases, read_before
 from dsgen.families.peft import ALL_LINEAR
 from dsgen.families.reading import Reader
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import joined
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.gelus import gelu_steps
 from dsgen.families.tape.products import bmm, cross_entropy
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Node, Tape, Tensor, forward
 
 __all__ = ["MT5", "T5"]
@@ -46,15 +46,15 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 def _keys(blocks: int, heads: int, ffn: int, vocabulary: int) -> tuple[ConfigKey, ...]:
     """Keys with the defaults of a class; the decoder has as many blocks as the encoder if nothing is said."""
-    found = keys(
+    plain = keys(
         *(AS_ENCODER, 512, heads, HEADS, 64, ffn, vocabulary, _POSITIONS),
         tied=True,
         names=_NAMES,
         encoder_layers=blocks,
         relative_buckets=32,
     )
-    late = [attrs.evolve(key, null=AS_ENCODER) for key in found if key.fact == "layers"]
-    return (*(key for key in found if key.fact != "layers"), *late)
+    late = [key._replace(null=AS_ENCODER) for key in plain if key.fact == "layers"]
+    return (*(key for key in plain if key.fact != "layers"), *late)
 
 
 def _read_gate(default: str, reader: Reader, _: Facts) -> dict[str, object]:
@@ -63,12 +63,12 @@ def _read_gate(default: str, reader: Reader, _: Facts) -> dict[str, object]:
     Raises:
         DsgenError: Another activation than those two.
     """
-    found = reader.part.get("feed_forward_proj", default)
-    if found not in (_GATED, _PLAIN):
+    written = reader.part.get("feed_forward_proj", default)
+    if written not in (_GATED, _PLAIN):
         raise reader.unsupported(
-            f"feed_forward_proj is {found!r}", f"dsgen counts this model_type with {_GATED} or {_PLAIN} only"
+            f"feed_forward_proj is {written!r}", f"dsgen counts this model_type with {_GATED} or {_PLAIN} only"
         )
-    return {"gated_ffn": found == _GATED}
+    return {"gated_ffn": written == _GATED}
 
 
 def _read_t5(reader: Reader, facts: Facts) -> dict[str, object]:
@@ -77,16 +77,16 @@ def _read_t5(reader: Reader, facts: Facts) -> dict[str, object]:
     Raises:
         DsgenError: Also a gate where the decoder's output is scaled, or the reverse: no published model is so.
     """
-    found = _read_gate(_PLAIN, reader, facts)
+    gate = _read_gate(_PLAIN, reader, facts)
     untied = reader.part.get("tie_word_embeddings") is False
-    if reader.part.get("scale_decoder_outputs", not untied) is not (not found["gated_ffn"]):
+    if reader.part.get("scale_decoder_outputs", not untied) is not (not gate["gated_ffn"]):
         name = "scale_decoder_outputs" if "scale_decoder_outputs" in reader.part else "tie_word_embeddings"
         activation = reader.part.get("feed_forward_proj", _PLAIN)
         raise reader.unsupported(
             f"{name} is {str(reader.part.get(name)).lower()} with feed_forward_proj {activation!r}",
             f"dsgen counts t5 with tie_word_embeddings true and {_PLAIN} (T5), or false and {_GATED} (T5 1.1), only",
         )
-    return found
+    return gate
 
 
 def _write_gate(facts: Facts) -> dict[str, object]:
@@ -97,7 +97,7 @@ def _write_t5(facts: Facts) -> dict[str, object]:
     return {**_write_gate(facts), "tie_word_embeddings": not facts["gated_ffn"]}
 
 
-def _attention(name: str) -> tuple[rows.Row, ...]:
+def _attention(name: str) -> tuple[rows.TensorRow, ...]:
     """T5Attention: no biases, and every head has its own key and value."""
     return (
         *rows.linear(f"{name}.q", "q", "hidden", "attention"),
@@ -107,7 +107,7 @@ def _attention(name: str) -> tuple[rows.Row, ...]:
     )
 
 
-def _feed_forward(name: str) -> tuple[rows.Row, ...]:
+def _feed_forward(name: str) -> tuple[rows.TensorRow, ...]:
     """T5LayerFF, whose two matrices before the activation are one where there is no gate."""
     return (
         *rows.linear(f"{name}.DenseReluDense.wi_0", "ffn", "hidden", "mlp", when="gated"),
@@ -121,7 +121,7 @@ def _feed_forward(name: str) -> tuple[rows.Row, ...]:
 _SELF = (
     *_attention("layer.0.SelfAttention"),
     # One table for all blocks of a stack, in its first.
-    rows.Row("layer.0.SelfAttention.relative_attention_bias.weight", ("buckets", "heads"), "position", "first"),
+    rows.TensorRow("layer.0.SelfAttention.relative_attention_bias.weight", ("buckets", "heads"), "position", "first"),
     *rows.norm("layer.0.layer_norm"),
 )
 
@@ -143,7 +143,7 @@ _SELF_RUNS = f"{_projected(0, 'SelfAttention')} layer.0.SelfAttention.relative_a
 _CROSS_RUNS = f"{_projected(1, 'EncDecAttention')} layer.1.EncDecAttention.o layer.1.dropout"
 
 
-def _before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
+def _before(tape: Tape, on: Execution) -> tuple[Tensor, Tensor]:
     """The encoder's embedding, with its dropout and without."""
     model = on.model
     embedded = op.embedding(tape, on.rows, on.outer(model.vocab_size * on.hidden), on.hidden)
@@ -152,7 +152,7 @@ def _before(tape: Tape, on: Setting) -> tuple[Tensor, Tensor]:
 
 
 @forward
-def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack) -> Tensor:
+def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor, place: InStack) -> Tensor:
     """T5Block."""
     my.hidden, my.bias, my.weights = _self_attention(tape, on, hidden, place)
     my.hidden = _clamped(tape, on, my.hidden)
@@ -163,7 +163,7 @@ def _block(my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack) -
     return _clamped(tape, on, my.hidden)
 
 
-def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _norm(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """T5LayerNorm: no mean is taken off; only the variance is made in fp32."""
     width, item = hidden.width, hidden.item
     variance = op.mean(tape, op.power(tape, op.cast(tape, hidden, op.FP32)))
@@ -174,7 +174,7 @@ def _norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return made
 
 
-def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _clamped(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """`torch.clamp(hidden, min=-value, max=value)` of tensors, the value by whether anything is infinite."""
     if not on.clamps:
         return hidden
@@ -193,28 +193,28 @@ def _clamped(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 @forward
 def _self_attention(
-    my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, place: InStack
 ) -> tuple[Tensor, Tensor, Tensor]:
     my.normed = _norm(tape, on, hidden)
-    my.found, bias, weights = _t5_attention(tape, on, my.normed, my.normed, place, False)
-    dropped = op.dropout(tape, my.found, on.model.dropout)
+    my.attended, bias, weights = _t5_attention(tape, on, my.normed, my.normed, place, False)
+    dropped = op.dropout(tape, my.attended, on.model.dropout)
     return op.add(tape, hidden, dropped), bias, weights
 
 
 @forward
 def _cross_attention(
-    my: Names, tape: Tape, on: Setting, hidden: Tensor, place: InStack
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, place: InStack
 ) -> tuple[Tensor, Tensor, Tensor]:
     my.normed = _norm(tape, on, hidden)
     encoded = read_before(tape, (0, on.source_len), on.hidden, on.item, 1, place)
-    my.found, bias, weights = _t5_attention(tape, on, my.normed, encoded, place, True)
-    dropped = op.dropout(tape, my.found, on.model.dropout)
+    my.attended, bias, weights = _t5_attention(tape, on, my.normed, encoded, place, True)
+    dropped = op.dropout(tape, my.attended, on.model.dropout)
     return op.add(tape, hidden, dropped), bias, weights
 
 
 @forward
 def _t5_attention(
-    my: Names, tape: Tape, on: Setting, normed: Tensor, source: Tensor, place: InStack, cross: bool
+    my: Names, tape: Tape, on: Execution, normed: Tensor, source: Tensor, place: InStack, cross: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """T5Attention: queries of one, keys and values of the other."""
     width = on.heads * on.model.head_size
@@ -227,7 +227,7 @@ def _t5_attention(
 
 
 def _scored(
-    tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, *, masked: bool
+    tape: Tape, on: Execution, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, *, masked: bool
 ) -> tuple[Tensor, Tensor]:
     """eager_attention_forward: scores times 1.0, the bias, the mask, softmax in the model's type, dropout."""
     read = key.rows[1]  # tokens of a sequence that it attends to
@@ -243,7 +243,7 @@ def _scored(
 
 
 @forward
-def _feed(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _feed(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """T5LayerFF."""
     my.states = _norm(tape, on, hidden)
     my.states = (_gated_feed if on.model.gated_ffn else _plain_feed)(tape, on, my.states)
@@ -251,7 +251,7 @@ def _feed(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return op.add(tape, hidden, dropped)
 
 
-def _plain_feed(tape: Tape, on: Setting, states: Tensor) -> Tensor:
+def _plain_feed(tape: Tape, on: Execution, states: Tensor) -> Tensor:
     """T5DenseActDense."""
     states = on.linear(tape, states, on.ffn, "wi")
     states = op.relu(tape, states)
@@ -260,7 +260,7 @@ def _plain_feed(tape: Tape, on: Setting, states: Tensor) -> Tensor:
 
 
 @forward
-def _gated_feed(my: Names, tape: Tape, on: Setting, states: Tensor) -> Tensor:
+def _gated_feed(my: Names, tape: Tape, on: Execution, states: Tensor) -> Tensor:
     """T5DenseGatedActDense."""
     my.gelu = gelu_steps(tape, on.linear(tape, states, on.ffn, "wi_0"))
     my.straight = on.linear(tape, states, on.ffn, "wi_1")
@@ -269,7 +269,7 @@ def _gated_feed(my: Names, tape: Tape, on: Setting, states: Tensor) -> Tensor:
     return on.linear(tape, states, on.hidden, "wo")
 
 
-def _saves_encoded(on: Setting) -> bool:
+def _saves_encoded(on: Execution) -> bool:
     """Whether keys or values save the encoder's output: to train their weight, or that of an adapter, or on zero.Init.
 
     With a dropout an adapter saves what that has made of it; a checkpoint saves its arguments anyway.
@@ -278,7 +278,7 @@ def _saves_encoded(on: Setting) -> bool:
     return on.method == "full" or on.zero3 or on.asks or adapted
 
 
-def _between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def _between(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """From the encoder's last block to the decoder's first: the encoder's output, which lives on, and embeddings.
 
     `on` is the decoder's. The gradient of the embedding is added to that of the head, which has the same weight, and
@@ -309,7 +309,7 @@ def _between(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
     return tape.node(op.view(states), (states, encoded), saved, both)  # type: ignore[no-any-return]
 
 
-def _head(tape: Tape, on: Setting, hidden: Tensor, *, scales: bool = False) -> Tensor:
+def _head(tape: Tape, on: Execution, hidden: Tensor, *, scales: bool = False) -> Tensor:
     """Final norm, output head and loss, of which no copy in fp32 is made."""
     dropped = op.dropout(tape, _norm(tape, on, hidden), on.model.dropout)
     states = op.scaled(tape, dropped) if scales and not on.model.gated_ffn else dropped

@@ -51,8 +51,7 @@ def canonical(layers: Iterable[Layer], version: str | None = None) -> tuple[Laye
     """
     known = surface.load(version)
     return tuple(
-        _once(attrs.evolve(layer, overrides=tuple(_canonical(item, known) for item in layer.overrides)))
-        for layer in layers
+        _once(layer._replace(overrides=tuple(_canonical(item, known) for item in layer.overrides))) for layer in layers
     )
 
 
@@ -83,9 +82,9 @@ def _canonical(written: Override, known: surface.Surface) -> Override:
         path = f"bf16{path[len(OLD_BF16) :]}"
     path = known.aliases.get(path, path)
     if known.key(path) is None:
-        raise _unknown_path(attrs.evolve(written, path=path), known)
+        raise _unknown_path(written._replace(path=path), known)
     value = _deepspeed_value(path, written, known)
-    return attrs.evolve(written, path=f"deepspeed.{path}", value=value)
+    return written._replace(path=f"deepspeed.{path}", value=value)
 
 
 def _check_plain(written: Override, value: Any, depth: int) -> None:
@@ -123,12 +122,12 @@ def _check_fact(section: str, key: str, written: Override) -> None:
 
 def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any:
     """The value of a key the release reads; 5e8, as DeepSpeed's own examples write it, is the whole number it means."""
-    found, value = known.key(key), written.value
-    if found is None or value is None or value == {}:
+    entry, value = known.key(key), written.value
+    if entry is None or value is None or value == {}:
         return value
-    if found.removed:
+    if entry.removed:
         raise mistake(
-            f"{key} was removed from DeepSpeed ({found.removed})",
+            f"{key} was removed from DeepSpeed ({entry.removed})",
             where=written.origin,
             must=f"DeepSpeed {known.version} refuses it",
             todo="Drop it.",
@@ -141,9 +140,9 @@ def _deepspeed_value(key: str, written: Override, known: surface.Surface) -> Any
             where=written.origin,
             todo=f"Write {INSTEAD[key][value]} instead.",
         )
-    if wrong := known.check_value(found, value):
+    if wrong := known.check_value(entry, value):
         raise mistake(f"{key} is {show(value)}", must=wrong, where=written.origin)
-    return int(value) if isinstance(value, float) and found.types == ("integer",) else value
+    return int(value) if isinstance(value, float) and entry.types == ("integer",) else value
 
 
 def _unknown_path(written: Override, known: surface.Surface | None) -> DsgenError:
@@ -183,8 +182,8 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _holds_one_value(known: surface.Surface, path: str) -> bool:
-    found = known.key(path)
-    return found is not None and bool(found.types) and "object" not in found.types
+    entry = known.key(path)
+    return entry is not None and bool(entry.types) and "object" not in entry.types
 
 
 @functools.cache
@@ -255,7 +254,7 @@ def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     for layer in layers:
         overrides = tuple(item for item in layer.overrides if item.path.startswith("deepspeed."))
         if overrides:
-            kept.append(attrs.evolve(layer, overrides=overrides))
+            kept.append(layer._replace(overrides=overrides))
     return tuple(kept)
 
 

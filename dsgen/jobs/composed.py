@@ -10,7 +10,7 @@ import attrs
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
 
-__all__ = ["PYTHON", "Layers", "layers_of", "overrides", "plain"]
+__all__ = ["PYTHON", "Layers", "layers_of", "overrides", "plain_data"]
 
 PYTHON = "python"  # the source of what was said in a call
 
@@ -73,18 +73,18 @@ def overrides(values: Mapping[str, Any], rank: Rank, source: str) -> Layers:
     if not isinstance(values, Mapping):
         raise mistake(f"{values!r} is no dict", must="overrides are a dict", where=source)
     origin = Origin(source)
-    written = tuple(Override(path, value, origin, rank) for path, value in leaves(plain(values, source)))
+    written = tuple(Override(path, value, origin, rank) for path, value in leaves(plain_data(values, source)))
     return Layers((Layer(source, rank, written),) if written else ())
 
 
-def plain(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+def plain_data(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """A dict of plain JSON types, not deeper than any config; a tuple is a list.
 
     Raises:
         DsgenError: A key that is no name, or a value that is not plain.
     """
-    found: dict[str, Any] = _plain("the dict", values, source, 0)
-    return found
+    copied: dict[str, Any] = _plain("the dict", values, source, 0)
+    return copied
 
 
 def _plain(path: str, value: Any, source: str, depth: int) -> Any:

@@ -6,18 +6,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from dsgen import catalog
-from dsgen.jobs.composed import plain
+from dsgen.jobs.composed import plain_data
 from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["FIELDS", "NAMES", "Scenario", "Setting", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
+__all__ = ["FIELDS", "NAMES", "Scenario", "ScenarioValue", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
 
 # Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
 FIELDS = {
@@ -51,8 +51,7 @@ NAMES = (*_KINDS, *FIELDS, "deepspeed", "file", "set")  # of all fields
 _SHAPE = re.compile(r"generic-(\d+)g")  # names of the hardware profiles that stand for any card of a size
 
 
-@attrs.frozen
-class Setting:
+class ScenarioValue(NamedTuple):
     """One field of a scenario: its value and where it was written."""
 
     value: Any
@@ -66,17 +65,17 @@ class Scenario:
 
     Attributes:
         profiles: Kind -> names or paths of its profiles.
-        fields: Field of FIELDS -> setting.
+        fields: Field of FIELDS -> its value.
         files: Override files, in order.
-        sets: Dotted path -> settings; more than one when it was said twice.
+        sets: Dotted path -> value; a path stands twice when it was said twice.
         deepspeed: The release the config is for; None is the newest known.
         rank: SITE for a file, USER for the command line.
     """
 
     profiles: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
-    fields: Mapping[str, Setting] = attrs.Factory(dict)
+    fields: Mapping[str, ScenarioValue] = attrs.Factory(dict)
     files: tuple[str, ...] = ()
-    sets: tuple[tuple[str, Setting], ...] = ()
+    sets: tuple[tuple[str, ScenarioValue], ...] = ()
     deepspeed: str | None = None
     rank: Rank = Rank.USER
     below: Scenario | None = None
@@ -98,35 +97,35 @@ def layers(scenario: Scenario) -> tuple[Layer, ...]:
     Raises:
         DsgenError: An unknown profile or a broken file.
     """
-    found = [
+    profiles = [
         catalog.find(kind, name).layer
         for kind in catalog.KINDS
         for name in dict.fromkeys(scenario.profiles.get(kind, ()))
     ]
     said = _gpu_memory(scenario)
     if said is not None and not scenario.profiles.get("hardware"):
-        found.append(_stated_shape(said).layer)
-    written = [*found, *_overrides(scenario)]
+        profiles.append(_stated_shape(said).layer)
+    written = [*profiles, *_overrides(scenario)]
     if said is not None:
         written += _usable(said, written)
     return tuple(written)
 
 
-def _gpu_memory(scenario: Scenario) -> Setting | None:
+def _gpu_memory(scenario: Scenario) -> ScenarioValue | None:
     """The field gpu_memory in force: that of the command line, else that of the file."""
     if "gpu_memory" in scenario.fields:
         return scenario.fields["gpu_memory"]
     return _gpu_memory(scenario.below) if scenario.below is not None else None
 
 
-def _stated_shape(said: Setting) -> catalog.Profile:
+def _stated_shape(said: ScenarioValue) -> catalog.Profile:
     """The built-in profile without a card's name whose memory is nearest: it lends a nameless card its other facts."""
-    shapes = {int(found[1]): found[0] for found in map(_SHAPE.fullmatch, catalog.names("hardware")) if found}
+    shapes = {int(match[1]): match[0] for match in map(_SHAPE.fullmatch, catalog.names("hardware")) if match}
     wanted = max(1.0, _bytes(said.value) / 2**30)
     return catalog.find("hardware", shapes[min(shapes, key=lambda size: max(size / wanted, wanted / size))])
 
 
-def _usable(said: Setting, written: list[Layer]) -> Iterator[Layer]:
+def _usable(said: ScenarioValue, written: list[Layer]) -> Iterator[Layer]:
     """How much of a memory that was said is usable: the share that the hardware's profile has; unless that was said."""
     values = {item.path: item for layer in written for item in layer.overrides if layer.rank <= Rank.HARDWARE}
     by_hand = any(item.path == USABLE for layer in written for item in layer.overrides if layer.rank > Rank.HARDWARE)
@@ -170,7 +169,7 @@ def _overrides(scenario: Scenario) -> Iterator[Layer]:
     yield Layer("command line" if scenario.rank == Rank.USER else "scenario", scenario.rank, overrides)
 
 
-def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
+def parse_set(text: str, source: str = "--set") -> tuple[str, ScenarioValue]:
     """One `path=value`; the value is JSON, or else text.
 
     Raises:
@@ -200,7 +199,7 @@ def parse_set(text: str, source: str = "--set") -> tuple[str, Setting]:
         )
     if value == "":
         raise mistake(f"{path} has no value", must="write null to delete it", where=source, code="missing")
-    return path, Setting(value, Origin(source))
+    return path, ScenarioValue(value, Origin(source))
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -227,7 +226,7 @@ def read(path: str) -> Scenario:
     from dsgen.documents.yaml.reader import entries, read_text
 
     said = (
-        (entry.path, Setting(entry.value, Origin(path, entry.line), entry.comment))
+        (entry.path, ScenarioValue(entry.value, Origin(path, entry.line), entry.comment))
         for entry in entries(read_text(Path(path)), path)
     )
     return _scenario(said, Path(path).parent, Rank.SITE)
@@ -243,18 +242,18 @@ def of(values: Mapping[str, Any], source: str) -> Scenario:
     Raises:
         DsgenError: An unknown field, or a field whose value it cannot be.
     """
-    values, origin = plain(values, source), Origin(source)
+    values, origin = plain_data(values, source), Origin(source)
     whole = {name: value for name, value in values.items() if not (name == "set" and isinstance(value, Mapping))}
     paths = values["set"] if len(whole) < len(values) else {}
     said = [*whole.items(), *((f"set.{path}", value) for path, value in leaves(paths))]
-    return _scenario(((path, Setting(value, origin)) for path, value in said), None, Rank.USER)
+    return _scenario(((path, ScenarioValue(value, origin)) for path, value in said), None, Rank.USER)
 
 
-def _scenario(said: Iterable[tuple[str, Setting]], folder: Path | None, rank: Rank) -> Scenario:
+def _scenario(said: Iterable[tuple[str, ScenarioValue]], folder: Path | None, rank: Rank) -> Scenario:
     """A scenario of its fields, each with the place where it was written; names of files may start at a folder."""
     profiles: dict[str, tuple[str, ...]] = {}
-    fields: dict[str, Setting] = {}
-    sets: list[tuple[str, Setting]] = []
+    fields: dict[str, ScenarioValue] = {}
+    sets: list[tuple[str, ScenarioValue]] = []
     files: tuple[str, ...] = ()
     deepspeed: str | None = None
     seen: dict[str, Origin] = {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FAMILIES", "HOST", "LINKS", "NETWORKS", "Family", "Host"]
+__all__ = ["GENERATIONS", "HOST", "LINKS", "NETWORKS", "Generation", "HostCosts"]
 
 
-class Family(NamedTuple):
-    """What cards of one family share.
+class Generation(NamedTuple):
+    """What the cards of one generation share.
 
     Attributes:
         measured_on: The profile whose measurements these are.
@@ -34,19 +34,19 @@ class Family(NamedTuple):
 # Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
 # streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
 # 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
-FAMILIES = {
-    "sm70": Family("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
-    "sm75": Family("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
-    "sm80": Family("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
-    "sm86": Family("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
-    "sm89": Family("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
-    "sm90": Family("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
-    "sm100": Family("b200-180g", 0.51, 0.75, 0.82, 2.0e-6),
-    "sm120": Family("rtxpro6000-96g", 0.82, 0.75, 0.85, 1.8e-6),
-    "gfx90a": Family("mi210-64g", 0.72, 0.75, 0.80, 2.0e-6, 104),
-    "gfx94": Family("mi300x-192g", 0.54, 0.75, 0.75, 2.0e-6, 304),
-    "gaudi": Family("gaudi2-96g", 0.92, 0.75, 0.80, 4.0e-6, 24),
-    "cpu": Family("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
+GENERATIONS = {
+    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
+    "sm75": Generation("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
+    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
+    "sm86": Generation("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
+    "sm89": Generation("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
+    "sm90": Generation("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
+    "sm100": Generation("b200-180g", 0.51, 0.75, 0.82, 2.0e-6),
+    "sm120": Generation("rtxpro6000-96g", 0.82, 0.75, 0.85, 1.8e-6),
+    "gfx90a": Generation("mi210-64g", 0.72, 0.75, 0.80, 2.0e-6, 104),
+    "gfx94": Generation("mi300x-192g", 0.54, 0.75, 0.75, 2.0e-6, 304),
+    "gaudi": Generation("gaudi2-96g", 0.92, 0.75, 0.80, 4.0e-6, 24),
+    "cpu": Generation("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
 }
 
 # Share of the line rate that the ring of a large collective reaches on the wire (nccl-tests' bus bandwidth), within
@@ -63,7 +63,7 @@ LINKS = {
 NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "tcp": 0.60, "none": 1.0}
 
 
-class Host(NamedTuple):
+class HostCosts(NamedTuple):
     """What the host's cores cost and do.
 
     Attributes:
@@ -89,4 +89,4 @@ class Host(NamedTuple):
 # Hook: deepspeedai/DeepSpeed pull request 1188, ZeRO-3's forward of 64 layers of BERT less ZeRO-2's and less the
 # gathering on NVLink, by its modules with parameters; a bound from above, of 2021.
 # Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
-HOST = Host(6e-6, 5e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
+HOST = HostCosts(6e-6, 5e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
-from dsgen.kernels.facts import FAMILIES, HOST, LINKS, NETWORKS
+from dsgen.kernels.facts import GENERATIONS, HOST, LINKS, NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,7 @@ def rates(hardware: Hardware, network: Network) -> Rates:
         network: What joins the nodes.
     """
     name = architecture(hardware).name
-    family = FAMILIES[name]
+    family = GENERATIONS[name]
     dispatch = HOST.dispatch_seconds if hardware.dispatch_seconds is None else hardware.dispatch_seconds
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
     product = _first(hardware.product_efficiency, family.product_efficiency)

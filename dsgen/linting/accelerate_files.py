@@ -62,8 +62,8 @@ def config_file(config: Mapping[str, Any]) -> str | None:
 
 def processes(config: Mapping[str, Any]) -> int | None:
     """The number of ranks that the file fixes."""
-    found = config.get("num_processes")
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+    ranks = config.get("num_processes")
+    return ranks if isinstance(ranks, int) and not isinstance(ranks, bool) and ranks > 0 else None
 
 
 def translated(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,18 +100,18 @@ def paths(config: Mapping[str, Any]) -> dict[str, str]:
 
 def places(config: Mapping[str, Any], document: Document) -> dict[str, TextPlace]:
     """Where the keys of the translated config stand in the file, beside the file's own places."""
-    found = dict(document.places)
-    section = found.get(_SECTION)
+    by_path = dict(document.places)
+    section = by_path.get(_SECTION)
     if section is not None:
-        found.update(dict.fromkeys(("", _ZERO), section))
+        by_path.update(dict.fromkeys(("", _ZERO), section))
     for name, path in _MEANS.items():
         if (place := document.places.get(f"{_SECTION}.{name}")) is not None:
-            found[path] = place
+            by_path[path] = place
             if name.endswith("_device"):
-                found[path.removesuffix(".device")] = place
+                by_path[path.removesuffix(".device")] = place
     if (place := document.places.get("mixed_precision")) is not None:
-        found.update(dict.fromkeys(("fp16", "bf16"), place))
-    return found
+        by_path.update(dict.fromkeys(("fp16", "bf16"), place))
+    return by_path
 
 
 def faults(config: Mapping[str, Any], document: Document) -> Iterator[tuple[str, Fault]]:
@@ -177,8 +177,8 @@ def _precision(config: Mapping[str, Any], document: Document) -> Iterator[tuple[
 
 
 def _section(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = config.get(_SECTION)
-    return found if isinstance(found, Mapping) else {}
+    section = config.get(_SECTION)
+    return section if isinstance(section, Mapping) else {}
 
 
 def _read(name: str, value: Any) -> Any:

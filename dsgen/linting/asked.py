@@ -11,8 +11,8 @@ from dsgen.linting.mending import Mended, mended
 from dsgen.linting.migrations import migrated
 from dsgen.linting.settings import Settings, checked
 from dsgen.linting.settings import severity as named_severity
-from dsgen.shapes.arguments import named, path_of
-from dsgen.shapes.errors import DsgenError, mistake, together
+from dsgen.shapes.arguments import names_arguments, path_of
+from dsgen.shapes.errors import DsgenError, joined, mistake
 
 __all__ = ["Source", "fix", "lint", "migrate", "survey"]
 
@@ -20,7 +20,7 @@ Source = Mapping[str, Any] | str | os.PathLike[str]
 """A config: a dict of DeepSpeed's keys, a rendered Config, or the path of a file."""
 
 
-@named()
+@names_arguments()
 def lint(
     source: Source | Linted,
     *,
@@ -72,7 +72,7 @@ def lint(
     return lint_one(source, checked(said))
 
 
-@named()
+@names_arguments()
 def fix(
     source: Source | Linted,
     *,
@@ -94,7 +94,7 @@ def fix(
     return mended(lint(source, target=target, deepspeed=deepspeed, world_size=world_size), unsafe=unsafe)
 
 
-@named()
+@names_arguments()
 def migrate(
     source: Source | Linted,
     to: str,
@@ -118,7 +118,7 @@ def migrate(
     return migrated(linted, unsafe=unsafe)
 
 
-@named()
+@names_arguments()
 def survey(
     *paths: str | os.PathLike[str],
     target: str | None = None,
@@ -154,7 +154,7 @@ def survey(
         elif not isinstance(item, Excluded):
             wrong.append(item)
     if wrong:
-        raise together(list({str(error): error for error in wrong}.values()))
+        raise joined(list({str(error): error for error in wrong}.values()))
     return tuple(linted)
 
 

@@ -14,9 +14,9 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
-from dsgen.jobs.composed import plain
-from dsgen.linting import facts as lint_facts
+from dsgen.jobs.composed import plain_data
 from dsgen.linting import linter, sources
+from dsgen.linting.facts import facts as facts_of
 from dsgen.linting.setting_files import parameter_names, read, sidecar
 from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
@@ -109,22 +109,22 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         DsgenError: No such file, or one that its settings leave out; as `check` does.
     """
     if isinstance(source, Mapping):
-        text = json.dumps(plain(source, UNWRITTEN), indent=2, ensure_ascii=False)
+        text = json.dumps(plain_data(source, UNWRITTEN), indent=2, ensure_ascii=False)
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
         return check(Source(document=document, target=program, guessed=said.target is None), said)
     path = path_of(source)
     if Path(path).is_dir():
         raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
-    found = next(lint_files([path], said))
-    if isinstance(found, Excluded):
-        raise mistake("its settings leave it out", where=path, todo=f"See exclude in {found.by}.", code="refused")
-    if not isinstance(found, Linted):
-        raise found
-    missing = [fault.message for rule, fault in found.document.faults if rule == "unreadable-file"]
+    linted = next(lint_files([path], said))
+    if isinstance(linted, Excluded):
+        raise mistake("its settings leave it out", where=path, todo=f"See exclude in {linted.by}.", code="refused")
+    if not isinstance(linted, Linted):
+        raise linted
+    missing = [fault.message for rule, fault in linted.document.faults if rule == "unreadable-file"]
     if missing:
         raise mistake(missing[0], where=path, code="unreadable")
-    return found
+    return linted
 
 
 def check(source: Source, settings: Settings) -> Linted:
@@ -134,8 +134,8 @@ def check(source: Source, settings: Settings) -> Linted:
         DsgenError: An unknown release, profile or rule, or a broken sidecar.
     """
     document = source.document
-    found = linter.lint(document, target=source.target, deepspeed=settings.deepspeed, facts=_facts(source, settings))
-    heard = settings.judge(found, document.name)
+    findings = linter.lint(document, target=source.target, deepspeed=settings.deepspeed, facts=_facts(source, settings))
+    heard = settings.judge(findings, document.name)
     said = [*sidecar(document.name), *in_comments(document)]
     left = quiet(heard, [one for one in said if one.wrong or settings.hears(one.word, document.name)])
     lowest = settings.severity or Severity.WARNING
@@ -177,7 +177,7 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
 
 
 def _facts(source: Source, settings: Settings) -> Facts:
-    return lint_facts.facts(
+    return facts_of(
         source.document.config,
         world_size=settings.world_size or source.world_size,
         seq_len=settings.seq_len,

@@ -69,7 +69,7 @@ def fix(
         only: Which findings to mend; all without it.
     """
     work = _Work(lint=lint, read=read, seen={document.text})
-    state = _State(document, lint(document), ())
+    state = _Mending(document, lint(document), ())
     for _ in range(MAX_ROUNDS):
         before = state
         for rule in dict.fromkeys(finding.rule for finding in state.findings):
@@ -98,14 +98,14 @@ def diff(old: str, new: str, name: str) -> str:
 
 def _quoted(name: str) -> str:
     """A name as GNU diff writes it: one with a space ends at a tab, one with control characters stands in quotes."""
-    spelled = _SPELLED.sub(lambda found: f"\\{ord(found[0]):03o}", name)
+    spelled = _SPELLED.sub(lambda match: f"\\{ord(match[0]):03o}", name)
     if spelled != name or name != name.strip():
         return f'"{spelled}"'
     return f"{name}\t" if " " in name else name
 
 
 @attrs.frozen(eq=False)
-class _State:
+class _Mending:
     """A document with its findings, and the findings mended on the way to it."""
 
     document: Document
@@ -143,7 +143,7 @@ def _overlap(one: str, other: str) -> bool:
     return one == other or one.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{one}.", f"{one}["))
 
 
-def _mended(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State:
+def _mended(work: _Work, state: _Mending, wanted: Sequence[Finding]) -> _Mending:
     """The state with these findings of one rule mended: all at once, or else those of each half that can be."""
     if not wanted:
         return state
@@ -158,7 +158,7 @@ def _mended(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State:
     return _mended(work, state, wanted[middle:])
 
 
-def _attempt(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State | None:
+def _attempt(work: _Work, state: _Mending, wanted: Sequence[Finding]) -> _Mending | None:
     """The state with all of the findings mended; None where that does not work out."""
     edits = [edit for finding in wanted for edit in _edits(finding)]
     try:
@@ -177,7 +177,7 @@ def _attempt(work: _Work, state: _State, wanted: Sequence[Finding]) -> _State | 
     others = (finding for finding in state.findings if finding not in wanted)
     if _errors(findings, ()) - _errors(others, edits):
         return None
-    return _State(document, findings, (*state.applied, *wanted))
+    return _Mending(document, findings, (*state.applied, *wanted))
 
 
 def _edited(document: Document, edits: Sequence[Edit]) -> str:

@@ -49,8 +49,8 @@ def lint(
         document=document,
         facts=facts or Facts(),
     )
-    found = _judged(subject, _asks(document))
-    return tuple(sorted(found, key=lambda item: (item.line, item.column, item.code)))
+    findings = _judged(subject, _asks(document))
+    return tuple(sorted(findings, key=lambda item: (item.line, item.column, item.code)))
 
 
 def _asks(document: Document) -> tuple[str, ...]:

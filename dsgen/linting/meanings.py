@@ -78,8 +78,8 @@ def precision(subject: Subject) -> str | None:
 def beyond(subject: Subject) -> tuple[str, ...]:
     """The keys whose effect on memory is not counted."""
     sequence = subject.value("sequence_parallel_size")
-    found = ["expert_parallel"] if subject.on("expert_parallel") else []
-    return (*found, *(["sequence_parallel_size"] if isinstance(sequence, int) and sequence > 1 else []))
+    names = ["expert_parallel"] if subject.on("expert_parallel") else []
+    return (*names, *(["sequence_parallel_size"] if isinstance(sequence, int) and sequence > 1 else []))
 
 
 def uncounted(config: Mapping[str, Any], known: Surface, counted: Collection[str] = ()) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def uncounted(config: Mapping[str, Any], known: Surface, counted: Collection[str
         known: What the release reads.
         counted: Those among them that are counted here.
     """
-    found = []
+    paths = []
     for path in _UNCOUNTED:
         there, value = lookup(config, path) if path not in counted else (False, None)
         if there and value not in (None, "auto") and value != known.default(path):
-            found.append(path)
-    return tuple(found)
+            paths.append(path)
+    return tuple(paths)
 
 
 def degree(subject: Subject) -> int:

@@ -44,8 +44,8 @@ class Mended:
     def config(self) -> Mapping[str, Any]:
         """The new config; empty where the file holds none. Of a dict, with its numbers as they were given."""
         document = self.after.document
-        found = json.loads(document.text) if document.name == UNWRITTEN else document.config
-        return found if isinstance(found, Mapping) else {}
+        config = json.loads(document.text) if document.name == UNWRITTEN else document.config
+        return config if isinstance(config, Mapping) else {}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -103,11 +103,11 @@ def mended(
         return (*again.findings, *again.hidden)
 
     wanted = only or (lambda finding: finding.severity >= file.lowest)
-    found = fixes.fix(file.document, unsafe=unsafe, lint=lint, read=file.source.read, only=wanted)
-    if not found.applied:
+    fixed = fixes.fix(file.document, unsafe=unsafe, lint=lint, read=file.source.read, only=wanted)
+    if not fixed.applied:
         return Mended(before=file, after=file, applied=())
-    after = narrowed(file.again(file.source.read(found.text, file.document.name)))
-    return Mended(before=file, after=after, applied=found.applied)
+    after = narrowed(file.again(file.source.read(fixed.text, file.document.name)))
+    return Mended(before=file, after=after, applied=fixed.applied)
 
 
 def _same(linted: Linted) -> Linted:

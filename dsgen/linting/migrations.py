@@ -43,7 +43,7 @@ def about_release(linted: Linted) -> Linted:
     kept = tuple(
         finding
         for finding in linted.findings
-        if finding.rule in always or any((finding.rule, finding.path) not in found for found in elsewhere)
+        if finding.rule in always or any((finding.rule, finding.path) not in others for others in elsewhere)
     )
     return attrs.evolve(linted, findings=kept, hidden=())
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsgen import catalog, targets
 from dsgen.deepspeed import surface
-from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, named
+from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, rules_named
 from dsgen.linting.suppressions import Suppression
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.findings import Severity
@@ -38,8 +38,8 @@ def read(folder: Path) -> Settings:
         said = toml(place / _FILE, mentions=b"dsgen")
         ours = said.get("tool", {}).get("dsgen") if isinstance(said.get("tool"), dict) else None
         if ours is not None:
-            lint = table({"dsgen": ours}, {"dsgen": _same_table}, place / _FILE, "tool.")["dsgen"]
-            lint = table(lint, {"lint": _same_table}, place / _FILE, "tool.dsgen.")
+            lint = read_table({"dsgen": ours}, {"dsgen": _same_table}, place / _FILE, "tool.")["dsgen"]
+            lint = read_table(lint, {"lint": _same_table}, place / _FILE, "tool.dsgen.")
             if "lint" in lint:
                 return _settings(lint["lint"], place / _FILE)
     return Settings()
@@ -58,8 +58,8 @@ def toml(file: Path, mentions: bytes = b"") -> dict[str, Any]:
     if mentions not in content:
         return {}
     try:
-        found: dict[str, Any] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
-        return found
+        parsed: dict[str, Any] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
+        return parsed
     except (UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise mistake(f"it is not TOML ({error})", where=file, code="unreadable") from None
 
@@ -67,7 +67,7 @@ def toml(file: Path, mentions: bytes = b"") -> dict[str, Any]:
 Read = Callable[[Any, str, Path], Any]
 
 
-def table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") -> dict[str, Any]:
+def read_table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") -> dict[str, Any]:
     """A table of TOML with every value read by its key's reader.
 
     Args:
@@ -93,8 +93,8 @@ def table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "") ->
 
 
 def _settings(said: Any, file: Path) -> Settings:
-    found = table(said, _SHAPE, file, "tool.dsgen.lint.")
-    fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in found.items()}
+    values = read_table(said, _SHAPE, file, "tool.dsgen.lint.")
+    fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in values.items()}
     return Settings(file=file, **fields)
 
 
@@ -121,7 +121,7 @@ def _texts(value: Any, name: str, file: Path) -> tuple[str, ...]:
 def _rules(value: Any, name: str, file: Path) -> tuple[str, ...]:
     words = _texts(value, name, file)
     for word in words:
-        named(word, f"{file}: {name}")
+        rules_named(word, f"{file}: {name}")
     return words
 
 
@@ -185,16 +185,16 @@ def _names(value: Any, name: str, file: Path) -> str:
 
 def _ignores(value: Any, name: str, file: Path) -> dict[str, tuple[str, ...]]:
     shape = dict.fromkeys(value, _rules) if isinstance(value, dict) else {}
-    return table(value, shape, file, f"{name}.")
+    return read_table(value, shape, file, f"{name}.")
 
 
 def _severities(value: Any, name: str, file: Path) -> dict[str, Severity | None]:
     level = _one_of(_OFF, *(str(severity) for severity in Severity))
     shape = dict.fromkeys(value, level) if isinstance(value, dict) else {}
-    found = table(value, shape, file, f"{name}.")
-    for word in found:
-        named(word, f"{file}: {name}")
-    return {word: None if said == _OFF else Severity[said.upper()] for word, said in found.items()}
+    words = read_table(value, shape, file, f"{name}.")
+    for word in words:
+        rules_named(word, f"{file}: {name}")
+    return {word: None if said == _OFF else Severity[said.upper()] for word, said in words.items()}
 
 
 _FIELDS = {"hw": "hardware"}
@@ -227,7 +227,7 @@ def sidecar(config: str) -> tuple[Suppression, ...]:
         DsgenError: It is no TOML, or has an unknown key, a wrong type, or the name of no rule.
     """
     file = Path(f"{config}{SIDECAR}")
-    said = table(toml(file), {"ignore": _rules, "ignore-at": _places}, file)
+    said = read_table(toml(file), {"ignore": _rules, "ignore-at": _places}, file)
     whole = [Suppression(where=f"{file}: ignore", word=word) for word in said.get("ignore", ())]
     return (*whole, *said.get("ignore-at", ()))
 
@@ -247,7 +247,7 @@ def parameter_names(file: str) -> tuple[str, ...]:
     if not text.lstrip().startswith("["):
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise mistake(
             f"it is not JSON ({error})",
@@ -255,7 +255,7 @@ def parameter_names(file: str) -> tuple[str, ...]:
             where=file,
             code="unreadable",
         ) from None
-    return _texts(found, "the list", Path(file))
+    return _texts(names, "the list", Path(file))
 
 
 def _places(value: Any, name: str, file: Path) -> tuple[Suppression, ...]:
@@ -265,9 +265,9 @@ def _places(value: Any, name: str, file: Path) -> tuple[Suppression, ...]:
 
 
 def _place(value: Any, name: str, file: Path) -> Suppression:
-    said = table(value, {"rule": _text, "path": _text, "reason": _text}, file, f"{name}.")
+    said = read_table(value, {"rule": _text, "path": _text, "reason": _text}, file, f"{name}.")
     for key in ("rule", "path"):
         if key not in said:
             raise mistake(f"{name} has no {key}", must="it must name a rule and a path", where=file, code="missing")
-    named(said["rule"], f"{file}: {name}.rule")
+    rules_named(said["rule"], f"{file}: {name}.rule")
     return Suppression(where=f"{file}: {name}", word=said["rule"], path=said["path"])

@@ -27,7 +27,7 @@ __all__ = [
     "alike",
     "checked",
     "knows",
-    "named",
+    "rules_named",
     "severity",
 ]
 
@@ -106,7 +106,7 @@ class Settings:
 
     def hears(self, word: str, file: str) -> bool:
         """Whether any rule that a word names speaks for a file."""
-        return not named(word).isdisjoint(self._speaking - self._silent(file))
+        return not rules_named(word).isdisjoint(self._speaking - self._silent(file))
 
     def judge(self, findings: Iterable[Finding], file: str) -> tuple[Finding, ...]:
         """The findings of the rules that speak for a file, each with the severity that was asked for."""
@@ -133,7 +133,7 @@ class Settings:
 
     @functools.cached_property
     def _asked(self) -> Mapping[str, Severity | None]:
-        return {name: severity for word, severity in self.severities.items() for name in named(word)}
+        return {name: severity for word, severity in self.severities.items() for name in rules_named(word)}
 
 
 def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
@@ -148,7 +148,7 @@ def checked(said: Settings, by: Callable[[str], str] = str) -> Settings:
     """
     for field in ("select", "ignore"):
         for word in getattr(said, field):
-            named(word, by(field))
+            rules_named(word, by(field))
     if said.deepspeed is not None:
         surface.load(said.deepspeed)
     for field in ("world_size", "seq_len"):
@@ -186,14 +186,14 @@ def severity(word: str) -> Severity:
     )
 
 
-def named(word: str, where: object = None) -> frozenset[str]:
+def rules_named(word: str, where: object = None) -> frozenset[str]:
     """The names of the rules that a word means: a name, a code, or the start of codes such as DSG3.
 
     Raises:
         DsgenError: No rule has that name, or a code that starts so.
     """
-    if found := _rules(word):
-        return found
+    if rules := _rules(word):
+        return rules
     raise mistake(
         f"no rule {word!r}",
         must="a rule is named by its name (rejected-key), its code (DSG101) or the start of codes (DSG1)",
@@ -218,8 +218,8 @@ def _rules(word: str) -> frozenset[str]:
     codes = _codes()
     if word in codes:
         return frozenset({word})
-    found = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
-    return found if _PREFIX.fullmatch(word.upper()) else frozenset()
+    names = frozenset(name for name, code in codes.items() if code.startswith(word.upper()))
+    return names if _PREFIX.fullmatch(word.upper()) else frozenset()
 
 
 def _codes() -> dict[str, str]:
@@ -228,7 +228,7 @@ def _codes() -> dict[str, str]:
 
 
 def _all_named(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for word in words for name in named(word))
+    return frozenset(name for word in words for name in rules_named(word))
 
 
 def _matches(file: str, settings: Path | None, glob: str) -> bool:

@@ -95,10 +95,10 @@ def documents(paths: Sequence[str], *, target: str | None = None, stdin_name: st
         if place in seen or (place in passed and not file.named):
             continue
         file = claims.get(place, file) if file.of is None else file
-        found = _source(file, target, stdin_name)
-        (passed if found is None else seen).add(place)
-        if found is not None:
-            source, named = found
+        opened = _source(file, target, stdin_name)
+        (passed if opened is None else seen).add(place)
+        if opened is not None:
+            source, named = opened
             yield source
             asked = None if source.guessed else source.target
             waiting += [
@@ -114,9 +114,9 @@ def _claims(files: Iterable[_File]) -> dict[str, _File]:
         if isinstance(text, str) and _DEEPSPEED.search(text) and _A_FILE.search(text):
             from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
 
-            found = wrapped_configs.read(text, file.path)
-            for one in found.files:
-                claim = _File(_shown(one), True, file.path, found.target, found.world_size)
+            wrapped = wrapped_configs.read(text, file.path)
+            for one in wrapped.files:
+                claim = _File(_shown(one), True, file.path, wrapped.target, wrapped.world_size)
                 claims.setdefault(_real(str(one)), claim)
     return claims
 
@@ -144,24 +144,24 @@ def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[So
 def _yaml(file: _File, target: str | None, text: str, name: str) -> tuple[Source, Sequence[Path]] | None:
     from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
 
-    found = wrapped_configs.read(text, name)
-    if not found.wraps and not _is_config(found.document):
+    wrapped = wrapped_configs.read(text, name)
+    if not wrapped.wraps and not _is_config(wrapped.document):
         launch = launch_files.read(text, name)
         if launch.config and (file.named or _DEEPSPEED.search(text)):
             return _given(file, target, document=launch, read=launch_files.read), ()
         if not file.named:
             return None
-        if not _has_our_keys(found.document.config):
-            found = attrs.evolve(found, document=attrs.evolve(found.document, config=None))
-    if not (file.named or found.files or found.document.config or found.document.faults):
+        if not _has_our_keys(wrapped.document.config):
+            wrapped = attrs.evolve(wrapped, document=attrs.evolve(wrapped.document, config=None))
+    if not (file.named or wrapped.files or wrapped.document.config or wrapped.document.faults):
         return None  # a training file that leaves DeepSpeed out
     source = _given(
-        attrs.evolve(file, target=found.target or file.target, world_size=found.world_size or file.world_size),
+        attrs.evolve(file, target=wrapped.target or file.target, world_size=wrapped.world_size or file.world_size),
         target,
-        document=found.document,
+        document=wrapped.document,
         read=lambda text, name: wrapped_configs.read(text, name).document,
     )
-    return source, found.files
+    return source, wrapped.files
 
 
 def _given(file: _File, target: str | None, **known: Any) -> Source:
@@ -200,10 +200,10 @@ def _expanded(paths: Iterable[str]) -> Iterator[_File]:
     """The files behind the paths; a path that is nothing stays, so that its reading can say so."""
     for path in paths:
         if path == "-" or not glob.has_magic(path) or os.path.lexists(path):
-            found = [path]
+            matches = [path]
         else:
-            found = sorted(glob.glob(path, recursive=True)) or [path]  # noqa: PTH207 - a pattern may be absolute
-        for one in found:
+            matches = sorted(glob.glob(path, recursive=True)) or [path]  # noqa: PTH207 - a pattern may be absolute
+        for one in matches:
             if one != "-" and os.path.isdir(one):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
                 yield from (_File(inner, named=False) for inner in _inside(one))
             else:

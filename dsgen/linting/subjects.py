@@ -111,8 +111,8 @@ class Subject:
 
     def section(self, path: str) -> Mapping[str, Any]:
         """The map at a path; an empty one where nothing or something else stands."""
-        found = self.raw(path)
-        return found if isinstance(found, Mapping) else {}
+        section = self.raw(path)
+        return section if isinstance(section, Mapping) else {}
 
     def value(self, path: str) -> Any:
         """What will be in force at a path: as written (a text that DeepSpeed reads as a number or as true or false
@@ -142,8 +142,8 @@ class Subject:
     @functools.cached_property
     def stage(self) -> int:
         """The ZeRO stage that DeepSpeed will run; 0 where the config has none or one that it refuses."""
-        found = self.value("zero_optimization.stage")
-        return found if found in (0, 1, 2, 3) and not isinstance(found, bool) else 0
+        stage = self.value("zero_optimization.stage")
+        return stage if stage in (0, 1, 2, 3) and not isinstance(stage, bool) else 0
 
     def offload(self, what: str) -> str:
         """Where the "optimizer" or "param" state is told to go: "none", "cpu" or "nvme"."""
@@ -154,8 +154,8 @@ class Subject:
     @functools.cached_property
     def optimizer(self) -> str:
         """The optimizer's type in small letters; "" where the config names none."""
-        found = self.raw("optimizer.type")
-        return found.lower() if isinstance(found, str) else ""
+        name = self.raw("optimizer.type")
+        return name.lower() if isinstance(name, str) else ""
 
     @functools.cached_property
     def version(self) -> tuple[int, ...]:
@@ -166,8 +166,8 @@ class Subject:
         """What several rules need and one of them works out; kept under a name of its own."""
         if name not in self._shared:
             self._shared[name] = compute()
-        found: T = self._shared[name]
-        return found
+        shared: T = self._shared[name]
+        return shared
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """Every path and value of the config, sections before what is in them."""
@@ -175,14 +175,14 @@ class Subject:
 
     def _value(self, path: str) -> Any:
         section = self.surface.sections.get(path.rpartition(".")[0])
-        found = self.surface.value(path, self.config)
-        if found == "auto":
+        value = self.surface.value(path, self.config)
+        if value == "auto":
             if self.written(path) and self.target.fills(path):
                 return self.target.settled.get(path, OPEN)
-            return self.surface.default(path) if section == "strict" else found
+            return self.surface.default(path) if section == "strict" else value
         key = self.surface.key(path, self.config) if section == "strict" else None
-        read = read_strict(key, found) if key is not None and self.written(path) else found
-        return found if read is REFUSED else read
+        read = read_strict(key, value) if key is not None and self.written(path) else value
+        return value if read is REFUSED else read
 
 
 def _walk(config: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:

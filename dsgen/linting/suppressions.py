@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from dsgen.documents.document import Document
-from dsgen.linting.settings import alike, knows, named
+from dsgen.linting.settings import alike, knows, rules_named
 from dsgen.shapes.findings import Finding, Span
 from dsgen.shapes.near_misses import offer
 
@@ -41,7 +41,7 @@ class Suppression:
             return False
         if self.path is not None and not _at_or_below(finding.path, self.path):
             return False
-        return finding.rule in named(self.word)
+        return finding.rule in rules_named(self.word)
 
 
 @attrs.frozen(kw_only=True)
@@ -75,18 +75,18 @@ def in_comments(document: Document) -> Iterator[Suppression]:
     `# dsgen: ignore[rule]` at the end of a line speaks of that line; on a line of its own it speaks of the next line
     that holds more than a comment.
     """
-    marks = [(span, found) for span in document.comments for found in [_MARK.search(_text(document, span))] if found]
+    marks = [(span, match) for span in document.comments for match in [_MARK.search(_text(document, span))] if match]
     if not marks:
         return
     alone = {line for span in document.comments if _is_alone(document, span) for line in _lines(document, span)}
-    for span, found in marks:
+    for span, match in marks:
         first, last = _lines(document, span)[0], _lines(document, span)[-1]
         where, line = f"{document.name}:{first}", first
         if first in alone:
             line = last + 1
             while line in alone or (line <= document.text.count("\n") and not document.line(line).strip()):
                 line += 1
-        words = [word.strip() for word in (found[1] or "").split(",") if word.strip()]
+        words = [word.strip() for word in (match[1] or "").split(",") if word.strip()]
         if not words:
             yield Suppression(where=where, word="", wrong="it names no rule: ignore[rule-name]")
         for word in words:

@@ -62,14 +62,14 @@ def read(text: str, name: str) -> Wrapped:
         return Wrapped(document=whole)
     if accelerate_files.is_accelerate(whole.config):
         return _accelerate(whole, whole.config)
-    for path, value in _found(whole.config, "", 1):
+    for path, value in _named_configs(whole.config, "", 1):
         target = "hf-trainer" if path.rpartition(".")[2] == _KEY else None
         if isinstance(value, Mapping):
             return Wrapped(document=_part(whole, path, value), wraps=True, target=target)
-        found = _named(value, name)
-        faults = (*whole.faults, *_missing(found, path, value))
+        file = _named(value, name)
+        faults = (*whole.faults, *_missing(file, path, value))
         document = attrs.evolve(whole, config=None, whole=whole, faults=faults)
-        return Wrapped(document=document, wraps=True, target=target, files=(found,) if found else ())
+        return Wrapped(document=document, wraps=True, target=target, files=(file,) if file else ())
     return Wrapped(document=whole)
 
 
@@ -78,9 +78,9 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
     files: tuple[Path, ...] = ()
     made: dict[str, Any] | None = None
     if (written := accelerate_files.config_file(config)) is not None:
-        found = _named(written, whole.name)
-        files = (found,) if found else ()
-        faults += _missing(found, "deepspeed_config.deepspeed_config_file", written)
+        file = _named(written, whole.name)
+        files = (file,) if file else ()
+        faults += _missing(file, "deepspeed_config.deepspeed_config_file", written)
     elif config["distributed_type"] == "DEEPSPEED":
         made = accelerate_files.translated(config)
     document = attrs.evolve(
@@ -106,7 +106,7 @@ def _part(whole: Document, path: str, config: Mapping[str, Any]) -> Document:
     return attrs.evolve(whole, config=config, places=places, whole=whole, paths={"": path})
 
 
-def _found(config: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _named_configs(config: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Path and value of every `deepspeed` that is a config or a path, or has one inside."""
     ours = before.rpartition(".")[0].rpartition(".")[2] == _KEY
     for name, value in config.items():
@@ -115,7 +115,7 @@ def _found(config: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple
         if named and (_is_path(value) or (isinstance(value, Mapping) and not _OURS.isdisjoint(value))):
             yield path, value
         elif isinstance(value, Mapping) and depth < _DEEPEST:
-            yield from _found(value, f"{path}.", depth + 1)
+            yield from _named_configs(value, f"{path}.", depth + 1)
 
 
 def _is_path(value: Any) -> bool:
@@ -127,14 +127,14 @@ def _named(written: str, name: str) -> Path | None:
     folder = Path(name).absolute().parent
     try:
         for start in (Path(), folder, *folder.parents):
-            if (found := start / written).is_file():
-                return found
+            if (path := start / written).is_file():
+                return path
     except (OSError, ValueError):  # a name that no file can have
         return None
     return None
 
 
-def _missing(found: Path | None, path: str, written: str) -> Iterator[tuple[str, Fault]]:
-    if found is None and "$" not in written and "{{" not in written:  # a placeholder is filled in by another program
+def _missing(there: Path | None, path: str, written: str) -> Iterator[tuple[str, Fault]]:
+    if there is None and "$" not in written and "{{" not in written:  # a placeholder is filled in by another program
         message = f"{written} is not there, seen from here, from this file's folder and from the folders above it"
         yield "named-config-missing", Fault(path, message, on="value")

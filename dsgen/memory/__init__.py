@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.memory.asked import held
+from dsgen.memory.asked import resident_bytes
 from dsgen.memory.doubted import doubted
 from dsgen.memory.estimates import (
     MemoryEstimate,
@@ -31,10 +31,10 @@ __all__ = [
     "doubted",
     "estimate",
     "gpu_limit",
-    "held",
     "host_limit",
     "host_place",
     "parts",
+    "resident_bytes",
     "room",
     "verdict",
     "widened",

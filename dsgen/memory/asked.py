@@ -5,19 +5,16 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import attrs
-
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
-from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Layout
 
-__all__ = ["Asked", "Plain", "copied", "felt", "held", "plain", "recording", "tells", "through_training"]
+__all__ = ["Asked", "Plain", "batchless", "copied", "felt", "recording", "resident_bytes", "tells", "through_training"]
 
 
 class Plain(NamedTuple):
@@ -31,11 +28,11 @@ class Plain(NamedTuple):
     precision: str
 
 
-def held(job: Job, layout: Layout, buffers: Buffers) -> int:
+def resident_bytes(job: Job, layout: Layout, buffers: Buffers) -> int:
     """Bytes that a layout holds on the GPU from the first forward pass on: less than its peak, and soon known."""
     world = job.world if layout.stage else layout.tp
     asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
-    return _held(asked, plain(layout), felt(buffers, layout.stage))
+    return _held(asked, batchless(layout), felt(buffers, layout.stage))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -67,7 +64,7 @@ def copied(held: ResidentStates, copies: Secondary, again: bool) -> tuple[Reside
     return held._replace(weights=held.weights + copies.whole), held._replace(weights=held.weights + there)
 
 
-def plain(layout: Any) -> Plain:
+def batchless(layout: Any) -> Plain:
     """What a layout or a strategy is without its batch."""
     places = layout.offload_optimizer, layout.offload_param
     return Plain(layout.stage, *places, layout.tp, layout.checkpointing, layout.precision)
@@ -100,7 +97,7 @@ def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
 
 def recording(buffers: Buffers) -> Buffers:
     """Those that the first pass of all has, which records the order of use: each tensor goes right after its use."""
-    return attrs.evolve(buffers, persistence=-1, prefetch=0, max_live=0, max_reuse=0)
+    return buffers._replace(persistence=-1, prefetch=0, max_live=0, max_reuse=0)
 
 
 def tells(job: Job, tp: int) -> bool:
@@ -109,7 +106,8 @@ def tells(job: Job, tp: int) -> bool:
     That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
     """
     model = job.model
-    return family_of(model).eager(job.training.attention) or (tp > 1 and model.tied_embeddings and head_sharded(model))
+    family = family_of(model)
+    return family.eager(job.training.attention) or (tp > 1 and model.tied_embeddings and family.autotp.tied_head)
 
 
 class Asked(NamedTuple):

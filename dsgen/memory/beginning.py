@@ -18,34 +18,34 @@ __all__ = ["beginning"]
 
 
 def beginning(
-    job: Asked, layout: Plain, buffers: Buffers, found: States, held: ResidentStates, accumulates: bool
+    job: Asked, layout: Plain, buffers: Buffers, states: States, held: ResidentStates, accumulates: bool
 ) -> Iterator[Moment]:
     """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values.
 
     Args:
         job, layout, buffers: As for `states`.
-        found: The states.
+        states: The states.
         held: What is on the GPU from the first forward pass on.
         accumulates: As for `start`.
     """
-    stage, size = layout.stage, found.size
-    if found.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
-        yield moment("load", ResidentStates(found.tables + found.loaded + found.lifting, 0, 0, 0))
-        yield moment("init", ResidentStates(found.tables + found.loaded + found.casting, 0, 0, 0))
+    stage, size = layout.stage, states.size
+    if states.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
+        yield moment("load", ResidentStates(states.tables + states.loaded + states.lifting, 0, 0, 0))
+        yield moment("init", ResidentStates(states.tables + states.loaded + states.casting, 0, 0, 0))
     if stage == 3:
-        if not found.loaded:
-            yield moment("load", ResidentStates(found.tables + found.making, 0, 0, 0))
-        yield from _partitioned(job, layout, buffers, found, held, accumulates)
+        if not states.loaded:
+            yield moment("load", ResidentStates(states.tables + states.making, 0, 0, 0))
+        yield from _partitioned(job, layout, buffers, states, held, accumulates)
         return
-    if not found.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
-        share = max(one.share for one in cut(found.tensors, found.ranks))
+    if not states.on_gpu:  # this rank's part of a group is copied before it leaves for the CPU
+        share = max(one.share for one in cut(states.tensors, states.ranks))
         yield moment("init", ResidentStates(held.weights, 0, 0, 0), temporaries=size * share)
-    first = found.wide * found.own if found.on_gpu and found.master else 0
-    wrapped = stage == 0 and found.master > 0
-    states = held.optimizer if wrapped else found.early
+    first = states.wide * states.own if states.on_gpu and states.master else 0
+    wrapped = stage == 0 and states.master > 0
+    optimizer = held.optimizer if wrapped else states.early
     if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
-        first += size * found.own
-    yield moment("init", held._replace(optimizer=states, staged=0), first)
+        first += size * states.own
+    yield moment("init", held._replace(optimizer=optimizer, staged=0), first)
 
 
 def _partitioned(

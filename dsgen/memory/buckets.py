@@ -115,7 +115,7 @@ def kept_from(trained: Trained, bucket: int, ranks: int, runs: Runs) -> int:
     """Elements of gradients that backward has handed over when stage 2 begins to keep those of rank 0's partition.
 
     Args:
-        found, bucket, ranks, runs: As for `flushes`.
+        trained, bucket, ranks, runs: As for `flushes`.
     """
     return _flushes(trained, bucket, ranks, runs)[1]
 
@@ -181,7 +181,7 @@ def larger_of(trained: Trained, bucket: int, ranks: int, runs: Runs, handed: int
     """Elements of gradients larger than the bucket among the first that backward has handed over.
 
     Args:
-        found, bucket, ranks, runs: As for `flushes`. Stage 1 copies this rank's own, which do not count.
+        trained, bucket, ranks, runs: As for `flushes`. Stage 1 copies this rank's own, which do not count.
         handed: Elements handed over by then.
     """
     ends, sums = _larger(trained, bucket, ranks, runs)
@@ -204,7 +204,7 @@ def waiting_of(trained: Trained, bucket: int, runs: Runs, handed: int) -> int:
     """Elements of gradients that wait for their reduction when backward has handed over so many.
 
     Args:
-        found, bucket, runs: As for `flushes`.
+        trained, bucket, runs: As for `flushes`.
         handed: Elements handed over by then.
     """
     ends, sums = _waiting(trained, bucket, runs)

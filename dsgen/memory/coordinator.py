@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import BACKWARD
-from dsgen.memory.events import Event
+from dsgen.memory.events import ModuleEvent
 from dsgen.memory.modules import GatheredTensor
 from dsgen.memory.trained import AFTER
 
-__all__ = ["Walk"]
+__all__ = ["TensorUses"]
 
 
 _NEVER = 1 << 62  # elements
@@ -30,7 +30,7 @@ class _Gather:
         self.extent, self.waiting, self.copied = extent, waiting, False
 
 
-class Walk(NamedTuple):
+class TensorUses(NamedTuple):
     """The uses of one step.
 
     Attributes:
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
     split: frozenset[int]
 
     @classmethod
-    def over(cls, events: Sequence[Event], persistence: int, wide: bool, anew: bool = False) -> Walk:
+    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool = False) -> TensorUses:
         """The uses of events.
 
         Args:
@@ -168,17 +168,17 @@ class Walk(NamedTuple):
                 if room > prefetch:
                     room = prefetch
                 begun: list[int] = []
-                found = 0
-                while ahead < uses and found < room:
+                fetching = 0
+                while ahead < uses and fetching < room:
                     other = order[ahead]
                     marked[other] = self.steps[ahead]
                     if other not in there:
                         there.add(other)
                         begun.append(ahead)
-                        found += numels[ahead]
+                        fetching += numels[ahead]
                     ahead += 1
                 if begun:
-                    live += found
+                    live += fetching
                     here += self._fetched(begun, there, coming, alone, copied)
             peaks.append(here + buffers)
             gone = _NOTHING
@@ -206,7 +206,7 @@ class Walk(NamedTuple):
 
     def _fetched(
         self,
-        found: Sequence[int],
+        uses: Sequence[int],
         there: set[int],
         coming: dict[int, _Gather],
         alone: bool,
@@ -215,15 +215,15 @@ class Walk(NamedTuple):
         """Gather the tensors of uses together, or those apart that hpZ has copied or AutoTP split: what they take."""
         own = self.split if copied is None else copied
         if own:
-            mine, others = [use for use in found if self.order[use] in own], []
-            if len(mine) < len(found):
-                others = [use for use in found if self.order[use] not in own]
+            mine, others = [use for use in uses if self.order[use] in own], []
+            if len(mine) < len(uses):
+                others = [use for use in uses if self.order[use] not in own]
             return sum([self._gather(part, there, coming, alone) for part in (mine, others) if part])
-        return self._gather(found, there, coming, alone)
+        return self._gather(uses, there, coming, alone)
 
-    def _gather(self, found: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
-        extent = sum([self.extents[use] for use in found])
-        tensors = [self.order[use] for use in found]
+    def _gather(self, uses: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:
+        extent = sum([self.extents[use] for use in uses])
+        tensors = [self.order[use] for use in uses]
         there.update(tensors)
         if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
             together = _Gather(extent, len(tensors))

@@ -25,9 +25,9 @@ def check_encoder(model: Model, training: Training, layout: Plain) -> None:
         model=model,
         architecture=model.architecture,
     )
-    if found := next(refusals(at, ENCODERS), None):
+    if refusal := next(refusals(at, ENCODERS), None):
         raise mistake(
-            found.says(at),
+            refusal.says(at),
             must="such a model is counted with its parameters on the GPU or in RAM, fully trained or with LoRA in both "
             "stacks, on whole GPUs, with attention flash or eager, and all logits",
             todo="Most else runs in dsgen simulate --config FILE: the real DeepSpeed on a virtual GPU.",

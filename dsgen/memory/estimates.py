@@ -106,8 +106,7 @@ class Place(NamedTuple):
         return verdict(self.least_bytes, self.high_bytes, self.limit_bytes)
 
 
-@attrs.frozen(kw_only=True)
-class PhaseMemory:
+class PhaseMemory(NamedTuple):
     """The highest moment of one phase.
 
     Attributes:
@@ -221,8 +220,8 @@ def _groups(layout: Any, buffers: Buffers, world: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _room(hardware: Hardware, world: int, groups: int) -> Room:
-    found = overhead(hardware, world, groups)
-    return Room(gpu_limit(hardware), {name: size for name, size in found.parts.items() if size}, found.total)
+    outside = overhead(hardware, world, groups)
+    return Room(gpu_limit(hardware), {name: size for name, size in outside.parts.items() if size}, outside.total)
 
 
 def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
@@ -235,42 +234,42 @@ def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
     return best, most
 
 
-def estimate(job: Job, strategy: Strategy, found: Parts | None = None) -> MemoryEstimate:
+def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> MemoryEstimate:
     """The memory of one strategy.
 
     Args:
         job: The job.
         strategy: The strategy, its micro-batch included.
-        found: Its parts, when the caller has them already.
+        counted: Its parts, when the caller has them already.
     """
     micro_batch, gpu = strategy.micro_batch, room(job, strategy, strategy.buffers)
     single = micro_batch == 1 and tells(job, strategy.tp)  # what the caller has leaves the micro-batch open
-    if found is None or single:
-        found = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
-    moment, peak = _highest(found.moments, micro_batch)
+    if counted is None or single:
+        counted = parts(job, strategy, strategy.buffers, strategy.accumulation, single)
+    moment, peak = _highest(counted.moments, micro_batch)
     less, more = widened(job, strategy, strategy.buffers)
-    nvme = found.host.stored
+    nvme = counted.host.stored
     return MemoryEstimate(
         gpu=Place(
             peak_bytes=peak,
-            low_bytes=gpu.low(peak, found.doubted, less) - gpu.outside,
-            high_bytes=gpu.high(peak, found.doubted, more),
+            low_bytes=gpu.low(peak, counted.doubted, less) - gpu.outside,
+            high_bytes=gpu.high(peak, counted.doubted, more),
             limit_bytes=gpu.limit,
             parts=_named(moment, micro_batch),
             phase=moment.phase,
             reserved_bytes=int(peak * RESERVED),
             overhead=gpu.overhead,
         ),
-        host=host_place(job, found),
+        host=host_place(job, counted),
         nvme=Place(
             peak_bytes=nvme,
             low_bytes=nvme,
             high_bytes=nvme,
             limit_bytes=job.hardware.nvme_capacity_bytes,
-            parts=found.host.nvme,
+            parts=counted.host.nvme,
             phase="training",
         ),
-        made=functools.partial(_phases, found, micro_batch),
+        made=functools.partial(_phases, counted, micro_batch),
     )
 
 

@@ -15,7 +15,7 @@ from dsgen.memory.modules import LENDING, GatheredTensor, Module, Modules, modul
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Event", "Step", "events", "first_asked", "unasked"]
+__all__ = ["ModuleEvent", "Step", "events", "first_asked", "unasked"]
 
 # Matrices whose input is the block's, normalized. In some families that of the feed-forward part is so too.
 _FIRST = (
@@ -26,7 +26,7 @@ _FIRST = (
 _POSITIONS = frozenset({"embed_positions", "wpe"})  # tables that ask for no gradient unless they are trained
 
 
-class Event(NamedTuple):
+class ModuleEvent(NamedTuple):
     """A module starts.
 
     Attributes:
@@ -107,41 +107,43 @@ def unasked(step: Step) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def events(step: Step) -> tuple[Event, ...]:
+def events(step: Step) -> tuple[ModuleEvent, ...]:
     """The modules in order of use in one step."""
     method, checkpointing, chunked = step.method, step.checkpointing, step.chunked
-    found = step.modules
-    everything = sum(held.numel for _, part in found.parts for module in part for held in module.tensors)
+    modules = step.modules
+    everything = sum(held.numel for _, part in modules.parts for module in part for held in module.tensors)
     root = Module("", (), everything)
-    after = tuple(module for module in found.parts[-1][1] if module.name.partition(".")[0] != HEAD)
-    head = found.parts[-1][1][len(after) :]
-    made = [Event(BEFORE, root, FORWARD)] * found.roots
-    outer = [Event(AFTER, root, BACKWARD)] * (found.roots - 1)
+    after = tuple(module for module in modules.parts[-1][1] if module.name.partition(".")[0] != HEAD)
+    head = modules.parts[-1][1][len(after) :]
+    made = [ModuleEvent(BEFORE, root, FORWARD)] * modules.roots
+    outer = [ModuleEvent(AFTER, root, BACKWARD)] * (modules.roots - 1)
     if chunked:  # nothing that goes into the model asks for a gradient: what it has gathered stays until the end
         whole, head = root._replace(tensors=head[-1].tensors), ()
-        made[0], outer[0] = Event(BEFORE, whole, FORWARD, True), Event(AFTER, whole, BACKWARD, True)
+        made[0], outer[0] = ModuleEvent(BEFORE, whole, FORWARD, True), ModuleEvent(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
-        Event(block, module, FORWARD, any(held in kept for held in module.tensors))
-        for block, part in found.parts[:-1]
+        ModuleEvent(block, module, FORWARD, any(held in kept for held in module.tensors))
+        for block, part in modules.parts[:-1]
         for module in part
     ]
-    made += [Event(AFTER, module, FORWARD) for module in (*after, *head)]
+    made += [ModuleEvent(AFTER, module, FORWARD) for module in (*after, *head)]
     without = unasked(step)
     between = step.model.encoder_layers or AFTER  # what lies behind the encoder is never run again
     begin = first_asked(step)
     turned = [module for module in _reversed(head) if begin < AFTER or module.name != f"{HEAD}.base_layer"]
-    made += [*outer, *(Event(AFTER, module, BACKWARD) for module in turned), Event(AFTER, root, BACKWARD)]
+    made += [*outer, *(ModuleEvent(AFTER, module, BACKWARD) for module in turned), ModuleEvent(AFTER, root, BACKWARD)]
     if begin < AFTER:
-        made += [Event(AFTER, module, BACKWARD) for module in after[::-1]]
-    for block, part in found.parts[-2:0:-1]:
+        made += [ModuleEvent(AFTER, module, BACKWARD) for module in after[::-1]]
+    for block, part in modules.parts[-2:0:-1]:
         if block < begin:
             break
         back = _reversed(part)
         if not checkpointing or block == between:
-            made += [Event(block, module, BACKWARD) for module in back if block > begin or module.name not in without]
+            made += [
+                ModuleEvent(block, module, BACKWARD) for module in back if block > begin or module.name not in without
+            ]
             continue
-        asking = found.asking
+        asking = modules.asking
         if asking is None:  # T5's block ends in a dropout
             ends = step.model.encoder_layers and step.model.dropout
             asking = next(module.name for module in reversed(part) if module.tensors or ends)
@@ -149,26 +151,28 @@ def events(step: Step) -> tuple[Event, ...]:
         # module's tensors stay in between.
         first = [module.name for module in back].index(asking)
         last = [module.name for module in part].index(asking) if asking else len(part)
-        made += [Event(block, module, BACKWARD, True) for module in back[: first + 1]]
-        made += [Event(block, module, AGAIN, holds=True) for module in part[1:last]]
+        made += [ModuleEvent(block, module, BACKWARD, True) for module in back[: first + 1]]
+        made += [ModuleEvent(block, module, AGAIN, holds=True) for module in part[1:last]]
         leaving = tuple(held for module in part[1:last] for held in module.tensors if held.frozen)
         late = not asking  # the block itself
-        rest = [Event(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])]
+        rest = [
+            ModuleEvent(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])
+        ]
         rest[-late] = rest[-late]._replace(leaving=leaving)
         made += rest
     if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
-        still = [module for module in found.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
+        still = [module for module in modules.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
-        made += [Event(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
+        made += [ModuleEvent(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
     return tuple(_lent(made) if step.model.encoder_layers else made)
 
 
-def _lent(made: list[Event]) -> list[Event]:
+def _lent(made: list[ModuleEvent]) -> list[ModuleEvent]:
     """Events where a module has a tensor of one inside too, which stays until both are over.
 
     Forward they end together. In backward the inner one is the first.
     """
-    events: list[Event] = []
+    events: list[ModuleEvent] = []
     lending = Module("", (), 0)
     for event, behind in zip(made, (*made[1:], made[0]), strict=True):
         name = event.module.name
@@ -178,7 +182,7 @@ def _lent(made: list[Event]) -> list[Event]:
         last = event.way == behind.way == BACKWARD and not behind.module.name.startswith(lending.name)
         if last and not mine and f".{LENDING}." in name:
             own = tuple(held._replace(read=False) for held in lending.tensors)
-            events.append(Event(event.block, lending._replace(tensors=own), BACKWARD, ends=True))
+            events.append(ModuleEvent(event.block, lending._replace(tensors=own), BACKWARD, ends=True))
     return events
 
 

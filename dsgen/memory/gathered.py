@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
-from dsgen.memory.coordinator import Walk
-from dsgen.memory.events import Event, Step, events, first_asked, unasked
+from dsgen.memory.coordinator import TensorUses
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -64,13 +64,13 @@ class Gathered(NamedTuple):
             return tuple((behind, self.places.get((block - behind, way, *place), 0)) for behind in range(1, count + 1))
         key = (block, way, *place), count
         if key not in self.highest:
-            places, most, found = self.places, self.at(block, way, place), []
+            places, most, higher = self.places, self.at(block, way, place), []
             for behind in range(1, count + 1):
                 more = places.get((block - behind, way, *place), 0)
                 if more > most:
                     most = more
-                    found.append((behind, more))
-            self.highest[key] = tuple(found)
+                    higher.append((behind, more))
+            self.highest[key] = tuple(higher)
         return self.highest[key]
 
     def when(self, block: int, index: int) -> int:
@@ -152,15 +152,15 @@ def gathered(
     return Gathered(places, uses, packed, first, {}, {}, copies)
 
 
-def _grown(steps: Sequence[Event], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
+def _grown(steps: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
     """Elements of the second shares that are there when each event begins, and behind the last."""
     extents = {
         held.place: held.extent(step.wide) for event in steps for held in event.module.tensors if not held.frozen
     }
-    found = [0]
+    elements = [0]
     for released in gone:
-        found.append(found[-1] + sum(-(-extents.pop(place, 0) // group) for place in released))
-    return found
+        elements.append(elements[-1] + sum(-(-extents.pop(place, 0) // group) for place in released))
+    return elements
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,7 +174,7 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
         frozenset(() if event.stays else [held.place for held in part])
         for event, part in zip(steps, parts, strict=True)
     ]
-    found: dict[Where, int] = {}
+    there: dict[Where, int] = {}
     # The module that asks for a block's second forward is there already when its own backward runs.
     asking = {(event.block, event.module.name) for event in steps if event.stays}
     for (_, fetched, *_), event, part, before in zip(
@@ -182,14 +182,14 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
     ):
         again = event.way == BACKWARD and (event.block, event.module.name) in asking
         if fetched and len(part) > 1 and not again:
-            found[fetched] = 2 * sum(held.extent(step.wide) for held in part) + before
-    return found
+            there[fetched] = 2 * sum(held.extent(step.wide) for held in part) + before
+    return there
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(step: Step, persistence: int, anew: bool) -> Walk:
+def _walk(step: Step, persistence: int, anew: bool) -> TensorUses:
     """The uses of a model's tensors that are gathered."""
-    return Walk.over(events(step), persistence, step.wide, anew)
+    return TensorUses.over(events(step), persistence, step.wide, anew)
 
 
 @functools.lru_cache(maxsize=256)
@@ -204,7 +204,7 @@ def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None,
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
         for block, part in parts.items()
     }
-    found: list[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where]] = []
+    rows: list[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where]] = []
     before = asking = 0  # matrices before the place
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):
@@ -232,14 +232,14 @@ def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None,
                 before += along
         elif behind and module.name in layers[block]:
             before -= 1
-        found.append((entered, fetched, used, later, (block, way, before, APART)))
+        rows.append((entered, fetched, used, later, (block, way, before, APART)))
         if not behind and module.product and module.name.endswith(last):
             before += 1
-    return tuple(found)
+    return tuple(rows)
 
 
 def _kept(
-    events: Sequence[Event], gone: Sequence[frozenset[int]], step: Step
+    events: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: Step
 ) -> tuple[list[int], list[int], list[int], int]:
     """What somebody keeps of released tensors: while each event runs, while the second part of it does, behind it, and
     at last. The first product of backward is the second of forward, which lets go of its own tensors.

@@ -223,20 +223,20 @@ def _lent(own: _Own) -> None:
 
 def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
     """Of all modules that a class may have those that the model has, adapters among them."""
-    found: list[str] = []
+    names: list[str] = []
     for name in order.split():
         last = name.rpartition(".")[2]
         if f"{name}.base_layer" in own:
-            found += [name, *(name + more for more in _ADAPTED)]
+            names += [name, *(name + more for more in _ADAPTED)]
         elif f"{name}{_COPY}" in own:
-            found += [name, f"{name}{_COPY}"]
+            names += [name, f"{name}{_COPY}"]
         elif name in own or last in _FUNCTIONS or any(other.startswith(f"{name}.") for other in own):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _made(order: Sequence[str], own: _Own, products: Mapping[str, int], whole: str | None = None) -> tuple[Module, ...]:
-    sizes = {name: sum(held.numel for held in found) for name, found in own.items()}
+    sizes = {name: sum(held.numel for held in held_by) for name, held_by in own.items()}
     made = []
     for name in order:
         inside = sum(size for other, size in sizes.items() if not name or f"{other}.".startswith(f"{name}."))

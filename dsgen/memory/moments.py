@@ -93,10 +93,10 @@ def highest(moments: Iterable[Moment]) -> Iterator[Moment]:
     phases: dict[str, list[Moment]] = {}
     for one in moments:
         phases.setdefault(one.phase, []).append(one)
-    for found in phases.values():
-        found.sort(key=lambda one: (-one.each, -one.fixed))
+    for of_phase in phases.values():
+        of_phase.sort(key=lambda one: (-one.each, -one.fixed))
         most = -1
-        for one in found:
+        for one in of_phase:
             if one.fixed > most:
                 most = one.fixed
                 yield one

@@ -14,7 +14,7 @@ from dsgen.memory.muon import ADAM, orthogonal
 from dsgen.memory.shares import FP32, NORM, sub_groups
 from dsgen.memory.trained import Trained
 
-__all__ = ["gathered", "offloaded"]
+__all__ = ["offloaded", "states_at_stage_3"]
 
 _GATHERED = 2**26  # bytes gathered at once at stages 1 and 2 (_muon_allgather_max_buffer_bytes)
 _KEPT = 2**28  # bytes of buffers that are kept to gather through (_muon_allgather_max_cached_bytes)
@@ -89,7 +89,7 @@ def _through(tensors: Trained, ranks: int, share: int, batch: range, several: in
     return chunk, several, chunk * several * (ranks + 1) * FP32
 
 
-def gathered(
+def states_at_stage_3(
     tensors: Trained, ranks: int, own: int, bucket: int, sub_group: int, size: int, precision: str, on_gpu: bool
 ) -> tuple[int, int, int, int]:
     """Bytes of the states of this rank's shares at stage 3, of momenta among them, of buffers, and of the updates.

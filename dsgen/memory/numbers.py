@@ -79,13 +79,13 @@ def count(
         persistence: stage3_param_persistence_threshold, in elements.
     """
     linear = other = persistent = adapted = largest = inside = trained = 0
-    found = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
+    adapters = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     packed = quantized(model, method)
     for item in parameters(model):
         numel = sharded(model, item, tp)
         largest = max(largest, numel)
         inside = max(inside, numel if item.layer else 0)
-        own = found.get(item.name, ())
+        own = adapters.get(item.name, ())
         trained += sum(own) * item.repeats
         whole = partitioned(model, item, tp, packed)
         persistent += whole * item.repeats if whole <= persistence else 0
@@ -114,7 +114,7 @@ def _made(model: Model) -> tuple[tuple[int, int], ...]:
     Returns:
         (elements of the model that have been cut by then; elements of the module's own tensors).
     """
-    found: list[tuple[int, int]] = []
+    modules: list[tuple[int, int]] = []
     done = 0
     for stretch in stretches(model):
         own: dict[str, list[int]] = {}
@@ -123,15 +123,15 @@ def _made(model: Model) -> tuple[tuple[int, int], ...]:
         row = sum(map(sum, own.values()))
         upto = done + (stretch.repeats - 1) * row
         for sizes in own.values():
-            found.append((upto + sizes[0], sum(sizes)))
+            modules.append((upto + sizes[0], sum(sizes)))
             upto += sum(sizes)
         done += stretch.repeats * row
     if model.tied_embeddings:  # the head is made too, and tied to the embedding when all is there
         head = max(item.numel for item in parameters(model) if item.kind == "embedding")
         tables = 3 if model.encoder_layers else 1  # either stack has made a table of its own too
-        found.append((done + tables * head, head))
+        modules.append((done + tables * head, head))
     kept: list[tuple[int, int]] = []
-    for one in reversed(found):
+    for one in reversed(modules):
         if not kept or one[1] > kept[-1][1]:
             kept.append(one)
     return tuple(kept)
@@ -144,12 +144,12 @@ def making(model: Model, layout: Any, ranks: int, size: int, copied: int, frozen
     beside this rank's share of `frozen` bytes. (Trained whole, the model has no frozen ones.) hpZ gives each tensor a
     second share, among the ranks of a `group`.
     """
-    found = _made(model)
+    modules = _made(model)
     copied = size * copied if frozen else 0
     if layout.offload_param != "none":
-        return max(size * found[-1][1], copied)
+        return max(size * modules[-1][1], copied)
     shares = 1 + (ranks // group if group else 0)
-    most = max(shares * -(-upto // ranks) + own for upto, own in found)
+    most = max(shares * -(-upto // ranks) + own for upto, own in modules)
     return max(size * most, copied and copied + shares * -(-frozen // ranks))
 
 
@@ -183,5 +183,5 @@ def splitting(model: Model, tp: int) -> tuple[int, int]:
     return max(best, (done, late), key=_twice) if late else best
 
 
-def _twice(found: tuple[int, int]) -> int:
-    return found[0] + 2 * found[1]
+def _twice(elements: tuple[int, int]) -> int:
+    return elements[0] + 2 * elements[1]

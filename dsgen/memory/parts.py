@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD, Activity
-from dsgen.memory.asked import Asked, Plain, copied, felt, plain, recording, tells, through_training
+from dsgen.memory.asked import Asked, Plain, batchless, copied, felt, recording, tells, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
@@ -72,7 +72,7 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
     node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
     return _parts(
         asked,
-        plain(layout),
+        batchless(layout),
         felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
         accumulates,
         twice,
@@ -93,39 +93,39 @@ def _parts(
 ) -> Parts:
     """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
     ranks, memory, *swapped = node
-    found, moments, lines = _found(asked, layout, buffers, accumulates, twice, anew)
-    flat, before = flattening(found, layout.stage)
+    states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
+    flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
-        flattens = layout.stage < 3 and found.weights + flat <= memory
+        flattens = layout.stage < 3 and states.weights + flat <= memory
     else:
-        flattens = found.size < FP32 and asked.training.optimizer in FUSED
+        flattens = states.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
-        moments = (moment("init", ResidentStates(found.tables + found.weights + flat, before, 0, 0)), *moments)
+        moments = (moment("init", ResidentStates(states.tables + states.weights + flat, before, 0, 0)), *moments)
         lines = (*lines, (moments[0].fixed, moments[0].each))
     stops = doubted(asked.model, asked.training, layout.stage) is not None
     # What Muon gathers of split layers when it steps on the CPU was simulated once, 7 % below what is counted.
-    unsure = found.split is not None and found.updates > 0 and not found.on_gpu
-    return Parts(moments, lines, host(ranks, layout, swapped, found, accumulates), stops or unsure)
+    unsure = states.split is not None and states.updates > 0 and not states.on_gpu
+    return Parts(moments, lines, host(ranks, layout, swapped, states, accumulates), stops or unsure)
 
 
 @functools.lru_cache(maxsize=8192)
-def _found(
+def _of_layout(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     check_encoder(asked.model, asked.training, layout)
-    found = states(asked, layout, buffers)
+    counted = states(asked, layout, buffers)
     rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
-    group = found.secondary.group if found.secondary and not anew else 0  # a later pass has all copies already
-    free = here and found.ranks == 1 < found.among  # one replica of what AutoTP has split
-    both = together(run, buffers, found.among == 1, here, group=group, free=free)
-    second = together(run, buffers, False, here, True, free=free) if anew and found.among > 1 else None
+    group = counted.secondary.group if counted.secondary and not anew else 0  # a later pass has all copies already
+    free = here and counted.ranks == 1 < counted.among  # one replica of what AutoTP has split
+    both = together(run, buffers, counted.among == 1, here, group=group, free=free)
+    second = together(run, buffers, False, here, True, free=free) if anew and counted.among > 1 else None
     if group:  # in the first pass of all every tensor has a copy already
         second = together(run, recording(buffers), False, here)
-    moments = tuple(highest(_Moments(asked, layout, buffers, found, both, second, accumulates, twice).all()))
-    return found, moments, _lines(moments)
+    moments = tuple(highest(_Moments(asked, layout, buffers, counted, both, second, accumulates, twice).all()))
+    return counted, moments, _lines(moments)
 
 
 def _lines(moments: Iterable[Moment]) -> tuple[Line, ...]:
@@ -140,75 +140,75 @@ class _Moments(NamedTuple):
     job: Asked
     layout: Plain
     buffers: Buffers
-    found: States
+    states: States
     both: Together
     second: Together | None  # the pass of the first step that can be higher than later ones
     accumulates: bool
     twice: bool
 
     def all(self) -> Iterator[Moment]:
-        first = held = through_training(self.layout, self.found)
-        if self.found.secondary:
-            first, held = copied(held, self.found.secondary, not self.both.copies)
-        yield from beginning(self.job, self.layout, self.buffers, self.found, first, self.accumulates)
+        first = held = through_training(self.layout, self.states)
+        if self.states.secondary:
+            first, held = copied(held, self.states.secondary, not self.both.copies)
+        yield from beginning(self.job, self.layout, self.buffers, self.states, first, self.accumulates)
         yield from self.forward(held, first)
         yield from self.backward(held)
         kind, layout = self.job.training.optimizer, self.layout
-        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.found, self.both, first)
+        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.states, self.both, first)
 
     def forward(self, held: ResidentStates, first: ResidentStates) -> Iterator[Moment]:
-        grads, bucket = start(self.found, self.layout.stage, self.buffers, self.accumulates)
+        grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)
         inputs = self.both.active.inputs[1]
         for alive, live, _ in self.both.forward:
             yield moment("forward", held, grads + alive.fresh, bucket, 0, live, alive, inputs)
         early = self.both.first_step
         if self.second:
             early += self.second.forward + self.second.backward
-        before = first._replace(optimizer=self.found.early, staged=0)
+        before = first._replace(optimizer=self.states.early, staged=0)
         for alive, live, waiting in early:  # there are no states yet
             phase = "forward" if alive.way == FORWARD else "backward"
             there = grads + alive.fresh + (0 if self.buffers.contiguous else waiting)
             yield moment(phase, before, there, bucket, 0, live, alive, inputs)
 
     def backward(self, held: ResidentStates) -> Iterator[Moment]:
-        found, stage, buffers_ = self.found, self.layout.stage, self.buffers
+        states, stage, buffers_ = self.states, self.layout.stage, self.buffers
         if not buffers_.contiguous and stage < 3:
-            yield from loose(found, stage, buffers_, self.accumulates, self.both, held, self._loaded)
+            yield from loose(states, stage, buffers_, self.accumulates, self.both, held, self._loaded)
             return
-        grads, bucket = start(found, stage, buffers_, self.accumulates)
+        grads, bucket = start(states, stage, buffers_, self.accumulates)
         walked = beside(stage, buffers_, self.accumulates)
         grows = not walked and not self.accumulates
-        full = buckets(found, stage, buffers_)
+        full = buckets(states, stage, buffers_)
         inputs = self.both.active.inputs[1]
         keeping = self.keeping()
         runs = self.both.runs
         first = self.both.active.first
         if stage in (1, 2):  # the buckets are made when the first gradient comes
-            head = 0 if found.tensors.tied else found.tensors.head
-            cloned = walked and not found.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
-            there = grads + first.fresh + (found.size * head if cloned else 0)
+            head = 0 if states.tensors.tied else states.tensors.head
+            cloned = walked and not states.on_gpu and head > buffers_.reduce_bucket  # on its way to the CPU
+            there = grads + first.fresh + (states.size * head if cloned else 0)
             yield moment("backward", held, there, full, 0, 0, first, inputs)
         for alive, live, waiting in (*self.both.backward, *self.second_block(), *self.first_kept(keeping)):
             gradients = grads + alive.fresh + (alive.gradients if grows else waiting if walked else 0)
             if walked and stage == 1:
-                handed = alive.gradients // found.size
-                gradients += stays(found, buffers_, runs, handed - waiting // found.size)
+                handed = alive.gradients // states.size
+                gradients += stays(states, buffers_, runs, handed - waiting // states.size)
             if alive.gradients >= keeping:  # this rank's own stay, in a buffer for all of them
-                gradients += found.size * found.kept
+                gradients += states.size * states.kept
             if self.twice:
-                gradients = of_two(found, buffers_, self.both, gradients, alive)
+                gradients = of_two(states, buffers_, self.both, gradients, alive)
             there = full if alive.gradients or alive.blocks else bucket
             yield moment("backward", held, gradients, there, 0, live, alive, inputs)
         # On their way to the CPU the sums of all passes are reduced beside the last one, as those of one pass are.
-        again = stage == 1 and self.accumulates and buffers_.overlap_comm and not found.on_gpu
+        again = stage == 1 and self.accumulates and buffers_.overlap_comm and not states.on_gpu
         if walked or again:
-            for load in reductions(found, stage, buffers_, self.accumulates and not again, self.both):
+            for load in reductions(states, stage, buffers_, self.accumulates and not again, self.both):
                 yield self._loaded(load, held)
-        if found.updates and found.on_gpu and stage in (1, 2):  # each of this rank's matrices becomes an update
-            rest = grads if stage == 2 else stays(found, buffers_, runs, found.tensors.elements)
-            there = found.size * found.kept + found.updates + rest
+        if states.updates and states.on_gpu and stage in (1, 2):  # each of this rank's matrices becomes an update
+            rest = grads if stage == 2 else stays(states, buffers_, runs, states.tensors.elements)
+            there = states.size * states.kept + states.updates + rest
             yield moment("backward", held, there, full, 0, 0, NOTHING, inputs)
-        for load in epilogue(found, stage, buffers_):
+        for load in epilogue(states, stage, buffers_):
             yield self._loaded(load, held)
 
     def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
@@ -231,19 +231,19 @@ class _Moments(NamedTuple):
 
     def keeping(self) -> int:
         """Bytes of gradients that backward has handed over when this rank's own begin to be kept beside it."""
-        found, stage = self.found, self.layout.stage
+        states, stage = self.states, self.layout.stage
         keeps = stage < 3 and beside(stage, self.buffers, self.accumulates)
-        if not keeps or not found.on_gpu or not found.tensors.elements:
+        if not keeps or not states.on_gpu or not states.tensors.elements:
             return NEVER
-        return found.size * kept_from(found.tensors, self.buffers.reduce_bucket, found.ranks, self.both.runs)
+        return states.size * kept_from(states.tensors, self.buffers.reduce_bucket, states.ranks, self.both.runs)
 
     def _loaded(self, load: Load, held: ResidentStates) -> Moment:
         alive = self.both.copying(self._arrived(load), load.block, load.tensor)
         live = self.both.when(load.block, load.tensor)
         grads = load.gradients + alive.fresh
-        tensors = self.found.tensors
+        tensors = self.states.tensors
         if tensors.tied and load.tensor not in (-1, tensors.table):  # the head's gradient waits for the embedding's
-            grads += self.found.size * self.found.tensors.head
+            grads += self.states.size * self.states.tensors.head
         return moment("backward", held, grads, load.buckets, load.temporaries, live, alive, self.both.active.inputs[1])
 
     def _arrived(self, load: Load) -> Activity:

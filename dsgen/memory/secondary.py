@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dsgen.memory.trained import Trained
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Secondary", "counts", "secondary"]
+__all__ = ["Secondary", "is_counted", "secondary"]
 
 
 class Secondary(NamedTuple):
@@ -32,7 +32,7 @@ class Secondary(NamedTuple):
     again: int
 
 
-def counts(job: Any, layout: Any) -> bool:
+def is_counted(job: Any, layout: Any) -> bool:
     """Whether the copy is counted where a layout has one: as far as it was compared with the simulation.
 
     Args:
@@ -50,7 +50,7 @@ def secondary(
     """The copy of a layout at stage 3; None where there is none, or it is not counted.
 
     Args:
-        job, layout: As for `counts`.
+        job, layout: As for `is_counted`.
         buffers: Those of the layout.
         tensors: The trained tensors.
         own: Bytes of this rank's share of them.
@@ -58,7 +58,7 @@ def secondary(
         width: Bytes of an element of a trained tensor.
     """
     group, ranks = min(buffers.secondary, job.world), job.world
-    if group < 2 or ranks % group or not counts(job, layout):
+    if group < 2 or ranks % group or not is_counted(job, layout):
         return None
     groups = ranks // group
     released = sum(-(-numel // ranks) for numel in tensors.numels if numel > buffers.persistence)

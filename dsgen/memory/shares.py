@@ -58,7 +58,7 @@ def sub_groups(
     """The tensors of each sub-group, by index; Muon's own groups come first.
 
     Args:
-        found, ranks, sub_group, split: As for `flattened`.
+        trained, ranks, sub_group, split: As for `flattened`.
     """
     groups: list[list[int]] = [[], []]
     for index, numel in enumerate(trained.numels):

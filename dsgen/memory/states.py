@@ -226,12 +226,12 @@ def _of_muon(
     on_gpu = layout.offload_optimizer == "none"
     if layout.stage == 3:
         at_once = buffers.reduce_bucket, buffers.sub_group
-        return muon_matrices.gathered(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
+        return muon_matrices.states_at_stage_3(tensors, ranks, own, *at_once, size, layout.precision, on_gpu)
     if not layout.stage:
         moments, updates = muon.single(tensors)
         return moments, 0, 0, updates
-    found = muon.states(tensors, ranks, size, layout.precision) if on_gpu else muon_matrices.offloaded(tensors, ranks)
-    return found[0], 0, *found[1:]
+    sizes = muon.states(tensors, ranks, size, layout.precision) if on_gpu else muon_matrices.offloaded(tensors, ranks)
+    return sizes[0], 0, *sizes[1:]
 
 
 def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
@@ -253,14 +253,14 @@ def _casting(model: Model, training: Any, packed: bool, size: int) -> int:
 
 def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]) -> list[tuple[int, list[int]]]:
     """How often each stretch of the model repeats, and elements of its tensors that are not in 4 bits."""
-    found = []
+    unpacked = []
     for stretch in stretches(model):
         numels: list[int] = []
         for item in stretch.parameters:
             numels += () if packed and item.matrix and item.layer else (item.numel,)
             numels += adapted.get(item.name, ())
-        found.append((stretch.repeats, numels))
-    return found
+        unpacked.append((stretch.repeats, numels))
+    return unpacked
 
 
 def _most(stretches: Sequence[tuple[int, Sequence[int]]], size: int) -> int:

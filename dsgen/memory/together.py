@@ -190,12 +190,12 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
     step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads, free)
-    found = gathered(step, coordinated, alone, anew, group)
+    gathered_then = gathered(step, coordinated, alone, anew, group)
     persistent = 0  # gathered anew, it is among what is gathered
     if not anew:
         numbers = count(model, *run.trains, persistence)
         persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
-    there = Together(active, _runs(run), (), (), (), found, 0 if read else run.size, persistent, {})
+    there = Together(active, _runs(run), (), (), (), gathered_then, 0 if read else run.size, persistent, {})
     head = run.size * trained(model, *run.trains).head if chunked else 0
     layers = sum(blocks.repeats for blocks in active.blocks)
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, layers, False)]
@@ -212,13 +212,13 @@ def _of_first_step(both: Together, moments: Sequence[Activity], layers: int, bac
     gathered = both.gathered
     if gathered is None or not gathered.first_step:
         return []
-    found = []
+    whole = []
     for alive in moments:
         block = layers - 1 - alive.blocks if back else alive.blocks
         elements = gathered.first_step.get((block, alive.way, *alive.position)) if alive.where == "block" else None
         if elements:
-            found.append((alive, both.bytes(elements), 0))
-    return found
+            whole.append((alive, both.bytes(elements), 0))
+    return whole
 
 
 def _waiting(alive: Activity, bucket: int) -> int:

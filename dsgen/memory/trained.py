@@ -18,7 +18,6 @@ __all__ = [
     "BEFORE",
     "SHARDED",
     "Trained",
-    "head_sharded",
     "sharded",
     "trained",
     "wide_adapters",
@@ -74,12 +73,6 @@ class Trained:
         return min(bisect.bisect_left(self.ends, elements) + 1, len(self.ends))
 
 
-def head_sharded(model: Model) -> bool:
-    """Whether tensor parallelism shards what makes the logits, and with it an embedding that is tied to it."""
-    autotp = family_of(model).autotp
-    return autotp.tied_head if model.tied_embeddings else autotp.head
-
-
 def _added_up(item: Parameter) -> bool:
     return item.name.rpartition(".")[0].rpartition(".")[2] in ADDED_UP
 
@@ -90,7 +83,7 @@ def sharded(model: Model, item: Parameter, tp: int) -> int:
         return math.ceil(item.numel / tp)
     head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
     head = head or (item.kind == "bias" and not item.layer)  # the head's
-    if (item.kind in SHARDED and item.layer) or (head and head_sharded(model)):
+    if (item.kind in SHARDED and item.layer) or (head and family_of(model).autotp.splits_head(model.tied_embeddings)):
         return math.ceil(item.numel / tp)
     return item.numel
 
@@ -130,7 +123,7 @@ def trained(
     Raises:
         DsgenError: The architecture is unknown, or a target names no matrix of it.
     """
-    found = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
+    beside = None if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     numels: list[int] = []
     blocks: list[int] = []
     shapes: list[tuple[int, ...]] = []
@@ -140,26 +133,28 @@ def trained(
         shaped: list[tuple[int, ...]] = []
         for item in stretch.parameters:
             before = len(row)
-            if found is None:
+            if beside is None:
                 numel = sharded(model, item, tp)
                 row.append(numel)
                 head = numel if item.kind == "head" and item.matrix else head
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
             else:
-                row += found.get(item.name, ())
-                head = item.numel if item.kind == "head" and item.name in found else head
+                row += beside.get(item.name, ())
+                head = item.numel if item.kind == "head" and item.name in beside else head
             if muon is not None:
-                rank = 0 if found is None else lora_rank
+                rank = 0 if beside is None else lora_rank
                 shaped += [_shape(item, numel, place, tp, rank) for place, numel in enumerate(row[before:])]
         for _ in range(stretch.repeats):
             numels += row
             shapes += shaped
             blocks += [first if stretch.blocks else BEFORE if first == 0 else AFTER] * len(row)
             first += stretch.blocks
-        if len(blocks) == len(stretch.parameters) and found is None:  # OPT lists the norm behind its blocks before them
+        if (
+            len(blocks) == len(stretch.parameters) and beside is None
+        ):  # OPT lists the norm behind its blocks before them
             late = [item.name.rpartition(".")[0].endswith("final_layer_norm") for item in stretch.parameters]
             blocks = [AFTER if behind else block for behind, block in zip(late, blocks, strict=True)]
-    tied = model.tied_embeddings and found is None
+    tied = model.tied_embeddings and beside is None
     order = sorted(range(len(numels)), key=lambda index: shapes[index], reverse=True) if muon in (1, 2) else ()
     if order:
         shapes = [shapes[index] for index in order]

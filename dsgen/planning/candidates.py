@@ -17,9 +17,9 @@ from dsgen.memory import (
     Room,
     Verdict,
     estimate,
-    held,
     host_place,
     parts,
+    resident_bytes,
     room,
     widened,
 )
@@ -39,12 +39,12 @@ class Candidate:
     strategy: Strategy
     cost: StepCost
     job: Job = attrs.field(eq=False, repr=False)
-    found: Parts = attrs.field(eq=False, repr=False)
+    parts: Parts = attrs.field(eq=False, repr=False)
 
     @functools.cached_property
     def memory(self) -> MemoryEstimate:
         """What it takes; made when it is asked for, because most candidates are not."""
-        return estimate(self.job, self.strategy, self.found)
+        return estimate(self.job, self.strategy, self.parts)
 
     @property
     def speed(self) -> float:
@@ -55,8 +55,7 @@ class Candidate:
 Matters = Callable[[Layout, float, Candidate], bool]  # layout, its speed at best, the last one that was found to fit
 
 
-@attrs.frozen
-class Search:
+class Search(NamedTuple):
     """Everything a search found."""
 
     fitting: tuple[Candidate, ...]
@@ -97,7 +96,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
         likely: list[_Trial] = []
         for trial in tried:
             gpu = room(job, trial.layout, trial.buffers)
-            if gpu.low(held(job, trial.layout, trial.buffers), False) > gpu.limit:
+            if gpu.low(resident_bytes(job, trial.layout, trial.buffers), False) > gpu.limit:
                 hopeless.append(trial)
             else:
                 likely.append(_Trial(*trial[:4], cost(job, trial.strategy(0))))
@@ -109,16 +108,16 @@ def search(job: Job, matters: Matters | None = None) -> Search:
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
             continue
-        found = _weigh(job, trial)
-        if isinstance(found, Rejection):
-            rejections[trial.number] = found
-        elif found[1] and found[0].found.doubted:
-            doubtful.append((trial.number, found[0]))
-        elif found[1]:
+        weighed = _weigh(job, trial)
+        if isinstance(weighed, Rejection):
+            rejections[trial.number] = weighed
+        elif weighed[1] and weighed[0].parts.doubted:
+            doubtful.append((trial.number, weighed[0]))
+        elif weighed[1]:
             good.add(trial.layout)
-            fitting.append((trial.number, found[0]))
+            fitting.append((trial.number, weighed[0]))
         else:
-            uncertain[trial.number] = found[0]
+            uncertain[trial.number] = weighed[0]
     return Search(
         tuple(candidate for _, candidate in sorted(fitting or doubtful, key=lambda pair: pair[0])),
         tuple(uncertain[number] for number in sorted(uncertain)),
@@ -156,25 +155,25 @@ def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
     most, gpu = _passes(job, trial.layout), room(job, trial.layout, trial.buffers)
     micro_batch, steps, _ = trial.triples[-1]
     least = min(steps, most)
-    found = {least: parts(job, trial.layout, trial.buffers, least)}
-    hosts = {least: host_place(job, found[least])}
-    rejection = _too_large(job, gpu, trial, found[least], hosts[least], micro_batch)
+    by_passes = {least: parts(job, trial.layout, trial.buffers, least)}
+    hosts = {least: host_place(job, by_passes[least])}
+    rejection = _too_large(job, gpu, trial, by_passes[least], hosts[least], micro_batch)
     if rejection is not None:
         return rejection
     sure, more = [], widened(job, trial.layout, trial.buffers)[1]
     for place, (micro_batch, steps, _) in enumerate(trial.triples):
         passes = min(steps, most)
-        if passes not in found:
-            found[passes] = parts(job, trial.layout, trial.buffers, passes)
-            hosts[passes] = host_place(job, found[passes])
+        if passes not in by_passes:
+            by_passes[passes] = parts(job, trial.layout, trial.buffers, passes)
+            hosts[passes] = host_place(job, by_passes[passes])
         fits = hosts[passes].verdict is Verdict.FITS
-        if fits and gpu.high(found[passes].peak(micro_batch), found[passes].doubted, more) <= gpu.limit:
+        if fits and gpu.high(by_passes[passes].peak(micro_batch), by_passes[passes].doubted, more) <= gpu.limit:
             sure.append(place)
     if sure:
         best, spent = _best(job, trial, sure)
-        return Candidate(strategy=best, cost=spent, job=job, found=found[min(best.accumulation, most)]), True
+        return Candidate(strategy=best, cost=spent, job=job, parts=by_passes[min(best.accumulation, most)]), True
     small = trial.strategy(-1)
-    return Candidate(strategy=small, cost=cost(job, small), job=job, found=found[least]), False
+    return Candidate(strategy=small, cost=cost(job, small), job=job, parts=by_passes[least]), False
 
 
 def _in_ram(layout: Layout) -> Layout | None:

@@ -74,10 +74,10 @@ def contenders(job: Job) -> Search:
     fastest = best = 0.0
     last: Candidate | None = None
 
-    def matters(layout: Layout, speed: float, found: Candidate) -> bool:
+    def matters(layout: Layout, speed: float, rival: Candidate) -> bool:
         nonlocal fastest, best, last
-        if found is not last:
-            fastest, best, last = max(fastest, found.speed), max(best, _trusted(found.strategy, found.speed)), found
+        if rival is not last:
+            fastest, best, last = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed)), rival
         if objective == "memory":
             return speed * MEMORY_PRICE >= fastest
         return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.proving import expectations as expect
+from dsgen.proving import expectations
 from dsgen.proving.adaptation import resolve_batch
 from dsgen.proving.schedule import learning_rate
 
@@ -68,8 +68,8 @@ def _equal(name: str, expected: object, observed: object) -> Check:
     return Check(name, expected, observed, expected == observed)
 
 
-def _none(name: str, found: Sequence[str]) -> Check:
-    return Check(name, "none", ", ".join(found) if found else "none", not found)
+def _none(name: str, names: Sequence[str]) -> Check:
+    return Check(name, "none", ", ".join(names) if names else "none", not names)
 
 
 def _at_least(name: str, least: int, observed: Sequence[int]) -> Check:
@@ -109,22 +109,22 @@ def _differing(written: Mapping[str, Any], held: Mapping[str, Any], prefix: str 
 
 
 def _classes(config: Mapping[str, Any], first: Mapping[str, Any], version: str) -> Iterator[Check]:
-    yield _equal("ZeRO stage", expect.stage(config), first["stage"])
-    yield _equal("parameter type", [expect.parameter_dtype(config)], first["parameter_dtypes"])
-    yield _equal("master weight type", [expect.master_dtype(config)], first["master_dtypes"])
-    clipping = expect.gradient_clipping(config, version)
+    yield _equal("ZeRO stage", expectations.stage(config), first["stage"])
+    yield _equal("parameter type", [expectations.parameter_dtype(config)], first["parameter_dtypes"])
+    yield _equal("master weight type", [expectations.master_dtype(config)], first["master_dtypes"])
+    clipping = expectations.gradient_clipping(config, version)
     yield _equal("gradient clipping, engine", clipping, first["gradient_clipping"])
     if first["optimizer_clipping"] is not None:
         yield _equal("gradient clipping, optimizer", clipping, first["optimizer_clipping"])
-    optimizer = expect.optimizer_class(config)
+    optimizer = expectations.optimizer_class(config)
     if optimizer is not None:
         yield _equal("optimizer class", optimizer, first["optimizer"])
-    wrapper = expect.wrapper_class(config, optimizer or str(first["optimizer"]))
+    wrapper = expectations.wrapper_class(config, optimizer or str(first["optimizer"]))
     if wrapper is not None:
         yield _equal("optimizer wrapper", wrapper, first["wrapper"])
     yield _equal("scheduler class", (_scheduler(config) or {}).get("type"), first["scheduler"])
-    yield _equal("optimizer state place", expect.optimizer_place(config), first["optimizer_place"])
-    yield _equal("parameter place", expect.parameter_place(config), first["parameter_place"])
+    yield _equal("optimizer state place", expectations.optimizer_place(config), first["optimizer_place"])
+    yield _equal("parameter place", expectations.parameter_place(config), first["parameter_place"])
 
 
 def _scheduler(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -146,7 +146,7 @@ def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -
     yield _equal("optimizer steps", steps, first["global_steps"])
     applied = first["global_steps"] - first["skipped_steps"]
     scheduler = _scheduler(config)
-    base = expect.base_learning_rate(config)
+    base = expectations.base_learning_rate(config)
     for name, count, key in (
         ("learning rate at the start", 0, "learning_rate_start"),
         (f"learning rate after {applied} applied steps", applied, "learning_rate"),
@@ -173,11 +173,11 @@ def _sizes(
     elif tp > 1:
         yield Check("parameter elements per tensor-parallel rank", f"fewer than {whole}", local, local[-1] < whole)
     share = [sum(math.ceil(size / data_parallel) for size in record["parameter_sizes"]) for record in observed]
-    if expect.stage(config) == 3:
+    if expectations.stage(config) == 3:
         yield _equal("parameter elements kept per rank", share, [record["parameters_held"] for record in observed])
-        if expect.parameter_place(config) == "nvme":
+        if expectations.parameter_place(config) == "nvme":
             yield _at_least("parameter bytes on NVMe per rank", 1, [r["parameter_swap_bytes"] for r in observed])
-    if expect.optimizer_place(config) == "nvme":
+    if expectations.optimizer_place(config) == "nvme":
         least = _STATE_BYTES * min(share)
         yield _at_least("optimizer bytes on NVMe per rank", least, [r["optimizer_swap_bytes"] for r in observed])
         return  # what is swapped out is in memory only while it is used
@@ -186,7 +186,7 @@ def _sizes(
         if key == "moment_held" and observed[0]["optimizer"] not in _ADAMS:
             continue
         bounds = [
-            expect.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
+            expectations.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
             for record in observed
         ]
         ok = all(low <= value <= high for (low, high), value in zip(bounds, held, strict=True))
@@ -207,7 +207,7 @@ def _health(config: Mapping[str, Any], observed: Sequence[Mapping[str, Any]], tp
     same = all(len(group) == 1 for group in digests)
     yield Check("weights on data-parallel ranks", "the same", "the same" if same else "different", same)
     lost = sorted({item for record in observed for item in record["checkpoint_differences"]})
-    if expect.optimizer_place(config) == "nvme":
+    if expectations.optimizer_place(config) == "nvme":
         # DeepSpeed copies the swap files only; the rate follows from the loaded schedule at the next step.
         lost = [item for item in lost if not item.startswith("learning_rate")]
     loaded = all(record["checkpoint_loaded"] for record in observed)

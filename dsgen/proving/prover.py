@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.proving import session as proof_session
+from dsgen.proving import sessions
 from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
@@ -107,18 +107,18 @@ def prove_many(
     """
     jobs = [(dict(config), rank_count(config, ranks)) for config in configs]
     _check_arguments(device, steps, timeout_seconds)
-    if python is None and (missing := proof_session.missing_package()) is not None:
+    if python is None and (missing := sessions.missing_package()) is not None:
         raise _missing(missing, sys.executable)
     proofs: list[Proof] = []
     most = max((count for _, count in jobs), default=0)
     while len(proofs) < len(jobs):
         with contextlib.ExitStack() as stack:
             try:
-                session = stack.enter_context(proof_session.start(python or sys.executable, device, most))
+                session = stack.enter_context(sessions.start(python or sys.executable, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), python or sys.executable)
                 _check_gpus(session.greeting, most)
-            except proof_session.SessionLostError as error:
+            except sessions.SessionLostError as error:
                 raise mistake(
                     f"the engine did not start: {error}",
                     must="it must be able to import torch and deepspeed",
@@ -128,7 +128,7 @@ def prove_many(
                 config, count = jobs[len(proofs)]
                 try:
                     proofs.append(_prove_one(session, config, count, steps, timeout_seconds))
-                except proof_session.SessionLostError as error:  # go on with a fresh one
+                except sessions.SessionLostError as error:  # go on with a fresh one
                     proofs.append(_lost(config, count, session, str(error)))
                     break
     return tuple(proofs)
@@ -165,7 +165,7 @@ def _sha256(config: Mapping[str, Any]) -> str:
 
 
 def _prove_one(
-    session: proof_session.Session, config: dict[str, Any], ranks: int, steps: int, timeout_seconds: float
+    session: sessions.Session, config: dict[str, Any], ranks: int, steps: int, timeout_seconds: float
 ) -> Proof:
     """One job of a session, judged."""
     folder = session.job_folder()
@@ -209,12 +209,12 @@ def _prove_one(
     if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
-    found = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
+    judged = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
     return attrs.evolve(
         base,
-        outcome=PROVED if all(check.ok for check in found) else FAILED,
+        outcome=PROVED if all(check.ok for check in judged) else FAILED,
         phase=_LAST_PHASE,
-        checks=found,
+        checks=judged,
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
 
@@ -267,7 +267,7 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}..."
 
 
-def _lost(config: Mapping[str, Any], ranks: int, session: proof_session.Session, words: str) -> Proof:
+def _lost(config: Mapping[str, Any], ranks: int, session: sessions.Session, words: str) -> Proof:
     return Proof(
         outcome=NOT_RUN,
         phase="load",

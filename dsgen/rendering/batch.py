@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.planning.planner import Plan
-from dsgen.rendering.keys import Key
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
 
 __all__ = ["keys"]
@@ -15,52 +15,54 @@ LOSS_SCALE_WINDOW = 1000  # good steps before the scale doubles (DeepSpeed's def
 HYSTERESIS = 2  # overflows before the scale halves (DeepSpeed's default)
 
 
-def keys(plan: Plan) -> Iterator[Key]:
+def keys(plan: Plan) -> Iterator[PlannedKey]:
     """train_batch_size and its two factors; bf16 or fp16."""
     job, chosen = plan.job, plan.chosen.strategy
     replicas = job.world // chosen.tp
     product = f"{chosen.micro_batch} x {chosen.accumulation} x {job.world}"
     if chosen.tp == 1:
-        yield Key(
+        yield PlannedKey(
             "train_batch_size",
             chosen.micro_batch * chosen.accumulation * job.world,
             f"micro-batch x accumulation x GPUs = {product}; DeepSpeed stops when started on another number of GPUs",
             "training.global_batch",
         )
     elif chosen.stage < 3:
-        yield Key(
+        yield PlannedKey(
             "train_batch_size",
             chosen.micro_batch * chosen.accumulation * job.world,
             f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
             f"different data ({chosen.global_batch} sequences a step)",
             "training.global_batch",
         )
-    yield Key("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
-    yield Key(
+    yield PlannedKey("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
+    yield PlannedKey(
         "gradient_accumulation_steps",
         chosen.accumulation,
         f"{chosen.global_batch} sequences a step / ({chosen.micro_batch} x {replicas} replicas)",
         "training.accumulation",
     )
     if chosen.precision == "bf16":
-        yield Key(
+        yield PlannedKey(
             "bf16.enabled",
             True,
             "the GPU computes bf16 as fast as fp16, and bf16 needs no loss scaling",
             "training.precision",
         )
     elif chosen.precision == "fp16":
-        yield Key("fp16.enabled", True, _fp16(plan), "training.precision")
-        yield Key("fp16.loss_scale", 0, "0 means dynamic: the scale follows the overflows")
-        yield Key(
+        yield PlannedKey("fp16.enabled", True, _fp16(plan), "training.precision")
+        yield PlannedKey("fp16.loss_scale", 0, "0 means dynamic: the scale follows the overflows")
+        yield PlannedKey(
             "fp16.initial_scale_power",
             INITIAL_SCALE_POWER,
             "start at 2^16; overflows halve it, so a higher start only skips steps",
         )
-        yield Key("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
+        yield PlannedKey("fp16.loss_scale_window", LOSS_SCALE_WINDOW, "steps without overflow before the scale doubles")
         if chosen.stage:  # stage 0 never reads it
-            yield Key("fp16.hysteresis", HYSTERESIS, "the scale halves at this many overflows")
-        yield Key("fp16.min_loss_scale", 1, "an overflow at this scale ends the run; a whole number, as DeepSpeed asks")
+            yield PlannedKey("fp16.hysteresis", HYSTERESIS, "the scale halves at this many overflows")
+        yield PlannedKey(
+            "fp16.min_loss_scale", 1, "an overflow at this scale ends the run; a whole number, as DeepSpeed asks"
+        )
 
 
 def _micro_batch(plan: Plan) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
-from dsgen.memory.secondary import counts
+from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import mistake, nearest
@@ -16,7 +16,7 @@ from dsgen.shapes.near_misses import offer
 from dsgen.strategies.constraints import keys, of_layout, refusals
 from dsgen.strategies.counted import BOUNDED, NARROW, SECOND_COPY
 
-__all__ = ["cautions", "refuse"]
+__all__ = ["cautions", "refuse_combinations"]
 
 # Keys that change memory or speed and that neither model knows yet.
 _UNCOUNTED = (
@@ -41,7 +41,7 @@ _REMEDIES = {
 }
 
 
-def refuse(plan: Plan, values: Mapping[str, Any], known: surface.Surface, provenance: Provenance) -> None:
+def refuse_combinations(plan: Plan, values: Mapping[str, Any], known: surface.Surface, provenance: Provenance) -> None:
     """Stop at the first key that cannot be.
 
     Raises:
@@ -62,7 +62,7 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
         if path in BOUNDED:
             yield f"{path} changes memory and speed; the estimates count it in the interval of memory alone"
         else:
-            what = "speed" if path == SECOND_COPY and counts(plan.job, chosen) else "memory or speed"
+            what = "speed" if path == SECOND_COPY and is_counted(plan.job, chosen) else "memory or speed"
             yield f"{path} changes {what} in a way that the estimates do not count"
     training, provenance = plan.job.training, plan.job.provenance
     rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))

@@ -12,12 +12,11 @@ import attrs
 
 from dsgen.catalog.wishes import decider
 from dsgen.deepspeed import surface
-from dsgen.documents.writing import write_atomically
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
-from dsgen.rendering.combinations import cautions, refuse
+from dsgen.rendering.combinations import cautions, refuse_combinations
 from dsgen.rendering.judgement import PLANNER, judge, worded
-from dsgen.rendering.keys import Key
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
@@ -123,6 +122,8 @@ class Config(Mapping[str, Any]):
         Raises:
             DsgenError: The folder is missing or not writable, or the path is a folder; nothing is left behind.
         """
+        from dsgen.documents.writing import write_atomically
+
         write_atomically(path_of(path, "it must be the path of a file"), self.to_json(), by="path")
 
     def paths(self) -> tuple[str, ...]:
@@ -186,7 +187,7 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
-    refuse(plan, tree, known, folded.provenance)
+    refuse_combinations(plan, tree, known, folded.provenance)
     values = _ordered(tree)
     findings = judge(plan, values, folded.provenance)
     return Config(
@@ -199,13 +200,13 @@ def render(plan: Plan) -> Config:
     )
 
 
-def _keys(plan: Plan) -> Iterator[Key]:
+def _keys(plan: Plan) -> Iterator[PlannedKey]:
     yield from batch.keys(plan)
     yield from zero.keys(plan)
     yield from training.keys(plan)
 
 
-def _override(plan: Plan, key: Key) -> Override:
+def _override(plan: Plan, key: PlannedKey) -> Override:
     """A key of the plan as an override; where it follows a wish, it names the place where the wish was written."""
     provenance = plan.job.provenance
     wish = decider(key.wish, provenance) if key.wish else None

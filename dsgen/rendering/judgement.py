@@ -44,12 +44,14 @@ def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tupl
     from dsgen.shapes.findings import Severity
 
     heard = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job))
-    found = [finding for finding in heard if finding.rule not in WEIGHED]
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    findings = [finding for finding in heard if finding.rule not in WEIGHED]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise _refusal(errors, values, provenance)
     return tuple(
-        sorted((item for item in found if item.severity is Severity.WARNING), key=lambda item: (item.code, item.path))
+        sorted(
+            (item for item in findings if item.severity is Severity.WARNING), key=lambda item: (item.code, item.path)
+        )
     )
 
 
@@ -108,8 +110,8 @@ def _refusal(errors: list[Finding], values: Mapping[str, Any], provenance: Prove
 
 def _written(path: str, provenance: Provenance) -> Origin | None:
     """Where a key, or the wish behind it, was written; of a section, what somebody wrote in it; else None."""
-    found = provenance.winner(f"{_PREFIX}{path}")
-    if found is None:
+    override = provenance.winner(f"{_PREFIX}{path}")
+    if override is None:
         below = (said[-1] for key, said in provenance.overrides.items() if key.startswith(f"{_PREFIX}{path}."))
-        found = next((item for item in below if item.rank > Rank.PLAN), None)
-    return found.origin if found is not None and found.origin != PLANNER else None
+        override = next((item for item in below if item.rank > Rank.PLAN), None)
+    return override.origin if override is not None and override.origin != PLANNER else None

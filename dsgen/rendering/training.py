@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.planning.planner import Plan
-from dsgen.rendering.keys import Key
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.errors import mistake
 
 __all__ = ["keys"]
@@ -30,13 +30,13 @@ CHECKPOINTING = (
 )
 
 
-def keys(plan: Plan) -> Iterator[Key]:
+def keys(plan: Plan) -> Iterator[PlannedKey]:
     """Everything of training itself."""
     job = plan.job
     training = job.training
     yield from _optimizer(plan)
     yield from _scheduler(plan)
-    yield Key(
+    yield PlannedKey(
         "gradient_clipping",
         training.gradient_clipping,
         "largest global gradient norm"
@@ -45,24 +45,28 @@ def keys(plan: Plan) -> Iterator[Key]:
         "training.gradient_clipping",
     )
     if plan.chosen.strategy.checkpointing:
-        yield Key("activation_checkpointing.partition_activations", False, CHECKPOINTING, "training.checkpointing")
-        yield Key(
+        yield PlannedKey(
+            "activation_checkpointing.partition_activations", False, CHECKPOINTING, "training.checkpointing"
+        )
+        yield PlannedKey(
             "activation_checkpointing.cpu_checkpointing",
             False,
             "block inputs stay on the GPU; true moves them to the CPU, for very long sequences",
         )
-    yield Key(
+    yield PlannedKey(
         "steps_per_print",
         training.steps_per_print,
         "optimizer steps between progress lines",
         "training.steps_per_print",
     )
     if not training.flops_profiler:  # it switches the breakdown on, whatever the config says
-        yield Key("wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each")
+        yield PlannedKey(
+            "wall_clock_breakdown", False, "true prints the time of each phase, but waits for the GPU at each"
+        )
     yield from _monitors(plan)
 
 
-def _optimizer(plan: Plan) -> Iterator[Key]:
+def _optimizer(plan: Plan) -> Iterator[PlannedKey]:
     training, chosen = plan.job.training, plan.chosen.strategy
     kind = training.optimizer
     if kind == "Muon" and tuple(map(int, plan.job.version.split("."))) < MUON_SINCE:
@@ -74,10 +78,10 @@ def _optimizer(plan: Plan) -> Iterator[Key]:
         )
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
-    yield Key("optimizer.type", kind, made, "training.optimizer")
+    yield PlannedKey("optimizer.type", kind, made, "training.optimizer")
     pinned = plan.job.deepspeed.get("optimizer")
     named = pinned.get("type") if isinstance(pinned, dict) else None
-    yield Key("optimizer.params.lr", training.lr, "peak learning rate", "training.lr")
+    yield PlannedKey("optimizer.params.lr", training.lr, "peak learning rate", "training.lr")
     values = {"betas": [training.beta1, training.beta2], "eps": training.eps, "weight_decay": training.weight_decay}
     wishes = {"betas": "training.beta2", "eps": "training.eps", "weight_decay": "training.weight_decay"}
     notes = {
@@ -88,16 +92,16 @@ def _optimizer(plan: Plan) -> Iterator[Key]:
         else "added to the gradient",
     }
     for name in _PARAMS[kind]:
-        yield Key(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
+        yield PlannedKey(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
     if chosen.stage and str(named or kind).lower() not in _ZERO_OPTIMIZERS:
-        yield Key(
+        yield PlannedKey(
             "zero_allow_untested_optimizer",
             True,
             f"DeepSpeed has not tested ZeRO with {named or kind}, and stops without this",
         )
 
 
-def _scheduler(plan: Plan) -> Iterator[Key]:
+def _scheduler(plan: Plan) -> Iterator[PlannedKey]:
     training = plan.job.training
     kind = training.scheduler
     if kind == "auto":
@@ -120,25 +124,25 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
         "WarmupCosineLR": "warms up, then falls along a cosine over total_steps",
         "WarmupDecayLR": "warms up, then falls linearly over total_steps",
     }[kind]
-    yield Key("scheduler.type", kind, why, "training.scheduler")
+    yield PlannedKey("scheduler.type", kind, why, "training.scheduler")
     base = "scheduler.params"
     if kind != "WarmupLR":
-        yield Key(
+        yield PlannedKey(
             f"{base}.total_num_steps", training.total_steps, "optimizer steps of the whole run", "training.total_steps"
         )
     if kind == "WarmupCosineLR":
-        yield Key(f"{base}.warmup_min_ratio", 0.0, "the first step starts from zero")
-        yield Key(f"{base}.cos_min_ratio", COSINE_FLOOR, "of the peak, where the cosine ends")
+        yield PlannedKey(f"{base}.warmup_min_ratio", 0.0, "the first step starts from zero")
+        yield PlannedKey(f"{base}.cos_min_ratio", COSINE_FLOOR, "of the peak, where the cosine ends")
     else:
-        yield Key(f"{base}.warmup_min_lr", 0.0, "the first step starts from zero")
-        yield Key(
+        yield PlannedKey(f"{base}.warmup_min_lr", 0.0, "the first step starts from zero")
+        yield PlannedKey(
             f"{base}.warmup_max_lr",
             training.lr,
             "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says",
             "training.lr",
         )
     short = warmup != training.warmup_steps
-    yield Key(
+    yield PlannedKey(
         f"{base}.warmup_num_steps",
         warmup,
         f"a tenth of total_steps: {training.warmup_steps} would not leave any"
@@ -146,31 +150,33 @@ def _scheduler(plan: Plan) -> Iterator[Key]:
         else "optimizer steps of warm-up",
         None if short else "training.warmup_steps",
     )
-    yield Key(f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps")
+    yield PlannedKey(
+        f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps"
+    )
 
 
-def _monitors(plan: Plan) -> Iterator[Key]:
+def _monitors(plan: Plan) -> Iterator[PlannedKey]:
     training = plan.job.training
     section = {"tensorboard": "tensorboard", "csv": "csv_monitor", "wandb": "wandb"}.get(training.monitor)
     if section:
-        yield Key(
+        yield PlannedKey(
             f"{section}.enabled",
             True,
             "DeepSpeed writes the learning rate, and with fp16 the loss scale, from rank 0; not the loss",
             "training.monitor",
         )
         if section == "wandb":
-            yield Key("wandb.project", "dsgen", "the project the run appears in")
+            yield PlannedKey("wandb.project", "dsgen", "the project the run appears in")
         else:
-            yield Key(f"{section}.output_path", "logs/", "folder of the log files")
-            yield Key(f"{section}.job_name", "dsgen", "folder of this run below it")
+            yield PlannedKey(f"{section}.output_path", "logs/", "folder of the log files")
+            yield PlannedKey(f"{section}.job_name", "dsgen", "folder of this run below it")
     if training.flops_profiler:
-        yield Key(
+        yield PlannedKey(
             "flops_profiler.enabled", True, "prints FLOPs and time of every module once", "training.flops_profiler"
         )
-        yield Key("flops_profiler.profile_step", 5, "the first steps still compile and allocate")
+        yield PlannedKey("flops_profiler.profile_step", 5, "the first steps still compile and allocate")
     if training.comms_logger:
-        yield Key(
+        yield PlannedKey(
             "comms_logger.enabled",
             True,
             "times each collective, waiting for it; deepspeed.comm.log_summary() prints the totals",

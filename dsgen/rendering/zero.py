@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgen.families import family_of
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import Plan
-from dsgen.rendering.keys import Key
+from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import block_elements
 
@@ -20,30 +20,30 @@ PARAM_BUFFERS = 5  # offload_param.buffer_count, DeepSpeed's default
 MAX_IN_CPU = 1_000_000_000  # elements of offloaded parameters kept in RAM beside NVMe; DeepSpeed's default
 
 
-def keys(plan: Plan) -> Iterator[Key]:
+def keys(plan: Plan) -> Iterator[PlannedKey]:
     """The zero_optimization section, tensor_parallel, and aio where NVMe is used."""
     chosen = plan.chosen.strategy
     yield from _tensor_parallel(plan)
     if chosen.stage == 0:
         return
     zero, buffers = "zero_optimization", chosen.buffers
-    yield Key(f"{zero}.stage", chosen.stage, f"{_stage(plan)}; {plan.reason}", "training.zero_stage")
+    yield PlannedKey(f"{zero}.stage", chosen.stage, f"{_stage(plan)}; {plan.reason}", "training.zero_stage")
     wire = 4 if chosen.precision == "fp32" else 2
-    yield Key(f"{zero}.overlap_comm", buffers.overlap_comm, _overlap(plan))
-    yield Key(
+    yield PlannedKey(f"{zero}.overlap_comm", buffers.overlap_comm, _overlap(plan))
+    yield PlannedKey(
         f"{zero}.contiguous_gradients",
         True,
         "gradients of tensors within the bucket are copied into one buffer as they come: no fragmentation",
     )
     size = gib(buffers.reduce_bucket * wire)
     twice = ", held twice with overlap_comm" if buffers.overlap_comm and chosen.stage < 3 else ""
-    yield Key(
+    yield PlannedKey(
         f"{zero}.reduce_bucket_size",
         buffers.reduce_bucket,
         f"elements, not bytes: {size} GiB{twice}; {_bucket_reason(plan)}",
     )
     if chosen.stage < 3:
-        yield Key(
+        yield PlannedKey(
             f"{zero}.allgather_bucket_size",
             buffers.allgather_bucket,
             "elements gathered at once after the step; as the reduce bucket",
@@ -81,10 +81,10 @@ def _overlap(plan: Plan) -> str:
     return f"{what} while backward goes on, for a second bucket of {gib(chosen.buffers.reduce_bucket * 2)} GiB"
 
 
-def _tensor_parallel(plan: Plan) -> Iterator[Key]:
+def _tensor_parallel(plan: Plan) -> Iterator[PlannedKey]:
     chosen = plan.chosen.strategy
     if chosen.tp > 1:
-        yield Key(
+        yield PlannedKey(
             "tensor_parallel.autotp_size",
             chosen.tp,
             f"{chosen.tp} GPUs of a node share each layer over {plan.job.hardware.intra_node_link}; "
@@ -94,25 +94,25 @@ def _tensor_parallel(plan: Plan) -> Iterator[Key]:
         )
 
 
-def _stage_3(plan: Plan) -> Iterator[Key]:
+def _stage_3(plan: Plan) -> Iterator[PlannedKey]:
     job, chosen = plan.job, plan.chosen.strategy
     zero, buffers = "zero_optimization", chosen.buffers
     wire = 4 if chosen.precision == "fp32" else 2
     block = block_elements(job.model) // chosen.tp
-    yield Key(
+    yield PlannedKey(
         f"{zero}.stage3_prefetch_bucket_size", buffers.prefetch, f"elements fetched ahead; one block has {block:,}"
     )
-    yield Key(
+    yield PlannedKey(
         f"{zero}.stage3_param_persistence_threshold",
         buffers.persistence,
         "tensors up to this many elements (norms, biases) stay whole: fetching them would cost only latency",
     )
-    yield Key(
+    yield PlannedKey(
         f"{zero}.stage3_max_live_parameters",
         buffers.max_live,
         f"elements ({gib(buffers.max_live * wire)} GiB) up to which parameters are fetched ahead of their use",
     )
-    yield Key(
+    yield PlannedKey(
         f"{zero}.stage3_max_reuse_distance",
         buffers.max_reuse,
         "a parameter needed again within this many elements stays gathered"
@@ -120,7 +120,7 @@ def _stage_3(plan: Plan) -> Iterator[Key]:
         else "0: a parameter kept for reuse would hold an NVMe swap buffer",
     )
     if chosen.offload_optimizer == "nvme":
-        yield Key(
+        yield PlannedKey(
             f"{zero}.sub_group_size",
             buffers.sub_group,
             "elements swapped in for one update; smaller groups need smaller page-locked buffers",
@@ -129,51 +129,57 @@ def _stage_3(plan: Plan) -> Iterator[Key]:
         yield _gather(plan)
     leaf = family_of(job.model).leaf_class
     if leaf:
-        yield Key(
+        yield PlannedKey(
             f"{zero}.leaf_module.classes",
             [leaf],
             "before transformers 5 each expert is a module, and ranks that route differently would wait for each other",
         )
     if job.training.optimizer == "Muon":
-        yield Key(f"{zero}.reduce_scatter", False, "Muon needs whole gradients: stage 3 refuses it with reduce_scatter")
+        yield PlannedKey(
+            f"{zero}.reduce_scatter", False, "Muon needs whole gradients: stage 3 refuses it with reduce_scatter"
+        )
 
 
-def _gather(plan: Plan) -> Key:
+def _gather(plan: Plan) -> PlannedKey:
     """Whether save_16bit_model gathers the whole model, which takes room in the RAM of rank 0's node."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     host = plan.chosen.memory.host
     total = 2 * count(plan.job.model, "full", 1, ("all-linear",), 1, False, 0).total
     if host.high_bytes + total <= host.limit_bytes:
         why = f"save_16bit_model gathers all {gib(total)} GiB on rank 0; without it that call writes nothing"
-        return Key(path, True, why, "training.save_16bit")
+        return PlannedKey(path, True, why, "training.save_16bit")
     why = f"all {gib(total)} GiB have no room in rank 0's RAM; zero_to_fp32.py converts a checkpoint"
-    return Key(path, False, why)
+    return PlannedKey(path, False, why)
 
 
-def _offload_optimizer(plan: Plan) -> Iterator[Key]:
+def _offload_optimizer(plan: Plan) -> Iterator[PlannedKey]:
     job, chosen = plan.job, plan.chosen.strategy
     device = chosen.offload_optimizer
     if device == "none":
         return
     base = "zero_optimization.offload_optimizer"
-    yield Key(
+    yield PlannedKey(
         f"{base}.device",
         device,
         f"states and update leave the GPU: {_states(plan)} GiB a node",
         "training.offload",
     )
-    yield Key(f"{base}.pin_memory", True, "page-locked memory: copies run beside compute at the link's full rate")
+    yield PlannedKey(
+        f"{base}.pin_memory", True, "page-locked memory: copies run beside compute at the link's full rate"
+    )
     if device == "nvme":
-        yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
-        yield Key(
+        yield PlannedKey(
+            f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path"
+        )
+        yield PlannedKey(
             f"{base}.buffer_count",
             plan.chosen.strategy.buffers.swap_buffers,
             "weight, gradient and moments of the group being updated, the one being read and the one being written",
         )
-        yield Key(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
-        yield Key(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
+        yield PlannedKey(f"{base}.pipeline_read", True, "the next group is read while this one is updated")
+        yield PlannedKey(f"{base}.pipeline_write", True, "the last group is written while this one is updated")
     elif chosen.stage < 3 and job.world // chosen.tp > 1:
-        yield Key(
+        yield PlannedKey(
             "zero_optimization.round_robin_gradients",
             True,
             "spreads gradients so that all ranks copy to the CPU at once, not one after the other",
@@ -188,30 +194,34 @@ def _states(plan: Plan) -> str:
     return gib(sum(place.parts.get(name, 0) for name in names))
 
 
-def _offload_param(plan: Plan) -> Iterator[Key]:
+def _offload_param(plan: Plan) -> Iterator[PlannedKey]:
     job, chosen = plan.job, plan.chosen.strategy
     device = chosen.offload_param
     if device == "none":
         return
     base = "zero_optimization.offload_param"
-    yield Key(f"{base}.device", device, "parameters wait off the GPU until their block needs them", "training.offload")
-    yield Key(f"{base}.pin_memory", True, "page-locked memory: the next block arrives while this one computes")
+    yield PlannedKey(
+        f"{base}.device", device, "parameters wait off the GPU until their block needs them", "training.offload"
+    )
+    yield PlannedKey(f"{base}.pin_memory", True, "page-locked memory: the next block arrives while this one computes")
     if device == "nvme":
         whole = count(job.model, "full", 1, ("all-linear",), chosen.tp, False, 0).largest
         largest = -(-whole // (job.world // chosen.tp))
-        yield Key(f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path")
-        yield Key(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
-        yield Key(
+        yield PlannedKey(
+            f"{base}.nvme_path", job.training.nvme_path, "a folder on the node's own drive", "training.nvme_path"
+        )
+        yield PlannedKey(f"{base}.buffer_count", PARAM_BUFFERS, "tensors in flight between drive and GPU")
+        yield PlannedKey(
             f"{base}.buffer_size",
             largest + largest % 2,
             f"elements; a buffer holds a rank's share of the largest tensor ({largest:,})",
         )
-        yield Key(f"{base}.max_in_cpu", MAX_IN_CPU, "elements kept in RAM instead of on the drive")
+        yield PlannedKey(f"{base}.max_in_cpu", MAX_IN_CPU, "elements kept in RAM instead of on the drive")
 
 
-def _aio() -> Iterator[Key]:
-    yield Key("aio.block_size", AIO_BLOCK_SIZE, "bytes of one request")
-    yield Key("aio.queue_depth", AIO_QUEUE_DEPTH, "requests in flight; below 16 a drive idles")
-    yield Key("aio.intra_op_parallelism", AIO_PARALLELISM, "threads one request is split over")
-    yield Key("aio.single_submit", False, "requests are handed over in batches")
-    yield Key("aio.overlap_events", True, "new requests are sent while old ones complete")
+def _aio() -> Iterator[PlannedKey]:
+    yield PlannedKey("aio.block_size", AIO_BLOCK_SIZE, "bytes of one request")
+    yield PlannedKey("aio.queue_depth", AIO_QUEUE_DEPTH, "requests in flight; below 16 a drive idles")
+    yield PlannedKey("aio.intra_op_parallelism", AIO_PARALLELISM, "threads one request is split over")
+    yield PlannedKey("aio.single_submit", False, "requests are handed over in batches")
+    yield PlannedKey("aio.overlap_events", True, "new requests are sent while old ones complete")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgen.memory import Place
 from dsgen.shapes.units import gib
 
-__all__ = ["FULL", "bar", "count", "folded", "place_line"]
+__all__ = ["FULL", "bar", "folded", "place_line", "rounded"]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -37,7 +37,7 @@ def folded(line: str, width: int) -> list[str]:
     return [head, f"      {tail}"]
 
 
-def count(value: float) -> str:
+def rounded(value: float) -> str:
     """A speed with three digits and thousands separators: 2,450."""
     digits = max(0, len(str(int(value))) - 3)
     return f"{round(value, -digits):,.0f}" if value >= 10 else f"{value:.2g}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgen.effective import Answers, Effective, Refusal, Row
+    from dsgen.effective import Answers, Effective, Refusal, WrittenKey
 
 __all__ = ["text"]
 
@@ -134,7 +134,7 @@ def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) and len(said) > _DIGITS else said
 
 
-def _table(rows: tuple[Row, ...], width: int) -> list[str]:
+def _table(rows: tuple[WrittenKey, ...], width: int) -> list[str]:
     """Four columns; a section has a line of its own, and a note stands below its row."""
     room = width - len(_GAP) * 3 - _LAST
     widest = max(len(_key(row)) for row in rows)
@@ -157,11 +157,11 @@ def _table(rows: tuple[Row, ...], width: int) -> list[str]:
     return lines
 
 
-def _key(row: Row) -> str:
+def _key(row: WrittenKey) -> str:
     return _GAP * row.path.count(".") + row.path.rpartition(".")[2]
 
 
-def _written(row: Row) -> str:
+def _written(row: WrittenKey) -> str:
     if isinstance(row.written, Mapping) and row.written:
         return f"{len(row.written)} key{'s' if len(row.written) != 1 else ''}"
     return _said(row.written)

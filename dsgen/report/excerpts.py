@@ -68,7 +68,7 @@ _Cells = list[tuple[str, int]]
 
 def _cells(text: str, column: int) -> _Cells:
     """Each character as it is shown, and the columns it takes; `column` is where the text begins, for its tabs."""
-    found: _Cells = []
+    cells: _Cells = []
     for letter in text:
         if letter == "\t":
             width = _TAB - column % _TAB
@@ -79,9 +79,9 @@ def _cells(text: str, column: int) -> _Cells:
         else:
             shown = ascii(letter)[1:-1]
             width = len(shown)
-        found.append((shown, width))
+        cells.append((shown, width))
         column += width
-    return found
+    return cells
 
 
 def _columns(letter: str) -> int:

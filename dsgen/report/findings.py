@@ -16,7 +16,7 @@ from dsgen.linting.files import Linted
 from dsgen.report.excerpts import excerpt, printable
 from dsgen.shapes.findings import Finding, Severity
 
-__all__ = ["Paint", "assumed", "block", "data", "painted", "plain", "plural", "summary", "text"]
+__all__ = ["Paint", "assumed", "block", "coloured", "data", "plural", "summary", "text", "uncoloured"]
 
 Paint = Callable[[str, str], str]
 
@@ -26,19 +26,19 @@ _LONGEST = 110  # columns of running text; longer lines are hard to read on a wi
 _LONG_WORD = re.compile(r"(\S{60})\S{40,}(\S{20})")  # a key or value too long for a message; both ends stay
 
 
-def plain(words: str, _: str) -> str:
+def uncoloured(words: str, _: str) -> str:
     """Words without colour."""
     return words
 
 
-def painted(words: str, role: str) -> str:
+def coloured(words: str, role: str) -> str:
     """Words in the colour of their role, for a terminal."""
     from dsgen.report.colours import styled  # it loads rich
 
     return styled(words, role)
 
 
-def text(linted: Sequence[Linted], width: int, paint: Paint = plain) -> str:
+def text(linted: Sequence[Linted], width: int, paint: Paint = uncoloured) -> str:
     """Every finding of every file, with a final newline; nothing when there is none."""
     lines = [
         line for file in linted for finding in file.findings for line in block(finding, file.document, width, paint)
@@ -46,7 +46,7 @@ def text(linted: Sequence[Linted], width: int, paint: Paint = plain) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def block(finding: Finding, document: Document, width: int, paint: Paint = plain) -> list[str]:
+def block(finding: Finding, document: Document, width: int, paint: Paint = uncoloured) -> list[str]:
     """One finding: its place and rule, the line with carets, the message and the fix."""
     role = str(finding.severity)
     place = f"{printable(document.name)}:{finding.line}:{finding.column}"
@@ -148,12 +148,12 @@ def _unseen(linted: Iterable[Linted]) -> list[str]:
     """How many findings are there and not shown, by severity, and how many a person has answered."""
     hidden = Counter(finding.severity for file in linted for finding in file.hidden)
     words = {Severity.INFO: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
-    found = [f"{plural(hidden[severity], words[severity])} hidden" for severity in Severity if hidden[severity]]
+    parts = [f"{plural(hidden[severity], words[severity])} hidden" for severity in Severity if hidden[severity]]
     lowest = min(hidden, default=Severity.INFO)
-    if found:
-        found[-1] += f", --severity {lowest} shows {'it' if hidden.total() == 1 else 'them'}"
+    if parts:
+        parts[-1] += f", --severity {lowest} shows {'it' if hidden.total() == 1 else 'them'}"
     suppressed = sum(file.suppressed for file in linted)
-    return [*found, *([f"{suppressed} suppressed"] if suppressed else [])]
+    return [*parts, *([f"{suppressed} suppressed"] if suppressed else [])]
 
 
 def plural(count: int, noun: str) -> str:

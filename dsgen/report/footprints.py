@@ -76,10 +76,10 @@ def _place(place: Place, limits: bool) -> dict[str, Any]:
 
 
 def _moments(peak: Mapping[str, int], end: Mapping[str, int] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"peak_bytes": int(sum(peak.values())), "parts": _whole(peak)}
+    bytes_of: dict[str, Any] = {"peak_bytes": int(sum(peak.values())), "parts": _whole(peak)}
     if end is not None:
-        found |= {"end_bytes": int(sum(end.values())), "end_parts": _whole(end)}
-    return found
+        bytes_of |= {"end_bytes": int(sum(end.values())), "end_parts": _whole(end)}
+    return bytes_of
 
 
 def _whole(parts: Mapping[str, int]) -> dict[str, int]:
@@ -117,12 +117,12 @@ def place_lines(label: str, place: Place, width: int, limits: bool = True) -> li
         more = f" (up to {gib(place.high_bytes)})" if gib(place.high_bytes) != gib(place.peak_bytes) else ""
         head = f"{label:<5} {gib(place.peak_bytes)} GiB{more}{f'; peak in {place.phase}' if place.phase else ''}"
     lines = folded(head, width)
-    found = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
-    small = [item for item in found if item[1] < _LEAST_SHARE * place.peak_bytes and gib(item[1]) == gib(0)]
+    shown = sorted(((name, size) for name, size in place.parts.items() if size), key=lambda item: -item[1])
+    small = [item for item in shown if item[1] < _LEAST_SHARE * place.peak_bytes and gib(item[1]) == gib(0)]
     if len(small) > 1:
-        found = [item for item in found if item not in small]
-        found.append((f"{len(small)} small kinds", sum(size for _, size in small)))
-    rows = [*found, *((name, size) for name, size in place.overhead.items() if size)]
+        shown = [item for item in shown if item not in small]
+        shown.append((f"{len(small)} small kinds", sum(size for _, size in small)))
+    rows = [*shown, *((name, size) for name, size in place.overhead.items() if size)]
     return lines + [
         f"      {_cut(name):<{_NAME}} {gib(size):>6} GiB  {bar(size / whole if whole else 0, cells)}".rstrip()
         for name, size in rows

@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.report import footprints
@@ -72,8 +70,8 @@ def _headline(question: Question) -> str:
 
 def _by(question: Question, word: str) -> str:
     """What was chosen, or is a default: `chosen: stage 2, micro-batch 4`."""
-    found = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
-    return f"{word}: {', '.join(found)}" if found else ""
+    values = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
+    return f"{word}: {', '.join(values)}" if values else ""
 
 
 def _value(value: Any) -> str:
@@ -215,7 +213,7 @@ def _question(question: Question) -> dict[str, Any]:
         "deepspeed": job.version,
         **_strategy(question.strategy),
         "global_batch": question.strategy.global_batch,
-        "buffers": attrs.asdict(question.strategy.buffers),
+        "buffers": question.strategy.buffers._asdict(),
         "said": {
             name: {"value": list(item.value) if isinstance(item.value, tuple) else item.value, "by": item.by}
             for name, item in question.said.items()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-import attrs
-
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
-from dsgen.report.bars import bar, count, folded, place_line
+from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
@@ -78,7 +76,7 @@ def _row(mark: str, name: str, numbers: str, note: str, column: int, width: int)
 def _numbers(item: Candidate) -> str:
     memory = item.memory
     return (
-        f"{gib(memory.gpu.needed_bytes):>7} {gib(memory.host.needed_bytes):>8} {count(item.speed):>9} "
+        f"{gib(memory.gpu.needed_bytes):>7} {gib(memory.host.needed_bytes):>8} {rounded(item.speed):>9} "
         f"{item.cost.communication_share:>5.0%}"
     )
 
@@ -159,7 +157,7 @@ def _candidate(item: Candidate) -> dict[str, Any]:
         "micro_batch": chosen.micro_batch,
         "accumulation": chosen.accumulation,
         "global_batch": chosen.global_batch,
-        "buffers": attrs.asdict(chosen.buffers),
+        "buffers": chosen.buffers._asdict(),
         "memory": {
             "verdict": item.memory.verdict.value,
             **{

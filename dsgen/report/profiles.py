@@ -16,9 +16,9 @@ def listing(kinds: Iterable[str], width: int = 80) -> str:
     """Names, titles and aliases of the profiles of some kinds, with a final newline."""
     parts = []
     for kind in kinds:
-        found = [catalog.find(kind, name) for name in catalog.names(kind)]
-        parts.append(f"{kind} ({len(found)})")
-        parts.append(table([(profile.name, profile.title) for profile in found], width))
+        profiles = [catalog.find(kind, name) for name in catalog.names(kind)]
+        parts.append(f"{kind} ({len(profiles)})")
+        parts.append(table([(profile.name, profile.title) for profile in profiles], width))
     return "\n".join(parts) + "\n"
 
 

@@ -34,12 +34,12 @@ def data(linted: Sequence[Linted], root: Path, version: str | None = None, docs:
         docs: Address of the folder of the rules' pages, with a final slash; without one the rules name no page.
     """
     by_name = {rule.name: rule for rule in rules.RULES}
-    found = {finding.rule: finding for file in linted for finding in file.findings}
-    places = {name: place for place, name in enumerate(sorted(found, key=lambda name: found[name].code))}
+    by_rule = {finding.rule: finding for file in linted for finding in file.findings}
+    places = {name: place for place, name in enumerate(sorted(by_rule, key=lambda name: by_rule[name].code))}
     driver: dict[str, Any] = {
         "name": "dsgen",
         **({"version": version, "semanticVersion": version} if version else {}),
-        "rules": [_rule(by_name.get(name), found[name], docs) for name in places],
+        "rules": [_rule(by_name.get(name), by_rule[name], docs) for name in places],
     }
     return {
         "$schema": SCHEMA,

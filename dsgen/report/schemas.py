@@ -65,10 +65,10 @@ def _gathered(file: Path, root: str, parts: dict[str, Any]) -> Any:
             return [changed(item) for item in node]
         if not isinstance(node, Mapping):
             return node
-        found = {key: changed(item) for key, item in node.items() if key != "$schema" or root == "#"}
+        schema = {key: changed(item) for key, item in node.items() if key != "$schema" or root == "#"}
         if isinstance(node.get("$ref"), str):
-            found["$ref"] = placed(node["$ref"])
-        return found
+            schema["$ref"] = placed(node["$ref"])
+        return schema
 
     def placed(reference: str) -> str:
         other, _, pointer = reference.partition("#")

@@ -6,7 +6,7 @@ import textwrap
 
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.rendering import Config
-from dsgen.report.bars import FULL, count, place_line
+from dsgen.report.bars import FULL, place_line, rounded
 from dsgen.shapes.layers import leaves
 from dsgen.strategies.strategies import describe
 
@@ -24,7 +24,9 @@ def text(config: Config, written_to: str | None = None) -> str:
     if memory.nvme.peak_bytes:
         lines.append(place_line("NVMe", memory.nvme))
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
-    lines.append(f"speed about {count(speed)} tokens/s/GPU ({count(speed * LOW)} to {count(speed * HIGH)}); {network}")
+    lines.append(
+        f"speed about {rounded(speed)} tokens/s/GPU ({rounded(speed * LOW)} to {rounded(speed * HIGH)}); {network}"
+    )
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
     keys = sum(1 for _ in leaves(config.tree))

@@ -23,15 +23,15 @@ _HEADS = ("file", "target", "deepspeed", "code", "rule", "severity", "findings")
 
 def text(linted: Sequence[Linted], width: int) -> str:
     """Both tables and the totals for a person, with a final newline; a file without findings is only counted."""
-    found = data(linted)
+    counted = data(linted)
     rows = [
         [*(str(row[level] or "").rjust(len(level)) for level in _LEVELS), printable(row["file"])]
-        for row in found["by_file"]
+        for row in counted["by_file"]
         if any(row[level] for level in _LEVELS)
     ]
     parts = [rule_table(linted, width)] if rows else []
     parts += [table(rows, width, (*_LEVELS, "file"))] if rows else []
-    closing = [_totals(found["totals"]), assumed(linted)]
+    closing = [_totals(counted["totals"]), assumed(linted)]
     parts.append("\n".join(textwrap.fill(words, width, break_on_hyphens=False) for words in closing if words))
     return "\n\n".join(parts) + "\n"
 
@@ -77,10 +77,12 @@ def spreadsheet(linted: Sequence[Linted]) -> str:
 def _totals(totals: dict[str, Any]) -> str:
     if not totals["files"]:
         return "no files"
-    failing, found = totals["files_with_errors"], totals["files_with_findings"]
+    failing, faulty = totals["files_with_errors"], totals["files_with_findings"]
     share = f"{failing} of {plural(totals['files'], 'file')} ({totals['share_with_errors']:.0%})"
     counts = [plural(totals[f"{word}s"], word) for word in ("error", "warning", "note") if totals[f"{word}s"]]
-    said = f"{share} {'has' if failing == 1 else 'have'} an error; {found} {'has' if found == 1 else 'have'} a finding."
+    said = (
+        f"{share} {'has' if failing == 1 else 'have'} an error; {faulty} {'has' if faulty == 1 else 'have'} a finding."
+    )
     return f"{said} {', '.join(counts)}." if counts else said
 
 

@@ -128,14 +128,14 @@ def _order(simulation: Simulation) -> list[str]:
 
 def _legend(kinds: Sequence[str], top: float) -> tuple[list[str], float]:
     cell = _PLOT / _COLUMNS
-    found = []
+    rows = []
     for index, kind in enumerate(kinds):
         x, y = _LEFT + index % _COLUMNS * cell, top + index // _COLUMNS * _ROW
-        found.append(
+        rows.append(
             f'<rect x="{x:.0f}" y="{y:.0f}" width="12" height="12" rx="2" fill="{COLOURS.get(kind, _OTHER)}"/>'
             f'<text x="{x + 18:.0f}" y="{y + 10:.0f}">{escape(kind)}</text>'
         )
-    return found, -(-len(kinds) // _COLUMNS) * _ROW
+    return rows, -(-len(kinds) // _COLUMNS) * _ROW
 
 
 def _panel(

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["WrongArgumentError", "named", "path_of", "text_of"]
+__all__ = ["WrongArgumentError", "names_arguments", "path_of", "text_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +22,7 @@ class WrongArgumentError(DsgenError, TypeError):
     """An argument that a function of the library has not; a TypeError too, as any other function raises it."""
 
 
-def named(said_in_dict: Collection[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def names_arguments(said_in_dict: Collection[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function so that it names the right argument when it is called with a wrong one.
 
     Args:

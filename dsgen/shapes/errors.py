@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-__all__ = ["CODES", "MOST_MISTAKES", "Code", "DsgenError", "mistake", "nearest", "together"]
+__all__ = ["CODES", "MOST_MISTAKES", "Code", "DsgenError", "joined", "mistake", "nearest"]
 
 Code = Literal[
     "bad-value",  # a value is not what it must be
@@ -108,7 +108,7 @@ def mistake(
     return DsgenError(what, must=must, where=str(where) if where else None, todo=todo, code=code)
 
 
-def together(errors: Sequence[DsgenError]) -> DsgenError:
+def joined(errors: Sequence[DsgenError]) -> DsgenError:
     """Several mistakes as one error; one alone stays itself."""
     every = tuple(single for error in errors for single in error.mistakes)
     first = every[0]
@@ -139,7 +139,7 @@ def _close(wanted: str, names: Iterable[str]) -> list[str]:
         matcher.set_seq1(name)
         if matcher.real_quick_ratio() >= _SIMILARITY and (most := matcher.quick_ratio()) >= _SIMILARITY:
             promising.append((most, name))
-    found: list[tuple[float, str]] = []
+    ranked: list[tuple[float, str]] = []
     least = _SIMILARITY
     for most, name in sorted(promising, reverse=True):
         if most < least:
@@ -147,7 +147,7 @@ def _close(wanted: str, names: Iterable[str]) -> list[str]:
         matcher.set_seq1(name)
         ratio = matcher.ratio()
         if ratio >= _SIMILARITY:
-            found = sorted([*found, (ratio, name)], reverse=True)[:_SUGGESTIONS]
-            least = found[-1][0] if len(found) == _SUGGESTIONS else _SIMILARITY
-    best = {name: difflib.SequenceMatcher(None, wanted, name).ratio() for _, name in found}
-    return [name for _, name in found if best[name] >= _BESIDE_THE_BEST * best[found[0][1]]]
+            ranked = sorted([*ranked, (ratio, name)], reverse=True)[:_SUGGESTIONS]
+            least = ranked[-1][0] if len(ranked) == _SUGGESTIONS else _SIMILARITY
+    best = {name: difflib.SequenceMatcher(None, wanted, name).ratio() for _, name in ranked}
+    return [name for _, name in ranked if best[name] >= _BESIDE_THE_BEST * best[ranked[0][1]]]

@@ -6,9 +6,7 @@ import enum
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.shapes.errors import DsgenError, mistake
 
@@ -45,8 +43,7 @@ class Rank(enum.IntEnum):
     USER = 7
 
 
-@attrs.frozen
-class Origin:
+class Origin(NamedTuple):
     """Where a value was written: a file and its line, `planner`, `--set`, a Python call."""
 
     source: str
@@ -56,8 +53,7 @@ class Origin:
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
 
-@attrs.frozen
-class Override:
+class Override(NamedTuple):
     """One path, one value (None deletes), who wrote it where, and why."""
 
     path: str
@@ -67,8 +63,7 @@ class Override:
     reason: str | None = None
 
 
-@attrs.frozen
-class Layer:
+class Layer(NamedTuple):
     """A named set of overrides of one rank: a profile, the plan, a site file, the command line."""
 
     name: str
@@ -86,8 +81,7 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield path, value
 
 
-@attrs.frozen
-class Provenance:
+class Provenance(NamedTuple):
     """Every override of every path, in the order of precedence; the last one won."""
 
     overrides: Mapping[str, tuple[Override, ...]]
@@ -99,8 +93,8 @@ class Provenance:
     def winner(self, path: str) -> Override | None:
         """The override in force at a path, or the one that set or deleted a parent of it."""
         while path:
-            if found := self.overrides.get(path):
-                return found[-1]
+            if overrides := self.overrides.get(path):
+                return overrides[-1]
             path = path.rpartition(".")[0]
         return None
 
@@ -110,8 +104,7 @@ class Provenance:
         return winner.origin if winner else None
 
 
-@attrs.frozen
-class Fold:
+class Fold(NamedTuple):
     """What folding gives: the merged tree, who wrote what, and overrides that changed nothing."""
 
     tree: Tree
@@ -128,7 +121,7 @@ def fold(layers: Iterable[Layer]) -> Fold:
     Raises:
         DsgenError: Two layers of one rank disagree on a path, or a map meets a scalar.
     """
-    state = _State()
+    state = _Folding()
     for layer in sorted(layers, key=lambda layer: layer.rank):  # stable: files keep their order
         for override in layer.overrides:
             state.apply(layer, override)
@@ -136,7 +129,7 @@ def fold(layers: Iterable[Layer]) -> Fold:
     return Fold(state.tree(), Provenance(history), tuple(state.warnings))
 
 
-class _State:
+class _Folding:
     """The fold in progress: leaves in force and the history of each path."""
 
     def __init__(self) -> None:

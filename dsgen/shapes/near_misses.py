@@ -29,9 +29,9 @@ def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken:
         mistaken: Names that people write for others, with or without their section.
     """
     general, last = re.sub(_INDEX, "[]", path), path.rpartition(".")[2]
-    found = [mistaken[name] for name in (general, last) if name in mistaken][:1]
-    if found:
-        return tuple(found)
+    meant = [mistaken[name] for name in (general, last) if name in mistaken][:1]
+    if meant:
+        return tuple(meant)
     others = [name for name in names if name != path]
     parent = _parent(path)
     near = [parent] if parent in sections or not parent else nearest(parent, sections)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Override, Provenance, Rank, show
@@ -17,8 +15,7 @@ Values = tuple[Any, ...]
 LARGEST_COUNT = 10**9  # GPUs, sequences, tokens, layers: nothing larger is built, and below it the search is short
 
 
-@attrs.frozen
-class Pin:
+class Pin(NamedTuple):
     """One field of a Strategy, the values still allowed, and the override that says so."""
 
     field: str

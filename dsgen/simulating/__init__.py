@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
-from dsgen.simulating.autos import Filled
-from dsgen.simulating.models import hardware_of
-from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
+from dsgen.simulating.filling import Filled
+from dsgen.simulating.model_configs import hardware_of
 from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
+from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
 
 __all__ = [
     "ATTENTION",
@@ -55,5 +55,5 @@ def simulate(request: Request, *, python: str | None = None, timeout_seconds: fl
     if (package := answer.get("missing")) is not None:
         raise failures.missing(str(package), interpreter)
     if "error" in answer:
-        raise failures.refused(answer, request, interpreter)
+        raise failures.failure(answer, request, interpreter)
     return answers.simulation(answer, request)

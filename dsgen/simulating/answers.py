@@ -9,8 +9,8 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.estimates import plausible
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
-from dsgen.simulating.records import Collective, Sample, Simulation, TensorGroup
 from dsgen.simulating.requests import Request
+from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
 
 __all__ = ["simulation"]
 
@@ -94,19 +94,19 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
     What it reserves and does not need, it gives back before it runs out of memory. Where it runs out all the same, that
     is how much it wants.
     """
-    found = answer["peak"]["gpu"]
-    reserved, ran_out = (found["allocator"][name] for name in ("reserved_peak_bytes", "out_of_memory"))
+    gpu = answer["peak"]["gpu"]
+    reserved, ran_out = (gpu["allocator"][name] for name in ("reserved_peak_bytes", "out_of_memory"))
     outside: dict[str, int] = {}
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
         outside = overhead(request.hardware, request.world_size, groups).parts
     around = sum(outside.values())
     return Place(
-        peak_bytes=found["bytes"],
-        low_bytes=found["bytes"],
-        high_bytes=reserved + around if ran_out else plausible(found["bytes"], around, reserved=reserved),
+        peak_bytes=gpu["bytes"],
+        low_bytes=gpu["bytes"],
+        high_bytes=reserved + around if ran_out else plausible(gpu["bytes"], around, reserved=reserved),
         limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
-        parts=found["parts"],
+        parts=gpu["parts"],
         phase=_named(answer, "gpu"),
         reserved_bytes=reserved,
         overhead=outside,
@@ -115,16 +115,16 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
 
 def _host(answer: Mapping[str, Any], request: Request) -> Place:
     """One node's RAM: tensors of all its ranks, page-locked ones rounded up at most, and the processes themselves."""
-    found, ranks = answer["peak"]["host"], request.ranks_per_node
+    host, ranks = answer["peak"]["host"], request.ranks_per_node
     processes = ranks * RANK_PROCESS_BYTES
-    peak = ranks * found["bytes"]
-    rounding = ranks * (found["pinned"]["rounded_bytes"] - found["pinned"]["bytes"])
+    peak = ranks * host["bytes"]
+    rounding = ranks * (host["pinned"]["rounded_bytes"] - host["pinned"]["bytes"])
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
         high_bytes=peak + rounding + processes,
         limit_bytes=host_limit(request.hardware) if request.hardware else 0,
-        parts=_times(found["parts"], ranks),
+        parts=_times(host["parts"], ranks),
         phase=_named(answer, "host"),
         overhead={"processes": processes},
     )

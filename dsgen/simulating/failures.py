@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsgen.deepspeed import surface
-from dsgen.effective.refusals import sentence
+from dsgen.effective.refusals import in_words
 from dsgen.families import FAMILIES
 from dsgen.linting import linter
 from dsgen.linting.subjects import Facts
@@ -17,7 +17,7 @@ from dsgen.shapes.near_misses import offer
 from dsgen.simulating.reasons import known
 from dsgen.simulating.requests import Request
 
-__all__ = ["INSTALL", "missing", "refused"]
+__all__ = ["INSTALL", "failure", "missing"]
 
 INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
 _LONGEST = 400  # characters of the engine's message
@@ -40,7 +40,7 @@ def missing(package: str, python: str) -> DsgenError:
     return mistake(f"a simulation needs {package}, which {python} has not", todo=INSTALL, code="missing-package")
 
 
-def refused(answer: Mapping[str, Any], request: Request, python: str) -> DsgenError:
+def failure(answer: Mapping[str, Any], request: Request, python: str) -> DsgenError:
     """The error for the child's own: `{"versions", "error": {"type", "message", "site", "phase"}}`."""
     error, versions = answer["error"], answer.get("versions", {})
     message = _NOISE.sub("", " ".join(str(error["message"]).split()))
@@ -107,7 +107,7 @@ def _by_deepspeed(error: Mapping[str, Any], message: str, request: Request, vers
     said = {
         "kind": error["type"], "message": message, "faults": error.get("faults", []), "model": error.get("model")
     }  # fmt: skip
-    plain, advice = known(error, message) or (sentence(said, request.config, request.world_size, _surface(release)), "")
+    plain, advice = known(error, message) or (in_words(said, request.config, request.world_size, _surface(release)), "")
     own = f"{error['type']}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '...'} ({site})"
     lines = [advice] if advice else []
     lines += [] if plain == message else [f"its words: {own}"]
@@ -127,5 +127,5 @@ def _surface(release: str) -> surface.Surface:
 def _findings(request: Request, release: str) -> list[Any]:
     """The errors that our linter finds in the config at this world size."""
     facts = Facts(world_size=request.world_size, seq_len=request.run.seq_len)
-    found = linter.lint_config(request.config, target="deepspeed", deepspeed=_surface(release).version, facts=facts)
-    return [finding for finding in found if finding.severity is Severity.ERROR][:_MOST_FINDINGS]
+    findings = linter.lint_config(request.config, target="deepspeed", deepspeed=_surface(release).version, facts=facts)
+    return [finding for finding in findings if finding.severity is Severity.ERROR][:_MOST_FINDINGS]

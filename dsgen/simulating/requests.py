@@ -16,8 +16,8 @@ from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware
-from dsgen.simulating import models
-from dsgen.simulating.autos import Filled, fill
+from dsgen.simulating import model_configs
+from dsgen.simulating.filling import Filled, fill
 from dsgen.simulating.setups import of_config
 from dsgen.strategies.constraints import Setup, refusals
 from dsgen.strategies.strategies import describe
@@ -197,7 +197,7 @@ def from_config(
     check_gpus(world_size, "world_size")
     if precision not in (None, *DTYPES):
         raise mistake(f"precision is {precision!r}", must=f"it must be one of {', '.join(DTYPES)}")
-    name, facts, notes = models.read(model)
+    name, facts, notes = model_configs.read(model)
     hidden = facts.get("hidden_size", facts.get("n_embd"))
     used, filled = fill(
         config,

@@ -67,8 +67,8 @@ def of_config(
 
 
 def _whole(model: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    found = next((model[name] for name in names if name in model), None)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+    number = next((model[name] for name in names if name in model), None)
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 
 def _known(model: Mapping[str, Any]) -> Model | None:

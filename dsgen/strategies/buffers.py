@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from dsgen.families.parameters import parameters
 from dsgen.jobs.job import Job
@@ -27,8 +25,7 @@ SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into p
 LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
 
 
-@attrs.frozen(kw_only=True, cache_hash=True)
-class Buffers:
+class Buffers(NamedTuple):
     """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
 
     `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`

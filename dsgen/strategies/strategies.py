@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import attrs
 
@@ -75,8 +76,7 @@ class Strategy(Layout):
         return f"{describe(self)}, mb {self.micro_batch}"
 
 
-@attrs.frozen(kw_only=True)
-class Rejection:
+class Rejection(NamedTuple):
     """A strategy that cannot run, and the reason or number that says why.
 
     Attributes:

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from dsgen.catalog.sheets import KINDS
 from dsgen.cli import main
 from dsgen.jobs.assembly import assemble
-from dsgen.jobs.scenarios import Scenario, Setting, layers, read
+from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers, read
 from dsgen.report import schemas
 from dsgen.shapes.data import data_root
 from dsgen.shapes.errors import DsgenError
@@ -56,7 +56,7 @@ def verdict(name: str, text: str, folder: Path) -> str | None:
     file = folder / "my-file.yaml"
     file.write_text(text, encoding="utf-8")
     named = {"hardware": ("a100-80g",), "model": ("7b",)}
-    nodes = {"nodes": Setting(2, Origin("test"))} if name == "network" else {}
+    nodes = {"nodes": ScenarioValue(2, Origin("test"))} if name == "network" else {}
     try:
         if name == "scenario":
             said = read(str(file))

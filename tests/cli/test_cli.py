@@ -177,6 +177,15 @@ def test_why_answers_for_facts_and_wishes(run, key):
     assert out.startswith(key)
 
 
+def test_why_of_a_section_tells_every_key_below_it(run):
+    code, out, _ = run("why", "zero_optimization", *MAIN)
+    config = json.loads(run("render", *MAIN)[1])["zero_optimization"]
+
+    keys = [line.partition(" = ")[0] for line in out.splitlines() if line.startswith("zero_optimization.")]
+    assert (code, out.splitlines()[0]) == (0, "zero_optimization")
+    assert sorted(keys) == sorted(f"zero_optimization.{key}" for key in config)
+
+
 def test_why_as_json_names_the_winner(run):
     found = json.loads(run("why", "optimizer.params.lr", *MAIN, "--set", "training.lr=1e-4", "--format", "json")[1])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -44,6 +46,23 @@ def by_config(here: Path, *arguments: str, answer: Any = ANSWER) -> int:
 def found(folder: Path, **more: Any) -> Simulation:
     request = from_config(CONFIG, model=MODEL, world_size=16, options=Options(steps=1), **more)
     return simulate(request, python=answering(folder))
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_seconds_are_counted_where_somebody_looks(here: Path, monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
+    """The line on stderr is gone in the end; a file gets none of it."""
+    monkeypatch.setattr("dsgen.cli.simulate._TICK_SECONDS", 0.01)
+    errors = io.StringIO()
+    monkeypatch.setattr(errors, "isatty", lambda: watched, raising=False)
+    monkeypatch.setattr(sys, "stderr", errors)
+
+    assert by_config(here) == 0
+
+    if watched:
+        assert re.search(r"\r.* \.\.\. 0 s\x1b\[K", errors.getvalue())
+        assert errors.getvalue().endswith("\r\x1b[K")
+    else:
+        assert errors.getvalue() == ""
 
 
 def test_a_scenario_is_planned_rendered_and_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from dsgen.cli import main
 from dsgen.deepspeed import surface
 from dsgen.effective import Effective, load, loading
-from dsgen.effective.rows import defaults, in_force, rows
+from dsgen.effective.written_keys import defaults, in_force, rows
 from dsgen.report import effective as report
 from dsgen.shapes.errors import DsgenError
 from dsgen.targets import find

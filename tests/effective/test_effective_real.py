@@ -14,7 +14,7 @@ import pytest
 import recorded
 from effective_checks import compare
 
-from dsgen.effective import Effective, Row, load, load_many
+from dsgen.effective import Effective, WrittenKey, load, load_many
 from dsgen.shapes.errors import DsgenError
 
 pytestmark = pytest.mark.proof
@@ -57,7 +57,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Effective]:
     return dict(zip(TEXTS, load_many(files), strict=True))
 
 
-def row(found: Effective, path: str) -> Row:
+def row(found: Effective, path: str) -> WrittenKey:
     return next(item for item in found.rows if item.path == path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dsgen.deepspeed import surface
-from dsgen.effective.refusals import meant, sentence
+from dsgen.effective.refusals import in_words, nearest_key
 
 KNOWN = surface.load("0.19")
 
@@ -67,11 +67,11 @@ KNOWN = surface.load("0.19")
     ],
 )  # fmt: skip
 def test_a_refusal_is_one_plain_sentence(refused: Any, written: Any, ranks: int, said: str) -> None:
-    assert sentence(refused, written, ranks, KNOWN) == said
+    assert in_words(refused, written, ranks, KNOWN) == said
 
 
 def test_a_suggestion_is_given_only_where_it_helps() -> None:
-    assert meant("tensor_parallel.tp_size", KNOWN) == "tensor_parallel.autotp_size"
-    assert meant("compile.enabled", KNOWN) is None  # "enabled" stands in many sections
-    assert meant("zero_optimization._comment", KNOWN) is None
-    assert meant("optimizer.foo", KNOWN) is None
+    assert nearest_key("tensor_parallel.tp_size", KNOWN) == "tensor_parallel.autotp_size"
+    assert nearest_key("compile.enabled", KNOWN) is None  # "enabled" stands in many sections
+    assert nearest_key("zero_optimization._comment", KNOWN) is None
+    assert nearest_key("optimizer.foo", KNOWN) is None

@@ -168,6 +168,7 @@ def case(name: str, asked: dict[str, Any], world: int, ranks: list[int], **more:
 
 CASES = [
     *(case(name, MAIN[name], world, ranks) for name in MAIN for world, ranks in ((1, [0]), (2, [1]), (4, [0, 3]))),
+    case("stage 3", MAIN["stage 3"], 3, [0, 2]),  # divides no tensor: the last rank's parts are padded
     *(case(name, MORE[name], 2, [0]) for name in MORE),
     *(case(name, MORE_OF_4[name], 4, [1]) for name in MORE_OF_4),
 ]
@@ -175,6 +176,7 @@ NAMES = [one["name"] for one in CASES]
 SILENT = [case(f"silent, {name}", MAIN[name], world, [0], silent=True) for name in list(MAIN)[:4] for world in (1, 4)]
 SILENT += [case(f"silent, {name}", MORE[name], 2, [0], silent=True) for name in MORE if "that drop" in name]
 WHOLE = [case(f"whole, {name}", MAIN[name], 4, [0], whole=True) for name in MAIN if "stage 3" in name]
+WHOLE += [case("whole, stage 3", MAIN["stage 3"], 3, [0], whole=True)]
 
 
 @functools.cache

@@ -343,6 +343,46 @@ def test_lamb_keeps_two_moments_of_every_weight():
     assert phase(found, "step")["gpu"]["end_parts"]["optimizer states"] == 8 * (LINEAR + UNQUANTIZED)
 
 
+def moved(found: dict[str, Any], name: str, kind: str) -> dict[int, int]:
+    """Bytes of a rank's collectives of a kind in a phase, by the number of ranks that take part."""
+    assert "error" not in found, found["error"]
+    sums: dict[int, int] = {}
+    for one in found["collectives"]:
+        if (one["phase"], one["kind"]) == (name, kind):
+            sums[one["ranks"]] = sums.get(one["ranks"], 0) + one["bytes"] * one["count"]
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("world", "more", "ranks"),
+    [(2, {}, 2), (2, {"offload_param": {"device": "cpu"}}, 2), (4, {"zero_hpz_partition_size": 2}, 2)],
+    ids=["on the GPU", "offloaded", "of a second partition"],
+)
+def test_quantized_weights_are_gathered_in_8_bits(world, more, ranks):
+    """ZeRO++: a byte for an element, and a scale for every group; forward and backward gather, the step does not."""
+    whole, packed = (
+        simulate(3, world, config={"zero_optimization": {"stage": 3, "zero_quantized_weights": quantized, **more}})
+        for quantized in (False, True)
+    )
+
+    for name in ("forward", "backward"):
+        before, after = moved(whole, name, "all-gather")[ranks], moved(packed, name, "all-gather")[ranks]
+        assert before / 2 < after < 1.01 * before / 2
+    assert moved(packed, "step", "all-gather") == moved(whole, "step", "all-gather")
+
+
+def test_quantized_gradients_are_reduced_in_4_bits_in_a_node_and_then_among_nodes():
+    """ZeRO++: half a byte for an element among the 8 of a node, an eighth of that among 2 nodes; norms go whole."""
+    config = {"zero_optimization": {"stage": 3, "zero_quantized_gradients": True}}
+    found = simulate(3, 16, config=config, steps=1)
+
+    sent = moved(found, "backward", "all-to-all")
+    elements = LINEAR + 2 * VOCABULARY * HIDDEN
+    assert elements / 2 < sent[8] < 1.15 * elements / 2  # with the scales of its groups
+    assert sent[2] == sent[8] / 8
+    assert moved(found, "backward", "reduce-scatter") == {16: 2 * (2 * LAYERS + 1) * HIDDEN}
+
+
 def test_an_error_of_a_hook_in_backward_is_told():
     """torch's C++ ends the process where the device cannot be left while an error waits."""
     program = """

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dsgen.engine.simulate import versions as simulate_versions
+from dsgen.engine.simulate import versions as tested
 
 pytestmark = pytest.mark.proof
 
-ENGINE = Path(simulate_versions.__file__).parent
+ENGINE = Path(tested.__file__).parent
 
-# What is not replaced but relied on, read as it is in the tested release: function -> as in simulate_versions.PATCHED.
+# What is not replaced but relied on, read as it is in the tested release: function -> as in tested.PATCHED.
 READ = {
     # The accelerator answers as this one, and inherits the rest from the CPU's.
     "deepspeed.accelerator.abstract_accelerator:DeepSpeedAccelerator.is_pinned": "c1f0cac38a0e",
@@ -29,7 +29,7 @@ READ = {
     "deepspeed.accelerator.cuda_accelerator:CUDA_Accelerator.handles_memory_backpressure": "e4ecfb686994",
     "deepspeed.accelerator.cuda_accelerator:CUDA_Accelerator.is_synchronized_device": "4de593732ae7",
     "deepspeed.accelerator.cuda_accelerator:CUDA_Accelerator.resolves_data_dependency": "1850a868c5ed",
-    # They call the stand-ins of simulate_ops.
+    # They call the stand-ins of `ops`.
     "deepspeed.ops.adagrad.cpu_adagrad:DeepSpeedCPUAdagrad.step": "28175e786c69",
     "deepspeed.ops.adam.cpu_adam:DeepSpeedCPUAdam.step": "bc2df204ebae",
     "deepspeed.ops.adam.fused_adam:FusedAdam.step": "2706e54148f9",
@@ -66,7 +66,7 @@ NATIVE = {
     "tensor": "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor",
 }
 
-# Sources of compiled operators for which simulate_ops stands in, below deepspeed/ops/csrc -> sha256, first 12 digits.
+# Sources of compiled operators for which `ops` stands in, below deepspeed/ops/csrc -> sha256, first 12 digits.
 KERNELS = {
     "adagrad": "6659f80a325c",
     "adam": "5647c14baf15",
@@ -79,25 +79,25 @@ KERNELS = {
 def test_these_versions_are_tested_ones():
     found = tuple(metadata.version(name).partition("+")[0] for name in ("deepspeed", "torch", "transformers"))
 
-    assert found in simulate_versions.TESTED
+    assert found in tested.TESTED
 
 
 def test_other_versions_are_refused_unless_forced():
     versions = {"deepspeed": "0.12.0", "torch": "2.1.0+cu118", "transformers": "4.30.0"}
 
-    simulate_versions.check(versions, force=True)
+    tested.check_tested(versions, force=True)
     with pytest.raises(RuntimeError, match=r"deepspeed 0\.12\.0, torch 2\.1\.0, transformers 4\.30\.0; tested: "):
-        simulate_versions.check(versions, force=False)
+        tested.check_tested(versions, force=False)
 
 
-@pytest.mark.parametrize("patched", simulate_versions.PATCHED)
+@pytest.mark.parametrize("patched", tested.PATCHED)
 def test_a_patched_function_is_the_one_that_was_read(patched):
-    assert simulate_versions.fingerprint(patched) == simulate_versions.PATCHED[patched]
+    assert tested.fingerprint(patched) == tested.PATCHED[patched]
 
 
 @pytest.mark.parametrize("function", READ)
 def test_a_function_that_is_relied_on_is_the_one_that_was_read(function):
-    assert simulate_versions.fingerprint(function) == READ[function]
+    assert tested.fingerprint(function) == READ[function]
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -125,7 +125,7 @@ def test_a_compiled_operator_is_the_one_that_was_read(folder):
 
 def test_every_patch_has_a_fingerprint():
     """Every attribute that the patches and shortcuts set on something of torch, DeepSpeed or transformers."""
-    known = {name.rpartition(":")[2].rpartition(".")[2] for name in {**simulate_versions.PATCHED, **READ}} | set(NATIVE)
+    known = {name.rpartition(":")[2].rpartition(".")[2] for name in {**tested.PATCHED, **READ}} | set(NATIVE)
     # Descriptors have no source: `data` is torch's own on both sides but where devices differ.
     known |= {"data"}
     set_here = set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import select
@@ -85,8 +86,13 @@ def forked(asked: dict[str, Any]) -> str:
 
 def main() -> None:
     """Answer until stdin ends."""
+    import cpuinfo
     import deepspeed
     import torch._dynamo  # noqa: F401 - every optimizer of torch imports it; here once for all forks
+
+    # Optimizers on the CPU ask for its name, which takes a second; once for all forks.
+    cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+    cpuinfo.get_cpu_info()
 
     # Built before the forks: one that is killed while it builds would leave a lock behind.
     with tempfile.TemporaryDirectory() as folder:

@@ -130,7 +130,7 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
     deepspeed.init_distributed(dist_backend="gloo", timeout=datetime.timedelta(seconds=SECONDS), verbose=False)
     held: list[dict[str, int]] = []
-    runs.simulate_device.NAME = "cpu"  # inputs are made there
+    runs.devices.NAME = "cpu"  # inputs are made there
     end = runs._end
 
     def ended(recorder: Any, module: Any, engine: Any, micro_batch: int = 0) -> None:

@@ -8,16 +8,16 @@ import functools
 import sys
 from typing import Any
 
-from dsgen.proving import session
+from dsgen.proving import sessions
 
 SECONDS = 300.0  # for one simulation, on the slowest machine of CI
 
 
 @functools.cache
-def _server() -> session.Session:
+def _server() -> sessions.Session:
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
-    return stack.enter_context(session.start(sys.executable, "cpu", 1, "simulate.server"))
+    return stack.enter_context(sessions.start(sys.executable, "cpu", 1, "simulate.server"))
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
-from dsgen.jobs.scenarios import FIELDS, Scenario, Setting, merge, parse_set
+from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, merge, parse_set
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Origin, Rank
 
@@ -51,7 +51,7 @@ def error_of(path: str) -> str:
 def test_one_set_is_a_path_and_a_json_value_or_text(text: str, path: str, value: object) -> None:
     found, setting = parse_set(text)
 
-    assert (found, setting) == (path, Setting(value, Origin("--set")))
+    assert (found, setting) == (path, ScenarioValue(value, Origin("--set")))
     assert type(setting.value) is type(value)
 
 
@@ -139,7 +139,7 @@ def test_a_scenario_file_says_all_that_options_say(repository: str, monkeypatch:
 
 def test_options_win_over_the_file_and_the_loser_stays(repository: str) -> None:
     options = Scenario(
-        profiles={"model": ("7b",), "training": ()}, fields={"seq_len": Setting(512, Origin("--seq-len"))}
+        profiles={"model": ("7b",), "training": ()}, fields={"seq_len": ScenarioValue(512, Origin("--seq-len"))}
     )
 
     found = job(merge(scenarios.read(repository), options))
@@ -149,7 +149,7 @@ def test_options_win_over_the_file_and_the_loser_stays(repository: str) -> None:
 
 
 def test_options_may_repeat_the_file(repository: str) -> None:
-    options = Scenario(fields={"seq_len": Setting(2048, Origin("--seq-len"))}, deepspeed="0.18")
+    options = Scenario(fields={"seq_len": ScenarioValue(2048, Origin("--seq-len"))}, deepspeed="0.18")
 
     found = job(merge(scenarios.read(repository), options))
 
@@ -236,8 +236,8 @@ def test_a_profile_named_twice_is_named_once() -> None:
 
 def test_an_option_and_a_set_that_differ_are_both_named() -> None:
     settings: dict[str, Any] = {
-        "fields": {"seq_len": Setting(1, Origin("--seq-len"))},
-        "sets": (("training.seq_len", Setting(1.0, Origin("--set"))),),
+        "fields": {"seq_len": ScenarioValue(1, Origin("--seq-len"))},
+        "sets": (("training.seq_len", ScenarioValue(1.0, Origin("--set"))),),
     }
 
     with pytest.raises(DsgenError) as caught:
@@ -292,5 +292,5 @@ def said(hardware: str | None = None, model: str | None = None, **fields: object
     """A scenario as the command line says it."""
     return Scenario(
         profiles={"hardware": (hardware,) if hardware else (), "model": (model,) if model else ()},
-        fields={name: Setting(value, Origin(f"--{name.replace('_', '-')}")) for name, value in fields.items()},
+        fields={name: ScenarioValue(value, Origin(f"--{name.replace('_', '-')}")) for name, value in fields.items()},
     )

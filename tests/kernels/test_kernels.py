@@ -28,7 +28,7 @@ from dsgen.kernels import (
 )
 from dsgen.kernels.attention import KERNELS, available
 from dsgen.kernels.collectives import KINDS
-from dsgen.kernels.facts import FAMILIES
+from dsgen.kernels.facts import GENERATIONS
 from dsgen.kernels.hosts import threads_per_rank
 from dsgen.kernels.traffic import SORTS
 
@@ -66,7 +66,7 @@ def test_every_profile_has_rates_that_survive_json(card):
     own = node(card)
 
     assert own.processors > 0
-    assert own.architecture in FAMILIES
+    assert own.architecture in GENERATIONS
     assert 0 < own.product_efficiency < 1.2
     assert Rates.from_json(json.loads(json.dumps(own.to_json()))) == own
 

@@ -16,7 +16,7 @@ from lint_samples import put
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
 from dsgen.documents.misreadings import misread
-from dsgen.linting import configs, wrapped_configs
+from dsgen.linting import config_reader, wrapped_configs
 from dsgen.shapes.errors import DsgenError
 
 BATCH = "train_micro_batch_size_per_gpu"
@@ -40,7 +40,7 @@ def test_every_dialect_is_read_as_the_same_config(name: str) -> None:
     for file, text in TEXTS.items():
         put(file, text)
 
-    assert configs.read(name).document.config == WANTED
+    assert config_reader.read(name).document.config == WANTED
     assert run("diff", name, "ds.json").out.endswith("no difference\n")
     assert run("memory", "--config", name, *MAIN).out.startswith(
         "7b on 8 a100-40g: ZeRO-2, checkpointing, micro-batch 2"
@@ -147,9 +147,9 @@ def test_what_it_makes_of_yaml_is_what_hjson_makes_of_it() -> None:
 def test_yaml_can_still_be_asked_about() -> None:
     put("ds.yaml", YAML)
 
-    assert configs.read("ds.yaml").document.config == WANTED
+    assert config_reader.read("ds.yaml").document.config == WANTED
     with pytest.raises(DsgenError, match="it is YAML"):
-        configs.for_deepspeed(configs.read("ds.yaml"))
+        config_reader.for_deepspeed(config_reader.read("ds.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_a_finding_of_an_empty_file_shows_no_line() -> None:
 
 def test_colour_only_adds_to_the_text() -> None:
     file = linted(finding(), UNSAFE)
-    colour = findings.text([file], 80, findings.painted)
+    colour = findings.text([file], 80, findings.coloured)
 
     assert "\x1b[1;31merror\x1b[0m" in colour
     assert re.sub(r"\x1b\[[0-9;]*m", "", colour) == findings.text([file], 80)

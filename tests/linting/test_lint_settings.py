@@ -8,7 +8,7 @@ import pytest
 from three_rules import KINDS, finding
 
 from dsgen.linting.setting_files import read
-from dsgen.linting.settings import Settings, named
+from dsgen.linting.settings import Settings, rules_named
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 
@@ -40,7 +40,7 @@ def pyproject(folder: Path, text: str) -> Path:
     ],
 )
 def test_a_rule_is_named_by_name_code_or_start_of_codes(word: str, names: set[str]) -> None:
-    assert named(word) == names
+    assert rules_named(word) == names
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_rule_is_named_by_name_code_or_start_of_codes(word: str, names: set[st
 )
 def test_a_name_of_no_rule_is_refused_with_the_nearest(word: str, near: str) -> None:
     with pytest.raises(DsgenError, match="no rule") as error:
-        named(word)
+        rules_named(word)
 
     assert near in str(error.value)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dsgen.deepspeed import surface
 from dsgen.linting.linter import lint_config
 from dsgen.linting.rules import optimizer, precision, scheduler
-from dsgen.linting.rules.arguments import number, rewriting
+from dsgen.linting.rules.arguments import number, number_fix
 from dsgen.linting.rules.dtypes import DTYPES
 from dsgen.linting.rules.torch_modules import TORCH_NN
 from dsgen.linting.subjects import Facts
@@ -471,7 +471,7 @@ def test_only_a_finite_number_is_a_number(value: Any) -> None:
     [("1e-4", 0.0001, True), (" 100 ", 100, True), ("true", True, True), ("False", False, False)],
 )
 def test_a_text_is_rewritten_as_what_it_says(text: str, value: Any, safe: bool) -> None:
-    fix = rewriting("a.b", text)
+    fix = number_fix("a.b", text)
 
     assert fix is not None and fix.safe is safe
     assert fix.edits == (Assign("a.b", value),) and isinstance(value, type(fix.edits[0].value))
@@ -479,7 +479,7 @@ def test_a_text_is_rewritten_as_what_it_says(text: str, value: Any, safe: bool) 
 
 @pytest.mark.parametrize("text", ["", "nan", "1e999", "five", 5, None])
 def test_what_says_no_number_is_not_rewritten(text: Any) -> None:
-    assert rewriting("a.b", text) is None
+    assert number_fix("a.b", text) is None
 
 
 def test_every_name_of_a_dtype_that_the_release_takes_is_known() -> None:

@@ -115,7 +115,7 @@ def test_the_tensors_of_a_model_are_all_of_its_parameters(make_job, name):
 def live(job, *, checkpointing=False, alone=False, chunked=False, **changes):
     """What is gathered of a model of three blocks."""
     model = attrs.evolve(job.model, layers=3)
-    buffers = attrs.evolve(BUFFERS, **changes)
+    buffers = BUFFERS._replace(**changes)
     limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
     return model, gathered(Step(model, "full", 16, ("all-linear",), 1, False, checkpointing, chunked), limits, alone)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from dsgen.asking.memory_questions.scenarios import refuse
+from dsgen.asking.memory_questions.scenario_questions import refuse
 from dsgen.families import FAMILIES
 from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import model_types

@@ -148,6 +148,28 @@ def test_a_batch_that_divides_nowhere_is_an_error(make_job):
         plan(make_job(training={"global_batch": 7}))
 
 
+@pytest.mark.parametrize(
+    ("batch", "nodes", "way"),
+    [
+        (7, 1, "--gpus 7."),
+        (48, 4, "--gpus 24 --nodes 3."),  # 24 before 16; 12 would leave half a node idle
+        (12, 4, "--gpus 6 --nodes 1."),  # a part of one node, since 12 is no whole number of nodes
+    ],
+)
+def test_a_batch_that_divides_nowhere_names_the_most_gpus_that_divide_it(make_job, batch, nodes, way):
+    """Whole nodes, or a part of one: a launcher gives each node the same number of GPUs."""
+    with pytest.raises(dsgen.DsgenError) as error:
+        plan(make_job(cluster={"nodes": nodes}, training={"global_batch": batch}))
+
+    assert str(error.value).endswith(f"Or take a number of GPUs that divides it: {way}")
+
+
+def test_the_least_memory_may_cost_half_of_the_speed_and_the_reason_says_so(make_job):
+    found = plan(make_job("a100-40g", "7b", training={"objective": "memory"}))
+
+    assert found.reason == "the least GPU memory at no less than 1/2 of the best speed"
+
+
 def test_the_plan_is_pure(make_job):
     job = make_job("a100-40g", "13b")
 

@@ -8,16 +8,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from dsgen.engine.proof import locks
 from dsgen.engine.witness import Witness
-from dsgen.proving import prover
-from dsgen.proving import session as proof_session
+from dsgen.proving import prover, sessions
 from dsgen.report import proof as report
 from dsgen.shapes.errors import DsgenError
 
@@ -82,7 +82,7 @@ def test_one_dsgen_builds_at_a_time(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is missing, where, and the command that installs it; nothing is started."""
-    monkeypatch.setattr(proof_session, "missing_package", lambda: "torch")
+    monkeypatch.setattr(sessions, "missing_package", lambda: "torch")
     with pytest.raises(DsgenError) as caught:
         prover.prove(CONFIG)
     assert f"a proof needs torch, which {sys.executable} has not" in str(caught.value)
@@ -100,7 +100,7 @@ def test_a_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_wrong_arguments_are_errors(arguments: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each says what is and what must be."""
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
     with pytest.raises(DsgenError, match=words):
         prover.prove(CONFIG, **arguments)
 
@@ -118,8 +118,8 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
 def test_gpus_that_are_not_there_are_no_failed_proof(gpus: int, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for by name, they are a mistake of who asked; the config is not to blame."""
     session = SimpleNamespace(greeting={"device": "cuda", "gpus": gpus, "versions": {}})
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
-    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", lambda *_: contextlib.nullcontext(session))
 
     with pytest.raises(
         DsgenError, match=f"^device is cuda, ranks is {ranks}, and torch sees {gpus or 'no'} GPU; each rank"
@@ -130,11 +130,108 @@ def test_gpus_that_are_not_there_are_no_failed_proof(gpus: int, ranks: int, monk
 def test_as_many_gpus_as_ranks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is then handed over."""
     session = SimpleNamespace(greeting={"device": "cuda", "gpus": 2, "versions": {}})
-    monkeypatch.setattr(proof_session, "missing_package", lambda: None)
-    monkeypatch.setattr(proof_session, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", lambda *_: contextlib.nullcontext(session))
     monkeypatch.setattr(prover, "_prove_one", lambda *_: proof(device="cuda"))
 
     assert prover.prove(CONFIG, device="cuda", ranks=2).device == "cuda"
+
+
+class Engine:
+    """A session of the child process whose answers are made up; an error in their place is raised."""
+
+    greeting: ClassVar[dict[str, Any]] = {"device": "cpu", "gpus": 0, "versions": {"deepspeed": "0.19.8"}}
+
+    def __init__(self, folder: Path, *answers: Any) -> None:
+        self.folder = folder
+        self.answers = list(answers)
+        self.started = 0
+
+    def start(self, *_: Any) -> contextlib.nullcontext[Engine]:
+        """A fresh child process."""
+        self.started += 1
+        return contextlib.nullcontext(self)
+
+    def job_folder(self) -> Path:
+        """One for all jobs: nothing is written."""
+        return self.folder
+
+    def number(self) -> int:
+        """Of no meaning here."""
+        return 1
+
+    def prove(self, _: Any) -> Any:
+        """The next answer."""
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def ended(**more: Any) -> dict[str, Any]:
+    """What the child tells of two ranks that came as far as their first step."""
+    build = {"cleared": [], "failed": {}, "seconds": {}}
+    ranks = [{"phase": "step", "notes": [], "error": None, "observed": {}} for _ in range(2)]
+    return {"build": build, "ranks": ranks, "exits": [0, 0], "tails": ["", ""], "timed_out": False, "seconds": 1.0,
+            **more}  # fmt: skip
+
+
+@pytest.fixture
+def proved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, tuple[prover.Proof, ...]]]:
+    """Proves a config for each answer; gives how many processes were started, and the proofs."""
+
+    def prove(*answers: Any) -> tuple[int, tuple[prover.Proof, ...]]:
+        engine = Engine(tmp_path, *answers)
+        monkeypatch.setattr(sessions, "missing_package", lambda: None)
+        monkeypatch.setattr(sessions, "start", engine.start)
+        proofs = prover.prove_many([CONFIG] * len(answers), timeout_seconds=60)
+        return engine.started, proofs
+
+    return prove
+
+
+def test_a_lost_engine_is_no_verdict_and_the_next_config_has_a_fresh_one(proved: Any) -> None:
+    """Out of memory, for example: what follows is proved all the same."""
+    started, proofs = proved(ended(exits=[0, 3]), sessions.SessionLostError("gone"), ended(exits=[3, 0]))
+
+    assert started == 2
+    assert [item.outcome for item in proofs] == [prover.FAILED, prover.NOT_RUN, prover.FAILED]
+    assert proofs[1].error == "gone"
+    assert "memory of this machine" in str(proofs[1].todo)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"exits": [0, -9], "tails": ["", "last  words"]}, "rank 1 ended with signal SIGKILL: last words"),
+        ({"exits": [3, 0], "tails": ["no room", ""]}, "rank 0 ended with code 3: no room"),
+        ({"exits": [-15, -15], "timed_out": True}, "no end within 60 s; the ranks were stopped"),
+        ({}, "unfinished"),
+    ],
+)
+def test_ranks_that_end_without_a_word_fail_where_they_stood(proved: Any, changes: Any, words: str) -> None:
+    _, (found,) = proved(ended(**changes))
+
+    assert (found.outcome, found.phase, found.error) == (prover.FAILED, "step", words)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "todo"),
+    [
+        ("AsyncIOBuilder", "not compatible with this system", "apt-get install libaio-dev"),
+        ("CPUAdamBuilder", "Ninja is required: ninja not found", "brings ninja"),
+        ("FusedLionBuilder", "had not been implemented on CPU", "needs a GPU"),
+        ("CPUAdamBuilder", "c++: not found", "install a C++ compiler"),
+    ],
+)
+def test_an_operator_that_is_not_built_says_what_to_install(proved: Any, name: str, said: str, todo: str) -> None:
+    build = {"cleared": ["fused_adam"], "failed": {name: said}, "seconds": {}}
+
+    _, (found,) = proved(ended(build=build))
+
+    assert (found.outcome, found.error) == (prover.NOT_RUN, f"DeepSpeed's {name} could not be built: {said}")
+    assert todo in str(found.todo)
+    assert found.notes == ("removed the stale lock of a killed build: fused_adam",)
 
 
 def proof(**changes: Any) -> prover.Proof:

@@ -71,7 +71,7 @@ def test_what_matters_has_its_colour(name: str, words: str) -> None:
 
 
 def test_words_of_a_role_are_styled_as_lint_prints_them() -> None:
-    assert findings.painted("error", "error") == colours.styled("error", "error") == "\x1b[1;31merror\x1b[0m"
+    assert findings.coloured("error", "error") == colours.styled("error", "error") == "\x1b[1;31merror\x1b[0m"
 
 
 def at_a_terminal(folder: Path, *arguments: str, **environment: str) -> str:

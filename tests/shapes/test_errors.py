@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dsgen
-from dsgen.shapes.errors import CODES, MOST_MISTAKES, DsgenError, mistake, together
+from dsgen.shapes.errors import CODES, MOST_MISTAKES, DsgenError, joined, mistake
 
 PACKAGE = Path(dsgen.__file__).parent
 FIELDS = ("what", "must", "where", "todo", "code")
@@ -31,7 +31,7 @@ def test_the_text_is_made_of_the_fields() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-@pytest.mark.parametrize("error", [one(), together([one(), mistake("b", code="missing")])])
+@pytest.mark.parametrize("error", [one(), joined([one(), mistake("b", code="missing")])])
 def test_an_error_goes_to_another_process_whole(error: DsgenError, again: object) -> None:
     assert callable(again)
     other = again(error)
@@ -44,16 +44,16 @@ def test_an_error_goes_to_another_process_whole(error: DsgenError, again: object
 def test_one_mistake_is_itself_and_several_are_each() -> None:
     first, second = one(), mistake("no model is named", code="missing")
 
-    assert together([first]) is first
+    assert joined([first]) is first
     assert first.mistakes == (first,)
-    both = together([together([first, second]), first])
+    both = joined([joined([first, second]), first])
     assert both.mistakes == (first, second, first)
     assert fields(both) == fields(first)
     assert str(both) == f"{first}\nerror: {second}\nerror: {first}"
 
 
 def test_of_many_mistakes_the_first_are_printed_and_all_are_there() -> None:
-    many = together([mistake(f"key {number} is wrong") for number in range(MOST_MISTAKES + 2)])
+    many = joined([mistake(f"key {number} is wrong") for number in range(MOST_MISTAKES + 2)])
 
     assert len(many.mistakes) == MOST_MISTAKES + 2
     assert str(many).count("\nerror: ") == MOST_MISTAKES - 1
@@ -61,7 +61,7 @@ def test_of_many_mistakes_the_first_are_printed_and_all_are_there() -> None:
 
 
 def test_a_mistake_met_by_way_of_another_file_names_both() -> None:
-    inner = together([one(), mistake("no profile named 'x'", todo="did you mean y?", code="unknown-name")])
+    inner = joined([one(), mistake("no profile named 'x'", todo="did you mean y?", code="unknown-name")])
 
     found = inner.inside("pyproject.toml: tool.dsgen.lint.hw")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
-from dsgen.asking.memory_questions.configs import ask_config, given
+from dsgen.asking.memory_questions.config_questions import ask_config, given
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
-from dsgen.asking.memory_questions.scenarios import ask
+from dsgen.asking.memory_questions.scenario_questions import ask
 
 __all__ = [
     "CHOSEN",

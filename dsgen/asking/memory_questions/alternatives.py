@@ -45,13 +45,13 @@ def alternatives(question: Question, every: bool = False) -> tuple[Alternative, 
     mine = (asked.stage, asked.offload_optimizer, asked.offload_param)
     if mine not in ways:
         ways = sorted([*ways, mine], key=lambda way: way[0])
-    found = []
+    compared = []
     for checkpointing in (False, True) if every else (asked.checkpointing,):
         for stage, optimizer, parameters in ways:
             same = (stage, optimizer, parameters) == mine and checkpointing == asked.checkpointing
             other = asked if same else _other(question, stage, optimizer, parameters, checkpointing)
-            found.append(Alternative(strategy=other, memory=estimate(question.job, other), asked=same))
-    return tuple(found)
+            compared.append(Alternative(strategy=other, memory=estimate(question.job, other), asked=same))
+    return tuple(compared)
 
 
 def places(question: Question) -> Iterator[tuple[int, str, str]]:

@@ -148,8 +148,8 @@ def _largest(over: Callable[[int], int], bound: int, start: int = 1) -> int:
 
 def _least(lacking: Callable[[int], int], bound: int, start: int = 1) -> int:
     """The least number up to a bound that lacks nothing (0 or less); a larger one never lacks more. 0 for none."""
-    found = _largest(lambda number: 1 - lacking(number), bound, start) + 1
-    return found if found <= bound else 0
+    least = _largest(lambda number: 1 - lacking(number), bound, start) + 1
+    return least if least <= bound else 0
 
 
 def _cluster(question: Question) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["CHOSEN", "DEFAULT", "Question", "Said", "buffers", "named", "place", "strategy_of"]
+__all__ = ["CHOSEN", "DEFAULT", "Question", "Said", "buffers", "place", "said_of", "strategy_of"]
 
 CHOSEN = "chosen"  # by dsgen, as the planner would
 DEFAULT = "default"  # of a wish that nobody said
@@ -84,9 +84,9 @@ def buffers(job: Job, subject: Subject | None, layout: Any) -> Buffers:
     return choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
 
 
-def named(job: Job) -> dict[str, Said]:
+def said_of(job: Job) -> dict[str, Said]:
     """What is trained, with who said it; adapters only where there are some."""
-    found = {}
+    trained = {}
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
             continue
@@ -95,8 +95,8 @@ def named(job: Job) -> dict[str, Said]:
         if wish == "target_len" and not job.model.encoder_layers:
             continue
         value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
-        found[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
-    return found
+        trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)
+    return trained
 
 
 def place(job: Job, path: str) -> str | None:

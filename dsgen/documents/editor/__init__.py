@@ -9,26 +9,26 @@ import attrs
 
 from dsgen.documents.document import Document
 from dsgen.documents.editor import blocks, braces
-from dsgen.documents.editor.configs import (
+from dsgen.documents.editor.layout import Patch, TextLayout, TextNode, patched
+from dsgen.documents.editor.plain_edits import (
     Spot,
     Steps,
-    added,
     apply_to_config,
     assigned,
+    dotted_path,
+    emptied_section,
     find,
     is_duplicate,
     is_rename,
-    path_of,
     removed,
     renamed,
-    same,
+    same_json,
     spot,
     target,
-    unfilled,
     value_at,
     value_steps,
+    with_value,
 )
-from dsgen.documents.editor.layout import Node, Patch, TextLayout, patched
 from dsgen.documents.editor.writing import Incoming, form_of
 from dsgen.documents.hjson import reader
 from dsgen.shapes.findings import Assign, Edit, Move, Remove
@@ -104,11 +104,13 @@ def _move(document: Document, edit: Move, steps: Steps, read: _Reader) -> Docume
 def _take_away(document: Document, steps: Steps, read: _Reader) -> Document:
     """The document without what has moved, and without the sections that hold nothing else."""
     layout = TextLayout(document)
-    kept = {path_of(around.steps) for around in _around(layout.node(steps)) if _has_own_comment(layout, around, steps)}
-    return _remove(document, unfilled(document.config, steps, kept), read)
+    kept = {
+        dotted_path(around.steps) for around in _around(layout.node(steps)) if _has_own_comment(layout, around, steps)
+    }
+    return _remove(document, emptied_section(document.config, steps, kept), read)
 
 
-def _leaving(layout: TextLayout, node: Node) -> Incoming:
+def _leaving(layout: TextLayout, node: TextNode) -> Incoming:
     """A value with its text and its comments, to be put elsewhere."""
     is_block = isinstance(node.value, (Mapping, list)) and not layout.is_braced(node)
     value_start = node.place.value.start if node.place else node.start
@@ -132,14 +134,14 @@ def _leaving(layout: TextLayout, node: Node) -> Incoming:
     )
 
 
-def _around(node: Node) -> Iterator[Node]:
+def _around(node: TextNode) -> Iterator[TextNode]:
     around = node.around
     while around is not None:
         yield around
         around = around.around
 
 
-def _has_own_comment(layout: TextLayout, section: Node, steps: Steps) -> bool:
+def _has_own_comment(layout: TextLayout, section: TextNode, steps: Steps) -> bool:
     """Whether a comment stands in a section that belongs to nothing on the way to what moves."""
     if section.place is None:
         return True
@@ -150,14 +152,14 @@ def _has_own_comment(layout: TextLayout, section: Node, steps: Steps) -> bool:
 
 
 def _assign(document: Document, steps: Steps, value: Any, read: _Reader) -> Document:
-    if same(value_at(document.config, steps), value):
+    if same_json(value_at(document.config, steps), value):
         return document
     layout = TextLayout(document)
     node = layout.node(steps)
     return _first_that_holds(document, assigned(document.config, steps, value), _assigning(layout, node, value), read)
 
 
-def _assigning(layout: TextLayout, node: Node, value: Any) -> Iterator[list[Patch]]:
+def _assigning(layout: TextLayout, node: TextNode, value: Any) -> Iterator[list[Patch]]:
     if node.place is None:
         return
     start, end = node.place.value.start, layout.end(node)
@@ -174,7 +176,7 @@ def _assigning(layout: TextLayout, node: Node, value: Any) -> Iterator[list[Patc
     yield [(start, end, form.value(value, None))]
 
 
-def _stays_in_line(layout: TextLayout, node: Node, value: Any) -> bool:
+def _stays_in_line(layout: TextLayout, node: TextNode, value: Any) -> bool:
     """Whether a value of YAML, and what it becomes, both stand behind the colon."""
     if layout.is_braced(node):
         return True
@@ -187,7 +189,7 @@ def _rename(document: Document, steps: Steps, name: str, read: _Reader) -> Docum
     node = layout.node(steps)
     key = node.key
     if key is None:
-        raise ValueError(f"{path_of(steps)} has no key")
+        raise ValueError(f"{dotted_path(steps)} has no key")
     form = form_of(layout, node.around or node)
     quote = layout.text[key.start] if layout.text[key.start] in "\"'" else ""
     ways = ([(key.start, key.end, attrs.evolve(form, key_quote=one).key(name))] for one in (quote, '"'))
@@ -198,11 +200,11 @@ def _add(document: Document, new: Spot, incoming: Incoming, read: _Reader) -> Do
     layout = TextLayout(document)
     section = layout.node(new.steps)
     return _first_that_holds(
-        document, added(document.config, new, incoming.value), _adding(layout, section, new, incoming), read
+        document, with_value(document.config, new, incoming.value), _adding(layout, section, new, incoming), read
     )
 
 
-def _adding(layout: TextLayout, section: Node, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
+def _adding(layout: TextLayout, section: TextNode, new: Spot, incoming: Incoming) -> Iterator[list[Patch]]:
     if layout.document.kind == "yaml":
         around = section.around
         if section.children and not layout.is_braced(section):
@@ -224,8 +226,8 @@ def _remove(document: Document, steps: Steps, read: _Reader) -> Document:
 def _first_that_holds(document: Document, config: Any, ways: Iterable[list[Patch]], read: _Reader) -> Document:
     """The document after the first of several changes that reads as a config."""
     for patches in ways:
-        found = read(patched(document.text, patches), document.name)
+        changed = read(patched(document.text, patches), document.name)
         kinds = ("json",) if document.kind == "json" else ("json", document.kind)
-        if found.kind in kinds and same(found.config, config) and len(found.faults) <= len(document.faults):
-            return found
+        if changed.kind in kinds and same_json(changed.config, config) and len(changed.faults) <= len(document.faults):
+            return changed
     raise ValueError(f"{document.name} cannot be edited there without a change elsewhere")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dsgen.documents.editor.layout import Node, Patch, TextLayout
+from dsgen.documents.editor.layout import Patch, TextLayout, TextNode
 from dsgen.documents.editor.writing import Form, Incoming, form_of, reindented
 
 __all__ = ["adding", "growing", "removing", "replacing"]
 
 
-def adding(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
+def adding(layout: TextLayout, section: TextNode, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
     """Ways to add an entry at the end of a map, or an item at the end of a list, the best first.
 
     Args:
@@ -32,7 +32,7 @@ def adding(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: 
         yield [(tail, tail, f"{layout.eol}{indent}{entry}{incoming.comment}")]
 
 
-def growing(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
+def growing(layout: TextLayout, section: TextNode, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
     """Ways to turn the empty {} of a map into its first entry."""
     patches: list[Patch] = []
     if section.place is None:
@@ -59,11 +59,11 @@ def _entry(form: Form, names: tuple[str, ...], incoming: Incoming, indent: str) 
     return f"{form.key(head)}:{reindented(incoming.raw, incoming.indent, indent + form.unit)}"
 
 
-def _column(layout: TextLayout, node: Node) -> int:
+def _column(layout: TextLayout, node: TextNode) -> int:
     return node.start - layout.line_start(node.start)
 
 
-def replacing(layout: TextLayout, node: Node, incoming: Incoming) -> Iterator[list[Patch]]:
+def replacing(layout: TextLayout, node: TextNode, incoming: Incoming) -> Iterator[list[Patch]]:
     """Ways to write another value behind the colon of an entry."""
     start = layout.colon(node)
     form = form_of(layout, node.around or node)
@@ -71,7 +71,7 @@ def replacing(layout: TextLayout, node: Node, incoming: Incoming) -> Iterator[li
     yield [(start, layout.end(node), form.block(incoming.value, indent))]
 
 
-def removing(layout: TextLayout, node: Node) -> Iterator[list[Patch]]:
+def removing(layout: TextLayout, node: TextNode) -> Iterator[list[Patch]]:
     """Ways to take an entry or item out of a map or list without braces, the best first."""
     section, after = node.around, node.after()
     if section is None:
@@ -91,7 +91,7 @@ def removing(layout: TextLayout, node: Node) -> Iterator[list[Patch]]:
         yield [(layout.blanks_before(start), tail, "")]
 
 
-def _emptied(layout: TextLayout, node: Node, tail: int) -> Iterator[list[Patch]]:
+def _emptied(layout: TextLayout, node: TextNode, tail: int) -> Iterator[list[Patch]]:
     """Ways to leave an empty map or list where the last thing in it goes."""
     section = node.around or node
     empty = "[]" if node.key is None else "{}"

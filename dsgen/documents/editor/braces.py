@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.documents.editor.layout import Node, Patch, TextLayout
+from dsgen.documents.editor.layout import Patch, TextLayout, TextNode
 from dsgen.documents.editor.writing import Form, Incoming, form_of
 
 __all__ = ["adding", "removing"]
 
 
-def adding(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
+def adding(layout: TextLayout, section: TextNode, names: tuple[str, ...], incoming: Incoming) -> Iterator[list[Patch]]:
     """Ways to add an entry at the end of a map, or an item at the end of a list, the best first.
 
     Args:
@@ -34,7 +34,9 @@ def _entry(form: Form, names: tuple[str, ...], incoming: Incoming, indent: str |
     return f"{form.key(names[0])}{form.colon}{incoming.text(form, names[1:], indent)}"
 
 
-def _behind(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: Incoming, lined: bool) -> list[Patch]:
+def _behind(
+    layout: TextLayout, section: TextNode, names: tuple[str, ...], incoming: Incoming, lined: bool
+) -> list[Patch]:
     form = form_of(layout, section)
     inside = layout.inside(section)
     last = section.children[-1]
@@ -54,7 +56,9 @@ def _behind(layout: TextLayout, section: Node, names: tuple[str, ...], incoming:
     return [*patches, (tail, tail, new)]
 
 
-def _first(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: Incoming, lined: bool) -> list[Patch]:
+def _first(
+    layout: TextLayout, section: TextNode, names: tuple[str, ...], incoming: Incoming, lined: bool
+) -> list[Patch]:
     form = form_of(layout, section)
     inside = layout.inside(section)
     outer = layout.indent(inside.start)
@@ -74,11 +78,11 @@ def _first(layout: TextLayout, section: Node, names: tuple[str, ...], incoming: 
     return [(last, last, f"{entry}{closing}")]
 
 
-def _has_commas(layout: TextLayout, section: Node) -> bool:
+def _has_commas(layout: TextLayout, section: TextNode) -> bool:
     """Whether the entries of a section have commas between them; HJSON can do without."""
     if layout.document.kind != "hjson":
         return True
-    around: Node | None = section
+    around: TextNode | None = section
     while around is not None:  # as this section does it, or those around it do
         for child in around.children[:-1]:
             if not layout.is_unquoted_text(child):
@@ -96,7 +100,7 @@ def _is_line_left(layout: TextLayout, at: int) -> bool:
     return layout.is_blank(at, layout.line_end(at).start)
 
 
-def _indent_behind(layout: TextLayout, section: Node, last: Node) -> str:
+def _indent_behind(layout: TextLayout, section: TextNode, last: TextNode) -> str:
     indent = layout.indent(last.start)
     if layout.opens_line(last):
         return indent
@@ -105,7 +109,7 @@ def _indent_behind(layout: TextLayout, section: Node, last: Node) -> str:
     return indent + layout.unit if same_line and layout.line_start(start) == layout.line_start(last.start) else indent
 
 
-def removing(layout: TextLayout, node: Node) -> Iterator[list[Patch]]:
+def removing(layout: TextLayout, node: TextNode) -> Iterator[list[Patch]]:
     """Ways to take an entry or item out of a map or list with braces, the best first."""
     section = node.around
     if section is None:
@@ -138,7 +142,7 @@ def removing(layout: TextLayout, node: Node) -> Iterator[list[Patch]]:
         yield [*patches, (start, behind, "" if layout.is_braced(section) else "{}")]
 
 
-def _part(layout: TextLayout, node: Node, behind: int, tail: int, limit: int) -> Patch:
+def _part(layout: TextLayout, node: TextNode, behind: int, tail: int, limit: int) -> Patch:
     """What goes of lines that hold more than the entry: it, its comma, and the blanks on one side."""
     before, after = node.before(), node.after()
     start = node.start

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 
 from dsgen.documents.document import Document, TextPlace
-from dsgen.documents.editor.configs import Steps, path_of
+from dsgen.documents.editor.plain_edits import Steps, dotted_path
 from dsgen.shapes.findings import Span
 
-__all__ = ["Node", "Patch", "TextLayout", "patched"]
+__all__ = ["Patch", "TextLayout", "TextNode", "patched"]
 
 Patch = tuple[int, int, str]
 """The text from one offset to another becomes a new one."""
@@ -25,14 +25,14 @@ _DEFAULT_UNIT = "  "  # of indentation, where a text shows none: what most publi
 
 
 @attrs.frozen(eq=False)
-class Node:
+class TextNode:
     """One entry of a map or item of a list, with what is in it in the order of the text; the top has no place."""
 
     step: str | int
     place: TextPlace | None
     value: Any
-    around: Node | None = None
-    children: list[Node] = attrs.field(factory=list, repr=False)
+    around: TextNode | None = None
+    children: list[TextNode] = attrs.field(factory=list, repr=False)
 
     @property
     def key(self) -> Span | None:
@@ -42,20 +42,20 @@ class Node:
     @property
     def start(self) -> int:
         """Where it starts: its key, or its value where it has none."""
-        found = self.key or (self.place.value if self.place else None)
-        return found.start if found else 0
+        span = self.key or (self.place.value if self.place else None)
+        return span.start if span else 0
 
     @property
     def steps(self) -> Steps:
         """The keys and item numbers that lead to it."""
         return (*self.around.steps, self.step) if self.around else ()
 
-    def before(self) -> Node | None:
+    def before(self) -> TextNode | None:
         """The entry before it in its section."""
         beside = self.around.children if self.around else []
         return next((one for one, next_one in itertools.pairwise(beside) if next_one is self), None)
 
-    def after(self) -> Node | None:
+    def after(self) -> TextNode | None:
         """The entry behind it in its section."""
         beside = self.around.children if self.around else []
         return next((next_one for one, next_one in itertools.pairwise(beside) if one is self), None)
@@ -83,7 +83,7 @@ class TextLayout:
         self.eol = match[0] if match else "\n"
         self.unit = next(self._units(), _DEFAULT_UNIT)
 
-    def node(self, steps: Steps) -> Node:
+    def node(self, steps: Steps) -> TextNode:
         """What stands at the end of some steps.
 
         Raises:
@@ -91,13 +91,13 @@ class TextLayout:
         """
         node = self.root
         for step in steps:
-            found = [child for child in node.children if child.step == step]
-            if not found:
-                raise ValueError(f"{path_of(steps)} has no place of its own in the text")
-            node = found[-1]
+            named = [child for child in node.children if child.step == step]
+            if not named:
+                raise ValueError(f"{dotted_path(steps)} has no place of its own in the text")
+            node = named[-1]
         return node
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[TextNode]:
         """Every entry and item, in the order of the text."""
         waiting = list(reversed(self.root.children))
         while waiting:
@@ -105,7 +105,7 @@ class TextLayout:
             yield node
             waiting.extend(reversed(node.children))
 
-    def end(self, node: Node) -> int:
+    def end(self, node: TextNode) -> int:
         """Where an entry ends: behind its value, without the white space and comments that follow."""
         while node.children and not self.is_braced(node):
             node = node.children[-1]
@@ -115,13 +115,13 @@ class TextLayout:
         said = self.text[value.start : value.end].rstrip()
         return value.start + len(said) if said or node.key is None else self.colon(node)
 
-    def colon(self, node: Node) -> int:
+    def colon(self, node: TextNode) -> int:
         """Where the colon behind the key of an entry ends."""
         end = node.key.end if node.key else node.start
-        found = _SPACE.match(self.bare, end).end()  # type: ignore[union-attr]  # it matches nothing as well
-        return found + 1 if self.bare.startswith(":", found) else end
+        behind = _SPACE.match(self.bare, end).end()  # type: ignore[union-attr]  # it matches nothing as well
+        return behind + 1 if self.bare.startswith(":", behind) else end
 
-    def is_braced(self, node: Node) -> bool:
+    def is_braced(self, node: TextNode) -> bool:
         """Whether a map or list stands in braces or brackets."""
         if node.place is not None:
             return isinstance(node.value, (Mapping, list)) and self.text[node.place.value.start] in "{["
@@ -129,7 +129,7 @@ class TextLayout:
         ahead = self.bare[:first].rstrip()
         return ahead.endswith("{") if self.root.children else "{" in ahead
 
-    def inside(self, node: Node) -> Span:
+    def inside(self, node: TextNode) -> Span:
         """The text between the braces of a map or list; the whole text for a top level without braces."""
         if node.place is not None:
             value = node.place.value
@@ -143,18 +143,18 @@ class TextLayout:
         start = self.bare.rindex("{", 0, node.children[0].start) + 1
         return Span(start, self.bare.index("}", self.end(last)))
 
-    def comma(self, node: Node, limit: int) -> int | None:
+    def comma(self, node: TextNode, limit: int) -> int | None:
         """Where the comma behind an entry stands, if there is one before a limit."""
-        found = _SPACE.match(self.bare, self.end(node)).end()  # type: ignore[union-attr]
-        return found if found < limit and self.bare[found] == "," else None
+        behind = _SPACE.match(self.bare, self.end(node)).end()  # type: ignore[union-attr]
+        return behind if behind < limit and self.bare[behind] == "," else None
 
     def tail(self, at: int, limit: int) -> int:
         """Where the comments end that follow a place in its line; the place itself where none do."""
         while True:
-            found = _BLANKS.match(self.text, at).end()  # type: ignore[union-attr]
-            if found not in self.comments or found >= limit:
+            end = _BLANKS.match(self.text, at).end()  # type: ignore[union-attr]
+            if end not in self.comments or end >= limit:
                 return at
-            start, at = found, self.comments[found]
+            start, at = end, self.comments[end]
             if _LINE_END.search(self.text, start, at):
                 return at
 
@@ -179,7 +179,7 @@ class TextLayout:
         match = _BLANKS.match(self.text, self.line_start(at))
         return match[0] if match else ""
 
-    def opens_line(self, node: Node) -> bool:
+    def opens_line(self, node: TextNode) -> bool:
         """Whether nothing but white space stands before an entry in its line."""
         return not self.text[self.line_start(node.start) : node.start].strip(" \t")
 
@@ -195,7 +195,7 @@ class TextLayout:
         """Whether there is only white space between two places."""
         return not self.text[start:end].strip()
 
-    def is_unquoted_text(self, node: Node) -> bool:
+    def is_unquoted_text(self, node: TextNode) -> bool:
         """Whether a value is a text that only the end of its line ends, as HJSON has them."""
         if self.document.kind != "hjson" or not isinstance(node.value, str) or node.place is None:
             return False
@@ -219,9 +219,9 @@ def _without(text: str, comments: tuple[Span, ...]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _tree(document: Document) -> Node:
-    root = Node("", None, document.config)
-    around: list[tuple[str, Node]] = [("", root)]
+def _tree(document: Document) -> TextNode:
+    root = TextNode("", None, document.config)
+    around: list[tuple[str, TextNode]] = [("", root)]
     for path, place in sorted(document.places.items(), key=_order):
         if place.key is None and not path:
             continue
@@ -230,7 +230,7 @@ def _tree(document: Document) -> Node:
             around.pop()
         outer, holder = around[-1]
         step, value = _opened(holder.value, path[len(outer) :], top=holder is root)
-        node = Node(step, place, value, holder)
+        node = TextNode(step, place, value, holder)
         holder.children.append(node)
         around.append((path, node))
     return root
@@ -250,7 +250,7 @@ def _order(item: tuple[str, TextPlace]) -> tuple[int, int, int]:
     return (place.key or place.value).start, -place.value.end, len(path)
 
 
-def _holds(outer: str, node: Node, path: str, start: int) -> bool:
+def _holds(outer: str, node: TextNode, path: str, start: int) -> bool:
     if node.place is None or not isinstance(node.value, (Mapping, list)):
         return False
     return path.startswith((f"{outer}.", f"{outer}[")) and node.place.value.start <= start < node.place.value.end

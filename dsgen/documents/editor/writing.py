@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.documents.editor.layout import Node, TextLayout
+from dsgen.documents.editor.layout import TextLayout, TextNode
 
 __all__ = ["Form", "Incoming", "form_of", "reindented"]
 
@@ -151,13 +151,13 @@ def reindented(text: str, old: str, new: str) -> str:
     return "\n".join([first, *moved])
 
 
-def form_of(layout: TextLayout, section: Node) -> Form:
+def form_of(layout: TextLayout, section: TextNode) -> Form:
     """How a section is written: as its last entry is, or else as the first of the document that shows it."""
     kind = layout.document.kind
     text = layout.text
     own = list(reversed(section.children))
     keyed = next((node for node in (*own, *layout.nodes()) if node.key), None)
-    said = next((found for found in (_quote(layout, node) for node in (*own, *layout.nodes())) if found), None)
+    said = next((quote for quote in (_quote(layout, node) for node in (*own, *layout.nodes())) if quote), None)
     colon = ": "
     if keyed is not None and keyed.key is not None and keyed.place is not None:
         between = text[keyed.key.end : keyed.place.value.start]
@@ -177,11 +177,11 @@ def form_of(layout: TextLayout, section: Node) -> Form:
     )
 
 
-def _quote(layout: TextLayout, node: Node) -> str | None:
+def _quote(layout: TextLayout, node: TextNode) -> str | None:
     """The quote around a value that is a text, a blank for none; None where the value says nothing of it."""
     if not isinstance(node.value, str) or node.place is None or layout.is_unquoted_text(node):
         return None
-    found = layout.text[node.place.value.start : node.place.value.start + 1]
+    quote = layout.text[node.place.value.start : node.place.value.start + 1]
     if layout.text.startswith("'''", node.place.value.start):
         return None
-    return found if found in ("'", '"') else " "
+    return quote if quote in ("'", '"') else " "

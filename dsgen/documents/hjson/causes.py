@@ -53,14 +53,14 @@ def not_closed(
 
 def wrong_close(text: str, at: int, opened: Sequence[tuple[str, int]], wanted: str) -> BrokenTextError:
     """A closing bracket stands at an offset where a key or value (`wanted`) must; for `opened` see `not_closed`."""
-    found = text[at]
+    character = text[at]
     if not opened:
-        return BrokenTextError(f"{found} closes nothing", at, at + 1)
+        return BrokenTextError(f"{character} closes nothing", at, at + 1)
     path, start = opened[-1]
     close = _CLOSE[text[start]]
-    what = f"{found} stands where {wanted} must"
-    if found != close:
-        what = f"{found} stands where {close} must close {_named(text, path, start)}"
+    what = f"{character} stands where {wanted} must"
+    if character != close:
+        what = f"{character} stands where {close} must close {_named(text, path, start)}"
     return BrokenTextError(what, at, at + 1)
 
 

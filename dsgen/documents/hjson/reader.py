@@ -168,16 +168,16 @@ class _Reader:
     def _scalar(self, at: int) -> tuple[Any, int, int]:
         """A value that is no map or list: itself, where it ends, and where to read on."""
         text = self.text
-        found = text[at : at + 1]
-        if found == '"' or found == "'":
+        character = text[at : at + 1]
+        if character == '"' or character == "'":
             value, end = self.tokens.multiline(at) if text.startswith("'''", at) else self.tokens.string(at)
             return value, end, end
-        if not found:
+        if not character:
             raise self._cut()
-        if found in "}]":
+        if character in "}]":
             raise causes.wrong_close(text, at, self.open, "a value")
-        if found in _NO_VALUE:
-            raise BrokenTextError(_NO_VALUE[found], at, at + 1)
+        if character in _NO_VALUE:
+            raise BrokenTextError(_NO_VALUE[character], at, at + 1)
         return self.tokens.unquoted(at)
 
     def _map(self, at: int, path: str, closed: bool = True) -> tuple[dict[str, Any], int]:

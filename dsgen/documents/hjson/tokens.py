@@ -117,20 +117,20 @@ class Tokens:
             chunk = _CHUNKS[quote].match(self.text, end)
             pieces.append(chunk[0])  # type: ignore[index]  # it matches nothing as well
             end = chunk.end()  # type: ignore[union-attr]
-            found = self.text[end : end + 1]
-            if found == quote:
+            character = self.text[end : end + 1]
+            if character == quote:
                 return "".join(pieces), end + 1
-            if found != "\\":
-                raise self._open_text(at, end, found)
+            if character != "\\":
+                raise self._open_text(at, end, character)
             piece, end = self._escape(at, end)
             pieces.append(piece)
 
-    def _open_text(self, at: int, end: int, found: str) -> BrokenTextError:
-        if found in ("", "\n", "\r"):
-            last = "the file" if not found else "the line"
+    def _open_text(self, at: int, end: int, character: str) -> BrokenTextError:
+        if character in ("", "\n", "\r"):
+            last = "the file" if not character else "the line"
             message = f"the text that opens here has no closing {self.text[at]} before {last} ends"
             return BrokenTextError(message, at, end)
-        said = _CONTROL.get(found, f"the control character U+{ord(found):04X} must be escaped")
+        said = _CONTROL.get(character, f"the control character U+{ord(character):04X} must be escaped")
         return BrokenTextError(f"a text in quotes holds a control character: {said}", end, end + 1)
 
     def _escape(self, at: int, slash: int) -> tuple[str, int]:
@@ -158,12 +158,12 @@ class Tokens:
         """Four digits after a \\u as hjson takes them: with int(), which passes over spaces, signs and underscores."""
         digits = self.text[slash + 2 : slash + 6]
         try:
-            found = int(digits, 16) if len(digits) == 4 and digits[1] not in "xX" else -1
+            number = int(digits, 16) if len(digits) == 4 and digits[1] not in "xX" else -1
         except ValueError:
             return None
         if not digits.isalnum():
             self.loosen(f"the escape \\u{shown(digits)}", slash, slash + 6)
-        return found if found >= 0 else None
+        return number if number >= 0 else None
 
     def multiline(self, at: int) -> tuple[str, int]:
         """A text in three single quotes, its lines without the indentation of the first, and where it ends."""
@@ -234,14 +234,14 @@ class Tokens:
             return value, Span(at, end), end
         end = _NAME.match(text, at).end()  # type: ignore[union-attr]
         after = _WHITE.match(text, end).end()  # type: ignore[union-attr]
-        found = text[after : after + 1]
+        character = text[after : after + 1]
         if end == at:
             if text.startswith("{{", at - 1):
                 raise BrokenTextError(
                     "{{ opens a placeholder that nothing fills in; a value must stand here", at - 1, at + 1
                 )
-            raise BrokenTextError(_NO_NAME[found], after, after + 1)
-        if found != ":":
+            raise BrokenTextError(_NO_NAME[character], after, after + 1)
+        if character != ":":
             raise BrokenTextError(f"{shown(text[at:end])} is no key: a colon must follow it", at, end)
         value = text[at:end] if after == end else text[at:end].rstrip()
         self.loosen(f"the key {shown(value)} without quotes", at, end)

@@ -10,7 +10,7 @@ from typing import Any
 from dsgen.documents.document import Document
 from dsgen.documents.hjson.reader import MAX_DEPTH
 from dsgen.documents.yaml.reader import NotYamlError, compose
-from dsgen.documents.yaml.walk import FaultError, Walk
+from dsgen.documents.yaml.walk import FaultError, YamlWalk
 from dsgen.shapes.findings import Fault, Span
 
 __all__ = ["read"]
@@ -51,7 +51,7 @@ def read(text: str, name: str) -> Document:
     )
 
 
-class _Walk(Walk):
+class _Walk(YamlWalk):
     """The walk that notes what is wrong and goes on."""
 
     def __init__(self, text: str) -> None:
@@ -100,10 +100,10 @@ class _Walk(Walk):
     def comments(self) -> Iterator[Span]:
         """Where comments stand: from a # on that is in no value."""
         starts = sorted((span.start, span.end) for span in self.scalars)
-        found = _COMMENT.search(self.text) if starts else None
-        while found:
-            before = bisect.bisect_right(starts, (found.start(), len(self.text))) - 1
-            inside = before >= 0 and starts[before][1] > found.start()
+        match = _COMMENT.search(self.text) if starts else None
+        while match:
+            before = bisect.bisect_right(starts, (match.start(), len(self.text))) - 1
+            inside = before >= 0 and starts[before][1] > match.start()
             if not inside:
-                yield Span(found.start(), found.end())
-            found = _COMMENT.search(self.text, starts[before][1] if inside else found.end())
+                yield Span(match.start(), match.end())
+            match = _COMMENT.search(self.text, starts[before][1] if inside else match.end())

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dsgen.documents.yaml.scalars import CORE, MUST, as_text
-from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, Walk
+from dsgen.documents.yaml.walk import MAX_ENTRIES, FaultError, YamlWalk
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Span
 from dsgen.shapes.layers import DEEPEST
@@ -122,12 +122,12 @@ def entries(text: str, source: str) -> tuple[Entry, ...]:
         walk.node(root, "", 1, 0)
     except FaultError as error:
         raise _refusal(error, text, source) from None
-    found: dict[str, Entry] = {}
-    for entry in walk.found:
-        if entry.path in found:  # once as a: {b: 1} and once as a.b: 1
-            raise _twice(entry.path, found[entry.path].line, f"{source}:{entry.line}")
-        found[entry.path] = entry
-    return tuple(found.values())
+    by_path: dict[str, Entry] = {}
+    for entry in walk.leaves:
+        if entry.path in by_path:  # once as a: {b: 1} and once as a.b: 1
+            raise _twice(entry.path, by_path[entry.path].line, f"{source}:{entry.line}")
+        by_path[entry.path] = entry
+    return tuple(by_path.values())
 
 
 def _refuse_older(text: str, source: str) -> None:
@@ -218,14 +218,14 @@ def _too_deep(source: str) -> DsgenError:
     )
 
 
-class _Leaves(Walk):
+class _Leaves(YamlWalk):
     """The walk that refuses what is wrong, and keeps every leaf with the comment beside it."""
 
     def __init__(self, text: str, source: str) -> None:
         super().__init__(text, DEEPEST + 1)  # the document itself is a level of the walk
         self.lines = text.splitlines()
         self.source = source
-        self.found: list[Entry] = []
+        self.leaves: list[Entry] = []
         self._first: dict[str, int] = {}
         self._lists = 0
 
@@ -246,7 +246,7 @@ class _Leaves(Walk):
         self._first[path] = line
         if not self._lists and not (isinstance(value, dict) and value):
             comment = _comment(self.lines, key, written)
-            self.found.append(Entry(path, value, line, key.start_mark.column + 1, comment))
+            self.leaves.append(Entry(path, value, line, key.start_mark.column + 1, comment))
 
     def _list(self, node: Any, path: str, depth: int, floor: int | None, span: Span) -> tuple[list[Any], Span]:
         self._lists += 1

@@ -36,9 +36,9 @@ def _bool(text: str) -> bool:
 
 def _int(text: str) -> int:
     digits = text.replace("_", "")
-    found = int(digits, 10) if re.fullmatch(r"[-+]?[0-9]+", digits) else int(digits, 0)
-    str(found)  # Python's limit holds for what is written in tens; 0xfff... passes it, and no message could name it
-    return found
+    number = int(digits, 10) if re.fullmatch(r"[-+]?[0-9]+", digits) else int(digits, 0)
+    str(number)  # Python's limit holds for what is written in tens; 0xfff... passes it, and no message could name it
+    return number
 
 
 def _float(text: str) -> float:

@@ -13,7 +13,7 @@ from dsgen.documents.hjson.tokens import MAX_DIGITS
 from dsgen.documents.yaml.scalars import CORE, MUST, SCALARS
 from dsgen.shapes.findings import Span
 
-__all__ = ["MAX_ENTRIES", "FaultError", "Walk"]
+__all__ = ["MAX_ENTRIES", "FaultError", "YamlWalk"]
 
 MAX_ENTRIES = 10_000  # leaves of one file, aliases expanded: stops a "billion laughs"
 _SHOWN = 60  # characters of a value in a message
@@ -32,7 +32,7 @@ class FaultError(Exception):
         self.tag = tag
 
 
-class Walk:
+class YamlWalk:
     """One pass over a composed document; counts what it expands, so that aliases cannot multiply without end.
 
     Attributes:

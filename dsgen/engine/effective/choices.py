@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dsgen.engine.pydantic_fields import plain
+from dsgen.engine.pydantic_fields import as_json
 
 __all__ = ["choices"]
 
@@ -37,8 +37,8 @@ class _StandIn:
     def __getattr__(self, name: str) -> Any:
         from deepspeed.runtime.engine import DeepSpeedEngine
 
-        found = inspect.getattr_static(DeepSpeedEngine, name)
-        return found.__func__ if isinstance(found, staticmethod) else types.MethodType(found, self)
+        member = inspect.getattr_static(DeepSpeedEngine, name)
+        return member.__func__ if isinstance(member, staticmethod) else types.MethodType(member, self)
 
 
 class _NotedError(Exception):
@@ -72,14 +72,14 @@ def choices(config: Any, open_: list[str]) -> dict[str, Any]:
         Exception: What `deepspeed.initialize` would raise.
     """
     engine = _StandIn(config)
-    found: dict[str, Any] = {"optimizer": None, "schedule": None}
+    chosen: dict[str, Any] = {"optimizer": None, "schedule": None}
     if engine.optimizer_name() is not None:
-        found["optimizer"] = _optimizer(engine)
+        chosen["optimizer"] = _optimizer(engine)
     if engine.scheduler_name() is not None and not any(path.startswith("scheduler.") for path in open_):
-        arguments = (found["optimizer"] or {}).get("arguments", {})
+        arguments = (chosen["optimizer"] or {}).get("arguments", {})
         rate = None if "optimizer.params.lr" in open_ else arguments.get("lr")
-        found["schedule"] = _schedule(engine, rate)
-    return found
+        chosen["schedule"] = _schedule(engine, rate)
+    return chosen
 
 
 def _optimizer(engine: Any) -> dict[str, Any] | None:
@@ -112,7 +112,7 @@ def _noted(noted: _NotedError) -> dict[str, Any]:
     mode = next((known.pop(word) for word in _WORDS if word in known), None)
     if mode is not None:
         known["adam_w_mode"] = mode
-    names = {key: plain(value) for key, value in known.items() if key not in ("self", "params", "model_params")}
+    names = {key: as_json(value) for key, value in known.items() if key not in ("self", "params", "model_params")}
     return {"class": noted.chosen.__name__, "arguments": names}
 
 
@@ -187,7 +187,7 @@ def _arguments(engine: Any) -> dict[str, Any]:
     bound = signature.bind(None, **engine.scheduler_params())
     bound.apply_defaults()
     names = list(signature.parameters)
-    return {key: plain(value) for key, value in bound.arguments.items() if key != names[0]}
+    return {key: as_json(value) for key, value in bound.arguments.items() if key != names[0]}
 
 
 def _rates(engine: Any, rate: float) -> tuple[Any, dict[int, float]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.engine.pydantic_fields import plain
+from dsgen.engine.pydantic_fields import as_json
 
-__all__ = ["ParsedValues", "held"]
+__all__ = ["ParsedValues", "held_values"]
 
 # Attribute of DeepSpeedConfig -> the key that fills it (runtime/config.py). One that is not here has its key's name.
 _PLACES = {
@@ -125,13 +125,13 @@ def _fields(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Plain JSON data; of an object that JSON cannot say, the name of its type."""
-    found = plain(value)
+    data = as_json(value)
     if isinstance(value, float):  # also those that are not finite, which `plain` drops
         return float(value)
-    return f"<{type(value).__name__}>" if found is None and value is not None else found
+    return f"<{type(value).__name__}>" if data is None and value is not None else data
 
 
-def held(config: Any) -> ParsedValues:
+def held_values(config: Any) -> ParsedValues:
     """The values of a `DeepSpeedConfig`."""
     parsed_values = ParsedValues()
     for name, value in vars(config).items():

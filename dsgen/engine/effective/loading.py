@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dsgen.engine.children import Child, end, fork, send_output_to, wait
+from dsgen.engine.children import GroupLeader, end, fork, send_output_to, wait
 from dsgen.engine.effective import parsing
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     setup = json.loads(sys.stdin.readline())
     send_output_to(Path(setup["folder"]) / "server.log")
-    children: list[Child] = []
+    children: list[GroupLeader] = []
     try:
         greeting = _greet()
         _say(channel, greeting)
@@ -91,7 +91,7 @@ def _greet() -> dict[str, Any]:
     return {"versions": {**versions, "python": platform.python_version()}}
 
 
-def _answer(job: dict[str, Any], children: list[Child], parent: int) -> dict[str, Any]:
+def _answer(job: dict[str, Any], children: list[GroupLeader], parent: int) -> dict[str, Any]:
     """One config, loaded in a fork; the report of `parsing.run`, or how the fork ended instead."""
     folder = Path(job["folder"])
     report, log = folder / "report.json", folder / "load.log"
@@ -100,7 +100,7 @@ def _answer(job: dict[str, Any], children: list[Child], parent: int) -> dict[str
     code = end(children)[0]
     children.clear()
     if in_time and report.exists():
-        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-        return found
+        answer: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return answer
     tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
     return {"died": {"timed_out": not in_time, "code": code, "tail": tail}}

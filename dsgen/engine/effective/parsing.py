@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.effective import choices as effective_choices
-from dsgen.engine.effective.held import held
+from dsgen.engine.effective import choices
+from dsgen.engine.effective.held import held_values
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -33,30 +33,30 @@ def run(job: dict[str, Any], report: Path) -> bool:
         report: JSON file to write: written, world_size, implied, refused, held, aliases, moved, seen, warnings,
             optimizer, schedule.
     """
-    found: dict[str, Any] = {"refused": None, "warnings": [], "seen": [], "world_size": job["world_size"] or 1}
-    with _listening(found["warnings"]):
+    result: dict[str, Any] = {"refused": None, "warnings": [], "seen": [], "world_size": job["world_size"] or 1}
+    with _listening(result["warnings"]):
         phase = "read"
         try:
             written = job["config"] if job["file"] is None else _read(job["file"])
-            found["written"] = written
+            result["written"] = written
             implied = _implied(written)
-            found.update(implied=job["world_size"] is None, world_size=job["world_size"] or implied)
-            _join(found["world_size"])
+            result.update(implied=job["world_size"] is None, world_size=job["world_size"] or implied)
+            _join(result["world_size"])
             phase = "parse"
             config = _without(written, job["open"]) if isinstance(written, dict) else written
             if isinstance(config, dict):
                 config.update(job["stand_in"])
                 config = Witness(config)
             parsed = _parse(config)
-            found["seen"] = sorted(getattr(config, "seen", ()))
-            values = held(parsed)
-            found.update(held=values.values, aliases=values.aliases, moved=values.moved)
+            result["seen"] = sorted(getattr(config, "seen", ()))
+            values = held_values(parsed)
+            result.update(held=values.values, aliases=values.aliases, moved=values.moved)
             phase = "initialize"
-            found.update(effective_choices.choices(parsed, job["open"]))
+            result.update(choices.choices(parsed, job["open"]))
         except Exception as error:
-            found["refused"] = {"phase": phase, **_error(error)}
+            result["refused"] = {"phase": phase, **_error(error)}
     draft = report.with_suffix(".tmp")
-    draft.write_text(json.dumps(found, default=str), encoding="utf-8")
+    draft.write_text(json.dumps(result, default=str), encoding="utf-8")
     draft.replace(report)
     return True
 

@@ -40,9 +40,9 @@ def _flat(value: Any) -> Iterable[Any]:
 def masters(engine: Any) -> list[Any]:
     """The tensors that the optimizer updates on this rank: fp32 masters, or the parameters where there are none."""
     for name in _MASTER_ATTRIBUTES:
-        found = list(_flat(getattr(engine.optimizer, name, None)))
-        if found:
-            return found
+        flat = list(_flat(getattr(engine.optimizer, name, None)))
+        if flat:
+            return flat
     groups = getattr(engine.optimizer, "param_groups", [])
     return [parameter for group in groups for parameter in group["params"]]
 

@@ -11,8 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import models as proof_model
-from dsgen.engine.proof import observing
+from dsgen.engine.proof import observing, tiny_llama
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -96,7 +95,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     enter("initialize")
     torch.manual_seed(_SEED)
     model = _model(job, _stage(job["config"]), config, report)
-    observed.update(proof_model.sizes(model))
+    observed.update(tiny_llama.sizes(model))
     given = _own_optimizer(job["config"], model, report)
     engine, _, _, _ = deepspeed.initialize(
         model=model, model_parameters=list(model.parameters()), config=config, **given
@@ -107,7 +106,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
 
     enter("step")
     before = observing.snapshot(engine)
-    tokens = proof_model.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
+    tokens = tiny_llama.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
     losses = [_step(engine, tokens) for _ in range(job["steps"])]
     after = observing.snapshot(engine)
     observed.update(observing.state_facts(engine))
@@ -185,14 +184,14 @@ def _model(job: dict[str, Any], stage: int, config: Witness, report: dict[str, A
     import transformers.models.llama.modeling_llama  # noqa: F401
 
     if stage != 3:
-        return proof_model.build(job["tp"], job["wide"])
+        return tiny_llama.build(job["tp"], job["wide"])
     if job["tp"] > 1:
         report["notes"].append(
             ["deepspeed.zero.Init", None, None, "not used: AutoTP must shard the whole parameter before ZeRO-3 does"]
         )
-        return proof_model.build(job["tp"], job["wide"])
+        return tiny_llama.build(job["tp"], job["wide"])
     with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)):
-        return proof_model.build(job["tp"], job["wide"])
+        return tiny_llama.build(job["tp"], job["wide"])
 
 
 def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:

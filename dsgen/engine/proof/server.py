@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dsgen.engine.children import Child, die_with_parent, end, fork, send_output_to, spawn, wait
+from dsgen.engine.children import GroupLeader, die_with_parent, end, fork, send_output_to, spawn, wait
 from dsgen.engine.proof import locks, ops, ranks
 
 __all__ = ["main"]
@@ -116,7 +116,7 @@ class Server:
 
     def __init__(self, parent: int) -> None:
         self.parent = parent
-        self.children: list[Child] = []
+        self.children: list[GroupLeader] = []
         self.built: set[str] = set()
         self.root: Path | None = None
 

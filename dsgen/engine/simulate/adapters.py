@@ -23,7 +23,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
     DeepSpeed casts those too, but not where the base was made under zero.Init.
 
     Args:
-        model: The Hugging Face model; with `qlora` one that `simulate_quantized.quantize` has changed.
+        model: The Hugging Face model; with `qlora` one that `quantized.quantize` has changed.
         request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, checkpointing, dtype.
         stage: ZeRO stage.
 

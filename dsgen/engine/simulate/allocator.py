@@ -2,7 +2,7 @@
 
 Source of every rule and constant: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13 (c10/core/AllocatorConfig.h for
 the sizes), with default settings: no max_split_size, no rounding to powers of two, no garbage collection before the
-memory is full. `simulate_expandable` has the mode with expandable segments.
+memory is full. `expandable` has the mode with expandable segments.
 """
 
 from __future__ import annotations

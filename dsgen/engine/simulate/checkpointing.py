@@ -63,9 +63,9 @@ def _checkpoint(function: Any, *args: Any) -> Any:
     single: list[bool] = []
 
     def run(*inner: Any) -> Any:
-        found = function(*inner)
-        single.append(isinstance(found, tuple) and len(found) == 1)
-        return found
+        result = function(*inner)
+        single.append(isinstance(result, tuple) and len(result) == 1)
+        return result
 
-    found = deepspeed.checkpointing.checkpoint(run, *args)
-    return (found,) if single[0] else found  # DeepSpeed unpacks a tuple of one
+    result = deepspeed.checkpointing.checkpoint(run, *args)
+    return (result,) if single[0] else result  # DeepSpeed unpacks a tuple of one

@@ -61,7 +61,9 @@ def held(module: Any, engine: Any) -> Iterator[tuple[Any, str]]:
     parameters = list(module.parameters())
     for buffer in module.buffers():
         yield buffer, "weights"
-    swappers = {id(found): found for one in parameters if (found := getattr(one, "nvme_swapper", None)) is not None}
+    swappers = {
+        id(swapper): swapper for one in parameters if (swapper := getattr(one, "nvme_swapper", None)) is not None
+    }
     for buffer in _tensors(list(swappers.values()), _DEEPEST):
         yield buffer, "offload buffers"
     for parameter in parameters:

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["GPU", "HOST", "KINDS", "Ledger", "Phase", "Position"]
+__all__ = ["GPU", "HOST", "KINDS", "Ledger", "Occupancy", "Phase"]
 
 GPU, HOST = 0, 1  # the two places of a storage
 
@@ -33,7 +33,7 @@ _CODES = {kind: code for code, kind in enumerate(KINDS)}
 _EMPTY_CACHE = 0  # an event that is neither a birth (number + 1) nor a death (-number - 1)
 
 
-class Position:
+class Occupancy:
     """One place at one moment: bytes by kind, and the number of events before it."""
 
     __slots__ = ("event", "parts", "total")
@@ -52,7 +52,7 @@ class Phase:
     __slots__ = ("end", "micro_batch", "name", "peak", "step")
 
     def __init__(
-        self, name: str, step: int, micro_batch: int, peak: tuple[Position, ...], end: tuple[Position, ...]
+        self, name: str, step: int, micro_batch: int, peak: tuple[Occupancy, ...], end: tuple[Occupancy, ...]
     ) -> None:
         self.name, self.step, self.micro_batch, self.peak, self.end = name, step, micro_batch, peak, end
 
@@ -112,14 +112,14 @@ class Ledger:
 
     def phases(self) -> list[Phase]:
         """Peak and end of every phase, in order."""
-        found, running, position = [], _Running(self), 0
+        phases, running, position = [], _Running(self), 0
         for name, step, micro_batch, until in self.marks:
             peaks = tuple(running.copy().peak(place, position, until) for place in (GPU, HOST))
             running.advance(position, until)
             position = until
             ends = tuple(running.at(place, until) for place in (GPU, HOST))
-            found.append(Phase(name, step, micro_batch, peaks, ends))
-        return found
+            phases.append(Phase(name, step, micro_batch, peaks, ends))
+        return phases
 
     def alive(self, place: int, event: int) -> list[int]:
         """Numbers of the storages of a place that live after the first `event` events."""
@@ -182,8 +182,8 @@ class _Running:
     def copy(self) -> _Running:
         return _Running(self.ledger, [list(one) for one in self.sums])
 
-    def at(self, place: int, event: int) -> Position:
-        return Position(sum(self.sums[place]), tuple(self.sums[place]), event)
+    def at(self, place: int, event: int) -> Occupancy:
+        return Occupancy(sum(self.sums[place]), tuple(self.sums[place]), event)
 
     def advance(self, begin: int, end: int) -> None:
         ledger = self.ledger
@@ -194,7 +194,7 @@ class _Running:
                 number = -code - 1
                 self.sums[ledger.places[number]][ledger.kinds[number]] -= ledger.sizes[number]
 
-    def peak(self, place: int, begin: int, end: int) -> Position:
+    def peak(self, place: int, begin: int, end: int) -> Occupancy:
         """The highest moment of one place between two events; the first one where several are equal."""
         ledger, sums = self.ledger, self.sums[place]
         total = sum(sums)
@@ -209,4 +209,4 @@ class _Running:
             total += size
             if total > top:
                 top, parts, where = total, tuple(sums), index + 1
-        return Position(top, parts, where)
+        return Occupancy(top, parts, where)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from dsgen.engine.simulate import adapters, attention, checkpointing, losses
-from dsgen.engine.simulate import quantized as simulate_quantized
 from dsgen.engine.simulate.errors import NoLanguageModelError, UnknownModelError
+from dsgen.engine.simulate.quantized import quantize
 
 __all__ = ["base", "build", "elements", "head"]
 
@@ -55,7 +55,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         # that out is chance, and until then such shares stay in the host's RAM if parameters are offloaded.
         gc.collect()
     if quantized:
-        simulate_quantized.quantize(model, dtype)
+        quantize(model, dtype)
     if request["chunked_loss"]:
         losses.replace(model)
     if request["checkpointing"]:

@@ -130,11 +130,11 @@ def _note_file(buffer: Any, path: Any) -> None:
 
 def written() -> dict[str, int]:
     """Bytes of the files that one rank has written, by what is in them: a file is as long as its longest write."""
-    found: dict[str, int] = {}
+    by_kind: dict[str, int] = {}
     for path, size in FILES.items():
         kind = "parameters" if f"params{os.sep}" in path else "optimizer states"
-        found[kind] = found.get(kind, 0) + size
-    return found
+        by_kind[kind] = by_kind.get(kind, 0) + size
+    return by_kind
 
 
 class _Handle:

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import ops as simulate_ops
-from dsgen.engine.simulate import shortcuts
+from dsgen.engine.simulate import ops, shortcuts
 
 __all__ = ["FUSED_ON_CUDA", "no_input_check", "patch_deepspeed", "patch_torch"]
 
@@ -52,7 +51,7 @@ def _operators_stand_in() -> None:
         for name, value in list(vars(module).items()):
             bound = name.endswith("Builder") and isinstance(value, type) and issubclass(value, OpBuilder)
             if bound and name not in ("OpBuilder", "CUDAOpBuilder", "CPUOpBuilder", "TorchCPUOpBuilder"):
-                setattr(module, name, functools.partial(simulate_ops.Builder, name))
+                setattr(module, name, functools.partial(ops.Builder, name))
 
 
 def _nothing_is_compiled() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsgen.engine.simulate import allocator
-from dsgen.engine.simulate import expandable as simulate_expandable
+from dsgen.engine.simulate.expandable import Expandable
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger, Phase
 
 __all__ = ["collectives", "describe"]
@@ -63,13 +63,13 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def _allocator(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
-    found = allocator.replay(ledger.replay(GPU), allocator.Allocator(capacity_bytes))
-    expandable = allocator.replay(ledger.replay(GPU), simulate_expandable.Expandable(capacity_bytes))
+    replayed = allocator.replay(ledger.replay(GPU), allocator.Allocator(capacity_bytes))
+    expandable = allocator.replay(ledger.replay(GPU), Expandable(capacity_bytes))
     return {
-        "allocated_peak_bytes": found.allocated_peak_bytes,
-        "reserved_peak_bytes": found.reserved_peak_bytes,
-        "released_segments": found.released_segments,
-        "out_of_memory": found.out_of_memory,
+        "allocated_peak_bytes": replayed.allocated_peak_bytes,
+        "reserved_peak_bytes": replayed.reserved_peak_bytes,
+        "released_segments": replayed.released_segments,
+        "out_of_memory": replayed.out_of_memory,
         "expandable_reserved_peak_bytes": expandable.reserved_peak_bytes,
         "expandable_out_of_memory": expandable.out_of_memory,
     }

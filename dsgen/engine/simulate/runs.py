@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import attention, checkpointing, holders, models, passes, patches
-from dsgen.engine.simulate import devices as simulate_device
-from dsgen.engine.simulate import versions as simulate_versions
+from dsgen.engine.simulate import attention, checkpointing, devices, holders, models, passes, patches
 from dsgen.engine.simulate.ledger import Ledger
 from dsgen.engine.simulate.recorder import Recorder
+from dsgen.engine.simulate.versions import check_tested
 
 __all__ = ["facts", "prepare", "run"]
 
@@ -34,14 +33,14 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
         RuntimeError: The versions were not tested together, and the request does not force it.
         Exception: What DeepSpeed, torch or transformers raise.
     """
-    simulate_versions.check(versions, request["force"])
+    check_tested(versions, request["force"])
     ledger = Ledger()
     recorder = Recorder(ledger, progress)
     _world(request, recorder)
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
     gc.enable()
-    with simulate_device.fake_mode(), recorder:
+    with devices.fake_mode(), recorder:
         engine = _initialize(request, config, recorder)
         for step in range(1, request["steps"] + 1):
             _train(request, engine, recorder, step)
@@ -73,7 +72,7 @@ def facts(engine: Any) -> dict[str, Any]:
 def prepare() -> None:
     """Load the libraries, and change what does not hang on a request: once a process, and forks of it have it too."""
     patches.patch_torch(_pin, _is_pinned)
-    simulate_device.register()
+    devices.register()
     import deepspeed  # noqa: F401
 
     patches.patch_deepspeed()
@@ -105,9 +104,9 @@ def _world(request: dict[str, Any], recorder: Recorder) -> None:
     import deepspeed
     from deepspeed.accelerator import set_accelerator
 
-    from dsgen.engine.simulate import accelerator as simulate_accelerator
+    from dsgen.engine.simulate.accelerator import VirtualAccelerator
 
-    accelerator = simulate_accelerator.VirtualAccelerator(
+    accelerator = VirtualAccelerator(
         memory_bytes=request["gpu_memory_bytes"],
         devices=request["gpus_per_node"],
         allocated=lambda: recorder.live[0],
@@ -178,7 +177,7 @@ def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch:
     del out  # a training loop keeps the loss alone
     _end(recorder, engine.module, engine, micro_batch)
     recorder.enter("backward")
-    with simulate_device.telling():
+    with devices.telling():
         engine.backward(loss)
     _end(recorder, engine.module, engine, micro_batch)
     recorder.enter("step")
@@ -189,7 +188,7 @@ def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch:
 def _tokens(request: dict[str, Any], samples: int) -> tuple[Any, Any]:
     """Token ids and labels of a micro-batch: one tensor, unless targets have another length."""
     lengths = dict.fromkeys((request["seq_len"], request["target_len"] or request["seq_len"]))
-    made = [torch.zeros(samples, length, dtype=torch.long, device=simulate_device.NAME) for length in lengths]
+    made = [torch.zeros(samples, length, dtype=torch.long, device=devices.NAME) for length in lengths]
     return made[0], made[-1]
 
 

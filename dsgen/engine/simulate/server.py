@@ -49,20 +49,20 @@ def _say(channel: Any, message: dict[str, Any]) -> None:
 
 def _greet() -> dict[str, Any]:
     """The versions; everything that simulations share is loaded by then."""
-    found = versions(())
-    if "missing" in found:
-        return found
+    installed = versions(())
+    if "missing" in installed:
+        return installed
     from dsgen.engine.simulate import runs
-    from dsgen.engine.simulate import versions as simulate_versions
+    from dsgen.engine.simulate.versions import check_tested
 
     with contextlib.suppress(RuntimeError):  # of versions that are not tested: a fork says so, or is told to go on
-        simulate_versions.check(found, force=False)
+        check_tested(installed, force=False)
         runs.prepare()
     for name in _PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     gc.freeze()  # a fork that searches for garbage would copy every page that it looks at
-    return {"versions": found}
+    return {"versions": installed}
 
 
 def _answered(request: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsgen.engine.simulate.errors import UntestedVersionsError
 
-__all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check", "fingerprint"]
+__all__ = ["PATCHED", "TESTED", "TESTED_PEFT", "check_tested", "fingerprint"]
 
 # (deepspeed, torch, transformers) with which the simulation was compared with real runs.
 TESTED = (("0.19.8", "2.13.0", "5.23.0"),)
@@ -49,28 +49,28 @@ def fingerprint(name: str) -> str:
     """
     module, _, path = name.partition(":")
     source = inspect.getsource(importlib.import_module(module))
-    found: Any = ast.parse(source)
+    scope: Any = ast.parse(source)
     for part in path.split("."):
-        named = [node for node in ast.walk(found) if getattr(node, "name", None) == part]
+        named = [node for node in ast.walk(scope) if getattr(node, "name", None) == part]
         if not named:
             raise LookupError(f"{module} has no {path}")
-        found = named[0]
-    first = min([found.lineno, *(decorator.lineno for decorator in found.decorator_list)])
-    text = "\n".join(source.splitlines()[first - 1 : found.end_lineno])
+        scope = named[0]
+    first = min([scope.lineno, *(decorator.lineno for decorator in scope.decorator_list)])
+    text = "\n".join(source.splitlines()[first - 1 : scope.end_lineno])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def check(versions: dict[str, str], force: bool) -> None:
+def check_tested(versions: dict[str, str], force: bool) -> None:
     """Refuse versions that were not tested together.
 
     Raises:
         UntestedVersionsError: They were not, and `force` is not set.
     """
-    found = tuple(versions[name].partition("+")[0] for name in ("deepspeed", "torch", "transformers"))
-    if found not in TESTED and not force:
+    installed = tuple(versions[name].partition("+")[0] for name in ("deepspeed", "torch", "transformers"))
+    if installed not in TESTED and not force:
         tested = "; ".join("deepspeed {}, torch {}, transformers {}".format(*one) for one in TESTED)
         raise UntestedVersionsError(
-            "the simulation was not tested with deepspeed {}, torch {}, transformers {}; tested: ".format(*found)
+            "the simulation was not tested with deepspeed {}, torch {}, transformers {}; tested: ".format(*installed)
             + tested
         )
     peft = versions.get("peft")

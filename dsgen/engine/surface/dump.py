@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.pydantic_fields import fields_of, is_strict, plain
+from dsgen.engine.pydantic_fields import as_json, fields_of, is_strict
 
 __all__ = ["dump", "main"]
 
@@ -108,7 +108,7 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return value
 
 
-class _Reader:
+class _KeyRecorder:
     """Runs the release's own parsing and keeps what it asked for."""
 
     def __init__(self) -> None:
@@ -148,8 +148,8 @@ class _Reader:
 
     def walk(self) -> dict[str, Any]:
         """Every key the parse asks for in any section, and the model behind each pydantic section."""
-        found = self.ask(_BASE)
-        waiting = sorted(found)
+        defaults = self.ask(_BASE)
+        waiting = sorted(defaults)
         while waiting:
             path = waiting.pop(0)
             if path.endswith(_FREE_FORM) or self._model_of(path):
@@ -159,10 +159,10 @@ class _Reader:
                 asked = self.ask(_BASE | _nested(path, value))
                 inside = {key: default for key, default in asked.items() if key.startswith(f"{path}.")}
                 below |= {key: v for key, v in inside.items() if below.get(key) in (None, _ABSENT)}
-            new = sorted(set(below) - set(found))
-            found |= {k: v for k, v in below.items() if k not in found or found[k] is _ABSENT}
+            new = sorted(set(below) - set(defaults))
+            defaults |= {k: v for k, v in below.items() if k not in defaults or defaults[k] is _ABSENT}
             waiting += new
-        return found
+        return defaults
 
     def _model_of(self, path: str) -> bool:
         self.ask(_BASE | _nested(path, {_PROBE: 0}))
@@ -171,11 +171,11 @@ class _Reader:
         return bool(self._built)
 
 
-def _loose(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _loose(defaults: dict[str, Any]) -> dict[str, dict[str, Any]]:
     keys: dict[str, dict[str, Any]] = {}
-    for path, default in found.items():
+    for path, default in defaults.items():
         known = default is not _ABSENT and not isinstance(default, dict)
-        keys[path] = {"default": plain(default) if known else None}
+        keys[path] = {"default": as_json(default) if known else None}
     return keys
 
 
@@ -187,7 +187,7 @@ def _signature(module: str, name: str) -> dict[str, Any] | None:
     taken = [p for p in parameters.values() if p.name not in _ENGINE_ARGUMENTS and p.kind is not p.VAR_KEYWORD]
     return {
         "class": f"{module}.{name}",
-        "params": {p.name: None if p.default is p.empty else plain(p.default) for p in taken},
+        "params": {p.name: None if p.default is p.empty else as_json(p.default) for p in taken},
         "required": [p.name for p in taken if p.default is p.empty],
     }
 
@@ -225,7 +225,7 @@ def dump() -> dict[str, Any]:
     import deepspeed
     import torch
 
-    reader = _Reader()
+    reader = _KeyRecorder()
     keys = _loose(reader.walk())
     sections: dict[str, bool] = {}
     for path, model in sorted(reader.models.items()):

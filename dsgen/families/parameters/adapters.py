@@ -134,11 +134,11 @@ def added(model: Model, rank: int, targets: tuple[str, ...], embeddings: bool) -
     Raises:
         DsgenError: As for `adapters` and `check_embeddings`.
     """
-    found: Mapping[str, tuple[int, ...]] = adapters(model, rank, targets)
+    adapted: Mapping[str, tuple[int, ...]] = adapters(model, rank, targets)
     if not embeddings:
-        return found
+        return adapted
     check_embeddings(model, targets)
-    return {**found, **{item.name: (item.numel,) for item in parameters(model) if in_outer_module(item)}}
+    return {**adapted, **{item.name: (item.numel,) for item in parameters(model) if in_outer_module(item)}}
 
 
 def adaptable(model: Model, training: Training) -> bool:
@@ -170,8 +170,8 @@ def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:
     """
     if rank < 1:
         raise mistake(f"lora_rank is {rank}", must="it must be at least 1")
-    found = adapters(model, rank, tuple(targets))
-    return sum(sum(found[item.name]) * item.repeats for item in parameters(model) if item.name in found)
+    adapted = adapters(model, rank, tuple(targets))
+    return sum(sum(adapted[item.name]) * item.repeats for item in parameters(model) if item.name in adapted)
 
 
 @functools.lru_cache(maxsize=CACHED_MODELS)

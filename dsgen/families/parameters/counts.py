@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import attrs
-
 from dsgen.families import FAMILIES
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter, stretches
 from dsgen.shapes.profiles import Model
@@ -37,12 +35,12 @@ def parameters(model: Model) -> tuple[Parameter, ...]:
     Raises:
         DsgenError: The architecture is unknown, or the facts contradict it (a GPT-2 with fewer key heads than heads).
     """
-    found: dict[tuple[str, tuple[int, ...]], Parameter] = {}
+    merged: dict[tuple[str, tuple[int, ...]], Parameter] = {}
     for stretch in stretches(model):
         for item in stretch.parameters:
-            earlier = found[item.name, item.shape].repeats if (item.name, item.shape) in found else 0
-            found[item.name, item.shape] = attrs.evolve(item, repeats=earlier + stretch.repeats)
-    return tuple(found.values())
+            earlier = merged[item.name, item.shape].repeats if (item.name, item.shape) in merged else 0
+            merged[item.name, item.shape] = item._replace(repeats=earlier + stretch.repeats)
+    return tuple(merged.values())
 
 
 @functools.lru_cache(maxsize=CACHED_MODELS)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-
-import attrs
+from typing import NamedTuple
 
 from dsgen.families import FAMILIES, family_of
+from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, ConfigKey
 from dsgen.families.family import Family
-from dsgen.families.keys import FOUR_H, HEADS, SPLIT, ConfigKey
-from dsgen.families.rows import Row
+from dsgen.families.rows import TensorRow
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Model
 
@@ -20,8 +19,7 @@ _OPT_POSITION_OFFSET = 2  # OPT's position table has two rows more than position
 CACHED_MODELS = 4096  # models kept; a plan asks for one model thousands of times, a matrix run for about a hundred
 
 
-@attrs.frozen
-class Parameter:
+class Parameter(NamedTuple):
     """One tensor of a model, or the same tensor of several blocks.
 
     Attributes:
@@ -53,8 +51,7 @@ class Parameter:
         return self.numel * self.repeats
 
 
-@attrs.frozen
-class Stretch:
+class Stretch(NamedTuple):
     """A part of a model in the order of its tensors: one block and how often it follows itself, or what is around.
 
     What lies between an encoder and a decoder counts as a block of its own.
@@ -77,13 +74,13 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
     _check(model, family)
     sizes, every = _sizes(model), _facts(model)
     dense = model.dense_layers if model.experts else model.layers
-    head: tuple[Row, ...] = ()
+    head: tuple[TensorRow, ...] = ()
     if not model.tied_embeddings:
-        head += (Row("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
+        head += (TensorRow("lm_head.weight", ("vocab", "embedding"), "head", matrix=True),)
     if layout.head_bias:
-        head += (Row("lm_head.bias", ("vocab",), "bias"),)
+        head += (TensorRow("lm_head.bias", ("vocab",), "bias"),)
 
-    def stretch(tensors: tuple[Row, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
+    def stretch(tensors: tuple[TensorRow, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
         facts = {**every, "first": first}
         there = tuple(
             Parameter(
@@ -99,7 +96,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         )
         return Stretch(there, repeats, bool(block))
 
-    def stack(tensors: tuple[Row, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
+    def stack(tensors: tuple[TensorRow, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
         """Equal blocks, of which the first may have a tensor more."""
         apart = any(tensor.when == "first" for tensor in tensors) and repeats > 0
         first = (stretch(tensors, 1, block, True),) if apart else ()
@@ -110,7 +107,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         for item in (
             stretch(layout.before, 1),
             *stack(layout.encoder, model.encoder_layers, layout.encoder_block),
-            attrs.evolve(stretch(layout.between, 1), blocks=True),
+            stretch(layout.between, 1)._replace(blocks=True),
             *stack(layout.dense, dense, layout.block),
             stretch(layout.sparse, model.layers - dense, layout.block),
             stretch((*layout.after, *head), 1),

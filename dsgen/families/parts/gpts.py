@@ -6,15 +6,15 @@ Source: transformers 5.23, models/{gpt2,gpt_neox}/modeling_*.py.
 from __future__ import annotations
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block
 from dsgen.families.tape.norms import layer_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["embed", "head", "learned", "megatron_mlp", "rotary"]
 
 
-def embed(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor]]:
+def embed(tape: Tape, on: Execution) -> tuple[Tensor, list[Tensor]]:
     """What is embedded; and what blocks only read: positions, and a mask where attention is eager."""
     width = on.model.embedding_size or on.hidden
     embedded = op.embedding(tape, on.rows, on.outer(on.model.vocab_size * width), width)
@@ -23,7 +23,7 @@ def embed(tape: Tape, on: Setting) -> tuple[Tensor, list[Tensor]]:
     return embedded, [ids, *([tape.make(on.rows, on.seq_len, on.item)] if on.eager else [])]
 
 
-def learned(tape: Tape, on: Setting, *, drop: bool) -> Before:
+def learned(tape: Tape, on: Execution, *, drop: bool) -> Before:
     """Embedding and learned positions, and a dropout (`drop`) of their sum."""
     embedded, read = embed(tape, on)
     positions = op.embedding(tape, (on.seq_len, 0), on.weight(on.model.max_positions * on.hidden), on.hidden)
@@ -31,7 +31,7 @@ def learned(tape: Tape, on: Setting, *, drop: bool) -> Before:
     return hidden, [], read, [embedded, positions]
 
 
-def rotary(tape: Tape, on: Setting, size: int) -> Before:
+def rotary(tape: Tape, on: Execution, size: int) -> Before:
     """Embedding, and rope tables for so many elements of a head."""
     embedded, read = embed(tape, on)
     tables = [tape.make((on.seq_len, 0), size, on.item) for _ in range(2)]
@@ -39,14 +39,14 @@ def rotary(tape: Tape, on: Setting, size: int) -> Before:
 
 
 @forward
-def megatron_mlp(_: Names, tape: Tape, on: Setting, hidden: Tensor, *, bias: bool = True) -> Tensor:
+def megatron_mlp(_: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool = True) -> Tensor:
     """Two matrices with a GELU between them, by Megatron's names."""
     states = on.linear(tape, hidden, on.ffn, "dense_h_to_4h", bias=bias)
     states = op.gelu(tape, states)
     return on.linear(tape, states, on.hidden, "dense_4h_to_h", bias=bias)
 
 
-def head(tape: Tape, on: Setting, hidden: Tensor, *, final: Block = layer_norm, bias: bool = False) -> Tensor:
+def head(tape: Tape, on: Execution, hidden: Tensor, *, final: Block = layer_norm, bias: bool = False) -> Tensor:
     """Final norm, output head and loss.
 
     Args:

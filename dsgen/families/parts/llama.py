@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dsgen.families.parts.rotary import rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block, Forward
 from dsgen.families.tape.norms import Norm, head_norm, norm, rms_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = [
@@ -33,10 +33,12 @@ __all__ = [
 ]
 
 BEFORE, AROUND, BEHIND = "before", "around", "behind"  # where a block's norms are, of its two parts
-Attending = Callable[[Tape, Setting, Tensor], tuple[Tensor, Tensor | None]]  # the output, and the weights if there are
+Attending = Callable[
+    [Tape, Execution, Tensor], tuple[Tensor, Tensor | None]
+]  # the output, and the weights if there are
 
 
-def project(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, bias: bool) -> None:
+def project(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool) -> None:
     """Give a forward its query, key and value, of all heads."""
     size = on.model.head_size
     my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
@@ -50,7 +52,7 @@ def project(my: Names, tape: Tape, on: Setting, hidden: Tensor, *, bias: bool) -
 def attention(
     my: Names,
     tape: Tape,
-    on: Setting,
+    on: Execution,
     hidden: Tensor,
     *,
     biased: bool = False,
@@ -84,7 +86,7 @@ def attention(
 
 
 @forward
-def mlp(_: Names, tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Tensor:
+def mlp(_: Names, tape: Tape, on: Execution, hidden: Tensor, width: int = 0) -> Tensor:
     """LlamaMLP: down(act(gate(x)) * up(x))."""
     width, bias = width or on.ffn, on.model.mlp_bias
     gate = op.silu(tape, on.linear(tape, hidden, width, "gate_proj", bias=bias))
@@ -93,7 +95,7 @@ def mlp(_: Names, tape: Tape, on: Setting, hidden: Tensor, width: int = 0) -> Te
 
 
 @forward
-def paired_mlp(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def paired_mlp(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """Phi3MLP and Glm4MLP: gate and up are one matrix."""
     my.gate, up = op.split(tape, on.linear(tape, hidden, 2 * on.ffn, "gate_up_proj"), on.ffn, on.ffn)
     product = op.mul(tape, up, op.silu(tape, my.gate))
@@ -104,7 +106,7 @@ def paired_mlp(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 def block(
     my: Names,
     tape: Tape,
-    on: Setting,
+    on: Execution,
     hidden: Tensor,
     *,
     attending: Attending = attention,
@@ -136,7 +138,7 @@ def block(
 
 def before(
     tape: Tape,
-    on: Setting,
+    on: Execution,
     *,
     multiplied: bool = False,
     remembered: bool = False,
@@ -176,7 +178,9 @@ def before(
     return hidden, tables, [ids, *read], referred
 
 
-def head(tape: Tape, on: Setting, hidden: Tensor, *, shaped: Callable[[Tape, Tensor], Tensor] | None = None) -> Tensor:
+def head(
+    tape: Tape, on: Execution, hidden: Tensor, *, shaped: Callable[[Tape, Tensor], Tensor] | None = None
+) -> Tensor:
     """Final norm, output head and loss; `shaped` is what is done to the logits before."""
     states = norm(tape, on, hidden)  # what goes in is dropped with the model's own forward
     if on.chunked:
@@ -196,7 +200,7 @@ def llama_forward(
     mixture: Block | None = None,
     norms: str = BEFORE,
     norm: Norm = rms_norm,
-    before: Callable[[Tape, Setting], Before] = before,
+    before: Callable[[Tape, Execution], Before] = before,
     head: Block = head,
 ) -> Forward:
     """Llama's forward, with what differs in a family's own.

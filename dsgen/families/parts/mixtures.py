@@ -12,10 +12,10 @@ from typing import Any
 
 from dsgen.families.parts.llama import mlp
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.products import grouped, linear
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import GRADIENTS, Names, Tape, Tensor, forward
 
 __all__ = [
@@ -30,8 +30,10 @@ __all__ = [
     "wide_logits",
 ]
 
-Router = Callable[[Tape, Setting, Tensor], tuple[Tensor, Tensor, Tensor]]  # the experts' weights, their ids, the logits
-Experts = Callable[[Tape, Setting, Tensor, Tensor], Tensor]
+Router = Callable[
+    [Tape, Execution, Tensor], tuple[Tensor, Tensor, Tensor]
+]  # the experts' weights, their ids, the logits
+Experts = Callable[[Tape, Execution, Tensor, Tensor], Tensor]
 
 
 def _gated(tape: Tape, states: Tensor) -> Tensor:
@@ -41,12 +43,12 @@ def _gated(tape: Tape, states: Tensor) -> Tensor:
     return op.mul(tape, op.silu(tape, gate), up)
 
 
-def picked(on: Setting) -> Size:
+def picked(on: Execution) -> Size:
     """Rows of what the experts get: every token once for each of its experts."""
     return 0, on.seq_len * on.model.experts_per_token
 
 
-def _shared_out(tape: Tape, on: Setting, values: Tensor) -> Tensor:
+def _shared_out(tape: Tape, on: Execution, values: Tensor) -> Tensor:
     """`values /= values.sum(dim=-1)`: the values before are kept in a copy."""
     total = tape.make(on.rows, 1, values.item)
     copy = tape.make(values.rows, 1, values.item)
@@ -57,7 +59,7 @@ def _shared_out(tape: Tape, on: Setting, values: Tensor) -> Tensor:
 
 @forward
 def softmax_router(
-    my: Names, tape: Tape, on: Setting, hidden: Tensor, *, shared: bool = False
+    my: Names, tape: Tape, on: Execution, hidden: Tensor, *, shared: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Qwen3MoeTopKRouter: softmax in fp32, and the best; of Mixtral's the shares (`shared`)."""
     kernel = kernel_of(tape, on, on.model.experts, on.model.hidden_size, "mlp.gate.weight")
@@ -68,7 +70,7 @@ def softmax_router(
     return values, ids, logits
 
 
-def wide_logits(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def wide_logits(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """`linear(hidden.type(torch.float32), weight.type(torch.float32))`."""
     model = on.model
     wide = op.cast(tape, hidden, op.FP32)
@@ -77,7 +79,7 @@ def wide_logits(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def sigmoid_router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def sigmoid_router(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """DeepseekV3TopkRouter: in fp32, and from groups of experts; what picks them asks for no gradient."""
     logits = wide_logits(tape, on, hidden)
     my.scores = op.relu(tape, logits)
@@ -92,7 +94,7 @@ def sigmoid_router(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> tuple[
 def experts(
     my: Names,
     tape: Tape,
-    on: Setting,
+    on: Execution,
     hidden: Tensor,
     weights: Tensor,
     *,
@@ -143,22 +145,22 @@ def experts(
     return op.cast(tape, final, hidden.item)
 
 
-def _factors(tape: Tape, on: Setting, out: int, into: int, name: str) -> tuple[Tensor, ...]:
+def _factors(tape: Tape, on: Execution, out: int, into: int, name: str) -> tuple[Tensor, ...]:
     """Both adapters of all experts (ParamWrapper.get_delta_factors), before the experts run; none without adapters.
 
     What they are seen as for every expert is made here, so their gradients come when the experts' backward is over.
     Where they are of another type, they are copied.
     """
     each = on.fused_rank(name) * on.model.experts
-    found = []
+    factors = []
     for side, permuted in ((each * into, False), (each * out, True)) if each else ():
         adapter = op.weight(side, on.adapter_item, True)
         seen = Tensor((1, 0), side, on.adapter_item, None)
         # The gradient of one that is turned is copied back to its layout.
         copied = on.adapter_item == on.item and permuted
         tape.node(seen, (adapter,), None, _copied_back(tape, adapter) if copied else lambda gradient: [gradient])
-        found.append(op.cast(tape, seen, on.item))
-    return tuple(found)
+        factors.append(op.cast(tape, seen, on.item))
+    return tuple(factors)
 
 
 def _copied_back(tape: Tape, adapter: Tensor) -> Callable[..., list[Any]]:
@@ -166,7 +168,7 @@ def _copied_back(tape: Tape, adapter: Tensor) -> Callable[..., list[Any]]:
 
 
 def kernel_of(
-    tape: Tape, on: Setting, out: int, into: int, name: str, experts: int = 1, factors: tuple[Tensor, ...] = ()
+    tape: Tape, on: Execution, out: int, into: int, name: str, experts: int = 1, factors: tuple[Tensor, ...] = ()
 ) -> Tensor:
     """The weights of experts, or of a router; peft adds its product for all of them to a copy (`torch.baddbmm`)."""
     if factors:
@@ -183,7 +185,7 @@ def kernel_of(
     return tape.node(made, adapters, saved, lambda _: [op.gradient_of(tape, one) for one in adapters])  # type: ignore[no-any-return]
 
 
-def _added(tape: Tape, on: Setting, elements: int, factors: tuple[Tensor, ...]) -> Tensor:
+def _added(tape: Tape, on: Execution, elements: int, factors: tuple[Tensor, ...]) -> Tensor:
     """`torch.baddbmm(weight, high, low, alpha=scaling)`: gradients of the high one and then of the low one."""
     low, high = factors
     item = on.item
@@ -192,23 +194,23 @@ def _added(tape: Tape, on: Setting, elements: int, factors: tuple[Tensor, ...]) 
     last = GRADIENTS if on.adapter_item == item else None  # the low one's is its leaf's
 
     def back(_: Tensor) -> list[Any]:
-        found = []
+        gradients = []
         for width, kind in ((high.width, None), (low.width, last)):
             product = tape.make((1, 0), width, item)
-            found.append(tape.make((1, 0), width, item, kind))
+            gradients.append(tape.make((1, 0), width, item, kind))
             tape.hold(product)
-        return found
+        return gradients
 
     return tape.node(made, (high, low), saved, back)  # type: ignore[no-any-return]
 
 
-def _over_experts(tape: Tape, on: Setting, weighted: Tensor) -> Tensor:
+def _over_experts(tape: Tape, on: Execution, weighted: Tensor) -> Tensor:
     """`weighted.view(tokens, experts, hidden).sum(dim=1)`; backward repeats the gradient, in a copy."""
     made = tape.make(on.rows, weighted.width, weighted.item)
     return tape.node(made, (weighted,), None, lambda _: [tape.like(weighted)])  # type: ignore[no-any-return]
 
 
-def _bias(tape: Tape, on: Setting, picked: Size, width: int, ids: Tensor) -> Tensor:
+def _bias(tape: Tape, on: Execution, picked: Size, width: int, ids: Tensor) -> Tensor:
     """`bias[expert_ids]`: a row for every row of its expert."""
     experts = on.model.experts
     return op.index(tape, op.view(on.weight(experts * width), (1, 0)), picked, width, ids)
@@ -223,7 +225,7 @@ def _plus(tape: Tape, states: Tensor, bias: Tensor | None) -> Tensor:
 def _beside_share(
     my: Names,
     tape: Tape,
-    on: Setting,
+    on: Execution,
     hidden: Tensor,
     *,
     router: Router,
@@ -239,7 +241,7 @@ def _beside_share(
     return out
 
 
-def mixture(tape: Tape, on: Setting, hidden: Tensor, *, inside: Block) -> Tensor:
+def mixture(tape: Tape, on: Execution, hidden: Tensor, *, inside: Block) -> Tensor:
     """A feed-forward part that DeepSpeed may gather as one: what is `inside` is router, experts, and what every token
     passes."""
     whole = tape.told and on.leaf

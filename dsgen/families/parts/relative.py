@@ -10,15 +10,15 @@ Source: transformers 5.23, models/t5/modeling_t5.py. Names are those of the clas
 from __future__ import annotations
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack
 from dsgen.families.tape.moments import Size
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Node, Tape, Tensor
 
 __all__ = ["biases", "distance_biases", "plain_biases", "read_before"]
 
 
-def biases(on: Setting) -> Size:
+def biases(on: Execution) -> Size:
     """Rows of a bias for every head and pair of tokens, one of all sequences; `width` is that of the other tokens."""
     rows = on.heads * on.seq_len
     return (0, rows) if on.single else (rows, 0)
@@ -32,7 +32,7 @@ def read_before(tape: Tape, rows: Size, width: int, item: int, number: int, plac
     return made
 
 
-def distance_biases(tape: Tape, on: Setting, place: InStack) -> Tensor:
+def distance_biases(tape: Tape, on: Execution, place: InStack) -> Tensor:
     """The biases of all heads: looked up in the first block (compute_bias), and read in the others."""
     rows, tokens = biases(on), on.seq_len
     kernel = on.weight(on.model.relative_buckets * on.model.attention_heads)
@@ -73,7 +73,7 @@ def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
     return buckets
 
 
-def plain_biases(tape: Tape, on: Setting, place: InStack) -> Tensor:
+def plain_biases(tape: Tape, on: Execution, place: InStack) -> Tensor:
     """Zeros for the cross-attention, made in the first block; under checkpointing the class has them ask."""
     rows, tokens = biases(on), on.source_len
     if place.again:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.tape import Tape, Tensor
 
-__all__ = ["cut", "rotate", "turned_pair"]
+__all__ = ["rotate", "rotated_part", "turned_pair"]
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -30,6 +30,6 @@ def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine:
     return made
 
 
-def cut(tape: Tape, tensor: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def rotated_part(tape: Tape, tensor: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The part of all heads that is rotated, and the rest."""
     return op.part(tape, tensor, width), op.part(tape, tensor, tensor.width - width)

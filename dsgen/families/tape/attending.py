@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.products import bmm, flash
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["FALCON", "GPT2", "LLAMA", "attend", "attend_alibi", "joined"]
@@ -19,7 +19,7 @@ LLAMA, GPT2, FALCON = "llama", "gpt2", "falcon"
 def attend(
     my: Names,
     tape: Tape,
-    on: Setting,
+    on: Execution,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -84,18 +84,18 @@ def attend(
     return _gathered(tape, on, my.weights, my.values, copied), my.weights
 
 
-def joined(tape: Tape, on: Setting, tensor: Tensor) -> Tensor:
+def joined(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
     """`reshape` to one matrix for each sequence and head: a copy, but of a single sequence, which is so already."""
     return tensor if on.single else op.clone(tape, tensor)
 
 
-def _gathered(tape: Tape, on: Setting, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
+def _gathered(tape: Tape, on: Execution, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
     """Weights times values, and the heads of a token brought together in a copy."""
     given = joined(tape, on, values) if copied else values
     return op.clone(tape, op.transposed(tape, bmm(tape, weights, given, on.rows, given.width)))
 
 
-def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
+def _with_sinks(tape: Tape, on: Execution, weights: Tensor) -> Tensor:
     """GptOss' softmax: the sinks' column is joined, the largest score taken off, and the column dropped again."""
     rows, width, sinks = weights.rows, weights.width, on.weight(on.heads)
     column = Tensor(rows, 1, sinks.item, None)  # a view of them for every row
@@ -107,7 +107,7 @@ def _with_sinks(tape: Tape, on: Setting, weights: Tensor) -> Tensor:
 
 @forward
 def attend_alibi(
-    my: Names, tape: Tape, on: Setting, query: Tensor, key: Tensor, value: Tensor
+    my: Names, tape: Tape, on: Execution, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor]:
     """BloomAttention: positions are a bias of the scores (`alibi.baddbmm(query, key)`); never fused."""
     my.query, my.key, my.value = (joined(tape, on, one) for one in (query, key, value))
@@ -116,12 +116,12 @@ def attend_alibi(
     inner = my.query
 
     def back(_: Tensor) -> list[Any]:
-        found = []
+        gradients = []
         for _side in range(2):
             product = tape.like(inner)
-            found.append(tape.like(inner))
+            gradients.append(tape.like(inner))
             tape.hold(product)
-        return found
+        return gradients
 
     tape.node(my.scores, (my.query, my.key), saved, back)
     my.masked = op.add(tape, my.scores, Tensor(on.rows, on.seq_len, on.item, None))
@@ -130,7 +130,7 @@ def attend_alibi(
     return op.clone(tape, out), weights
 
 
-def _repeat(tape: Tape, on: Setting, tensor: Tensor, kv_heads: int, view: bool = False) -> Tensor:
+def _repeat(tape: Tape, on: Execution, tensor: Tensor, kv_heads: int, view: bool = False) -> Tensor:
     """`repeat_kv`: keys and values for every query head, a copy where there are fewer, or a `view` of a single one."""
     if kv_heads == on.heads:
         return tensor

@@ -93,14 +93,14 @@ def _fit(tape: Tape, made: list[Any], node: Node) -> None:
 
 def reachable(result: Tensor) -> list[Node]:
     """The nodes that backward from a result reaches, each once."""
-    found = [] if result.edge is None else [result.edge[0]]
-    seen = set(found)
-    for node in found:
+    nodes = [] if result.edge is None else [result.edge[0]]
+    seen = set(nodes)
+    for node in nodes:
         for edge in node.edges:
             if isinstance(edge, tuple) and edge[0] not in seen:
                 seen.add(edge[0])
-                found.append(edge[0])
-    return found
+                nodes.append(edge[0])
+    return nodes
 
 
 def _dependencies(result: Tensor) -> dict[Node, int]:

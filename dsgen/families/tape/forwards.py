@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.norms import Norm, rms_norm
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 
 __all__ = ["Before", "Block", "Forward", "InStack", "Stacks"]
 
 # Hidden states, what blocks save beside, what they only read, and what forward's variables refer to until its end.
 Before = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
-Block = Callable[[Tape, Setting, Tensor], Tensor]
+Block = Callable[[Tape, Execution, Tensor], Tensor]
 
 
 class Forward(NamedTuple):
@@ -31,7 +31,7 @@ class Forward(NamedTuple):
         other: A block that differs from `dense` in what it computes, not in its weights.
     """
 
-    before: Callable[[Tape, Setting], Before]
+    before: Callable[[Tape, Execution], Before]
     dense: Block
     sparse: Block
     head: Block
@@ -80,10 +80,10 @@ class Stacks(NamedTuple):
         saves_encoded: Whether keys or values save the encoder's output.
     """
 
-    before: Callable[[Tape, Setting], tuple[Tensor, Tensor]]
-    block: Callable[[Tape, Setting, Tensor, InStack], Tensor]
+    before: Callable[[Tape, Execution], tuple[Tensor, Tensor]]
+    block: Callable[[Tape, Execution, Tensor, InStack], Tensor]
     between: Block
     head: Block
     norm: Norm
-    biases: Callable[[Setting], Size]
-    saves_encoded: Callable[[Setting], bool]
+    biases: Callable[[Execution], Size]
+    saves_encoded: Callable[[Execution], bool]

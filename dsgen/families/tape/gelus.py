@@ -41,8 +41,8 @@ def bloom_gelu(tape: Tape, tensor: Tensor) -> Tensor:
         raised = new(new(new()))
         whole = new(left, new(slope, raised))
         other = new(new(curve))
-        found = new(whole, other)
-        result = new(found)
+        factor = new(whole, other)
+        result = new(factor)
         tape.hold(curve)
         return [result]
 

@@ -114,10 +114,10 @@ def size(storages: Iterable[Storage | None]) -> Size:
 
 def _gone(steps: Sequence[Step | None], lives: Iterable[tuple[Storage, int]]) -> list[list[Storage]]:
     """For every step, the storages that are gone behind it; each has the number of steps that it lives for."""
-    found: list[list[Storage]] = [[] for _ in steps]
+    gone: list[list[Storage]] = [[] for _ in steps]
     for storage, end in lives:
-        found[end - 1].append(storage)
-    return found
+        gone[end - 1].append(storage)
+    return gone
 
 
 class _Alive:

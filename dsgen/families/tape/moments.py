@@ -104,14 +104,14 @@ def _highest(moments: list[Activity], shrinks: bool) -> list[Activity]:
         lines.setdefault((fixed, each, moment.gradients, moment.last), moment)
     if len(lines) == 1:
         return list(lines.values())
-    found: set[int] = set()
+    chosen: set[int] = set()
     for staying, waiting in _SHRINKING if shrinks else _STAYING:
         flat = sorted(
             (each, fixed + staying * gradients + waiting * last, -number)
             for number, (fixed, each, gradients, last) in enumerate(lines)
         )
-        found.update(-number for _, _, number in _envelope(flat))
-    return [moment for number, moment in enumerate(lines.values()) if number in found]
+        chosen.update(-number for _, _, number in _envelope(flat))
+    return [moment for number, moment in enumerate(lines.values()) if number in chosen]
 
 
 def _envelope(lines: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

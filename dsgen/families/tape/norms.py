@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dsgen.families.tape import operators as op
-from dsgen.families.tape.setting import Setting
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["Norm", "gemma_norm", "head_norm", "layer_norm", "mean_square", "norm", "rms_norm", "wide_rms_norm"]
 
-Norm = Callable[[Tape, Setting, Tensor], Tensor]
+Norm = Callable[[Tape, Execution, Tensor], Tensor]
 
 
-def norm(tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def norm(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """The family's own."""
     return on.norm(tape, on, hidden)
 
 
 @forward
-def rms_norm(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def rms_norm(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """LlamaRMSNorm: in fp32; the product with the weight in the model's type."""
     _scaled(my, tape, hidden)
     return op.mul(tape, on.weight(hidden.width), op.cast(tape, my.states, hidden.item))
 
 
 @forward
-def wide_rms_norm(my: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def wide_rms_norm(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GptOssRMSNorm and Olmo2RMSNorm: the product with the weight in fp32 too."""
     _scaled(my, tape, hidden)
     return op.cast(tape, op.mul(tape, on.weight(hidden.width), my.states), hidden.item)
@@ -44,7 +44,7 @@ def _scaled(my: Names, tape: Tape, hidden: Tensor) -> None:
 
 
 @forward
-def gemma_norm(_: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def gemma_norm(_: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GemmaRMSNorm: `_norm(x.float()) * (1.0 + weight.float())`, then back to the type."""
     states = op.cast(tape, hidden, op.FP32)
     output = op.mul(tape, states, op.rsqrt(tape, mean_square(tape, states)))
@@ -53,7 +53,7 @@ def gemma_norm(_: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
 
 
 @forward
-def layer_norm(_: Names, tape: Tape, on: Setting, hidden: Tensor) -> Tensor:
+def layer_norm(_: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """nn.LayerNorm."""
     return on.layer_norm(tape, hidden)
 
@@ -63,7 +63,7 @@ def mean_square(tape: Tape, states: Tensor) -> Tensor:
     return op.mean(tape, op.power(tape, states))
 
 
-def head_norm(tape: Tape, on: Setting, tensor: Tensor, heads: int) -> Tensor:
+def head_norm(tape: Tape, on: Execution, tensor: Tensor, heads: int) -> Tensor:
     """A norm over every head."""
     rows, width = tensor.rows, tensor.width
     normed = norm(tape, on, op.view(tensor, (rows[0] * heads, rows[1] * heads), width // heads))

@@ -145,9 +145,9 @@ def rsqrt(tape: Tape, tensor: Tensor) -> Tensor:
     tape.hold(raised)
 
     def back(gradient: Tensor) -> list[Any]:
-        cubed, found = tape.like(gradient), tape.like(gradient)
+        cubed, result = tape.like(gradient), tape.like(gradient)
         tape.hold(cubed)
-        return [found]
+        return [result]
 
     return tape.node(made, (tensor,), tape.keep(made), back)  # type: ignore[no-any-return]
 

@@ -70,9 +70,9 @@ def dequantized_linear(tape: Tape, tensor: Tensor, out: int) -> Tensor:
 
     def back(_: Tensor) -> list[Any]:
         again = _dequantized(tape, tensor.width * out, tensor.item)
-        found = tape.like(tensor)
+        gradient = tape.like(tensor)
         tape.hold(again)
-        return [found]
+        return [gradient]
 
     return tape.node(made, (tensor,), None, back)  # type: ignore[no-any-return]
 
@@ -113,14 +113,14 @@ def flash(tape: Tape, query: Tensor, key: Tensor, value: Tensor, heads: int, kv_
 
     def back(gradient: Tensor) -> list[Any]:
         rows, item = gradient.rows, gradient.item
-        found = [tape.make(rows, one.width, item) for one in (query, key, value)]
+        gradients = [tape.make(rows, one.width, item) for one in (query, key, value)]
         padded = tape.padded(rows, FLASH_ROWS)
         work = [tape.make(padded, heads, FP32)]
         work.append(tape.make(padded, heads * (-(-size // FLASH_HEAD) * FLASH_HEAD), FP32))
         if kv_heads != heads:
             work += [tape.make(rows, heads * size, item) for _ in range(2)]
         tape.hold(*work)
-        return found
+        return gradients
 
     return tape.node(made, (query, key, value), saved, back)  # type: ignore[no-any-return]
 

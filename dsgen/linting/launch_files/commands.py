@@ -79,11 +79,11 @@ def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Assignment
         if words and words[0].text == "set":
             flags = {word.text for word in words[1:]}
             everything = everything or bool(flags & {"-a", "allexport", "-ae", "-ea"})
-        found, named, rest = _leading(words)
+        leading, named, rest = _leading(words)
         exported |= named
-        settings += [attrs.evolve(item, exported=item.exported or everything) for item in found]
+        settings += [attrs.evolve(item, exported=item.exported or everything) for item in leading]
         options += _launched(rest)
-        for item in found:
+        for item in leading:
             inner = Span(item.at.start + 1, item.at.end - 1)
             if text[item.at.start : item.at.start + 1] in ('"', "'") and item.value.startswith(tuple(_LAUNCHERS)):
                 for held in split(text, inner.start, inner.end)[0]:  # CMD="deepspeed --num_gpus 8 train.py"
@@ -95,7 +95,7 @@ def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Assignment
 
 def _leading(words: list[Word]) -> tuple[list[Assignment], set[str], list[Word]]:
     """The settings of one command, the names it exports without a value, and what it runs."""
-    found: list[Assignment] = []
+    settings: list[Assignment] = []
     names: set[str] = set()
     first = words[0].text if words else ""
     if first in _EXPORTS or first == "env":
@@ -107,24 +107,24 @@ def _leading(words: list[Word]) -> tuple[list[Assignment], set[str], list[Word]]
                 continue
         rest = words[place:] if first == "env" else []
         taken = words[1:place] if first == "env" else words[1:]
-        found = [_setting(word, exports) for word in taken if _is_assignment(word)]
+        settings = [_setting(word, exports) for word in taken if _is_assignment(word)]
         names = {word.text for word in taken if exports and _NAME.fullmatch(word.text)}
-        alone = not rest and len(found) == 1 and len(taken) == 1
+        alone = not rest and len(settings) == 1 and len(taken) == 1
     else:
         place = 0
         while place < len(words) and _is_assignment(words[place]):
             place += 1
         rest = words[place:]
-        found = [_setting(word, bool(rest)) for word in words[:place]]
-        alone = not rest and len(found) == 1
+        settings = [_setting(word, bool(rest)) for word in words[:place]]
+        alone = not rest and len(settings) == 1
     for option, word in itertools.pairwise(rest):
         if option.text in _HANDS_ON and _is_assignment(word):
-            found.append(attrs.evolve(_setting(word, True), whole=Span(option.span.start, word.span.end)))
+            settings.append(attrs.evolve(_setting(word, True), whole=Span(option.span.start, word.span.end)))
         elif option.text in _HANDS_ON and _NAME.fullmatch(word.text) and word.text.isupper():
             names.add(word.text)
     if alone:
-        found = [attrs.evolve(found[0], whole=Command(tuple(words)).span)]
-    return found, names, rest
+        settings = [attrs.evolve(settings[0], whole=Command(tuple(words)).span)]
+    return settings, names, rest
 
 
 def _is_assignment(word: Word) -> bool:

@@ -82,16 +82,16 @@ def _kind(name: str) -> str:
 
 
 def _comments(text: str) -> tuple[Span, ...]:
-    return tuple(Span(*found.span()) for found in _COMMENT.finditer(text))
+    return tuple(Span(*match.span()) for match in _COMMENT.finditer(text))
 
 
 def _lines(text: str) -> Iterator[Assignment]:
     """NAME=VALUE, one a line; quotes and `export` are allowed."""
-    for found in _LINE.finditer(text):
-        yield _found(found, 1, 2, found.span())
+    for match in _LINE.finditer(text):
+        yield _assignment(match, 1, 2, match.span())
 
 
-def _found(match: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Assignment:
+def _assignment(match: re.Match[str], name: int, value: int, whole: tuple[int, int]) -> Assignment:
     return Assignment(
         name=match[name],
         value=_bare(match[value].strip()),
@@ -115,37 +115,37 @@ def _maps(text: str) -> Iterator[Assignment]:
             if line[3].strip() and not deeper:
                 break
             end = block.end() + line.end()
-        for found in _NAMED.finditer(text, block.end(), end):
-            yield _found(found, 1, 2, found.span())
-        for found in _PAIR.finditer(text, block.end(), end):
-            if found[1] not in ("name", "value"):
-                yield _found(found, 1, 2, found.span())
+        for match in _NAMED.finditer(text, block.end(), end):
+            yield _assignment(match, 1, 2, match.span())
+        for match in _PAIR.finditer(text, block.end(), end):
+            if match[1] not in ("name", "value"):
+                yield _assignment(match, 1, 2, match.span())
 
 
 def _docker(text: str) -> Launch:
     """ENV in both its forms, and what CMD and ENTRYPOINT start."""
     settings: list[Assignment] = []
     launch = Launch()
-    for found in _INSTRUCTION.finditer(text):
-        start, end = found.span(2)
-        listed = found[2].lstrip().startswith("[")
-        commands = _listed(found) if listed else split(text, start, end)[0]
+    for match in _INSTRUCTION.finditer(text):
+        start, end = match.span(2)
+        listed = match[2].lstrip().startswith("[")
+        commands = _listed(match) if listed else split(text, start, end)[0]
         set_there, options = understand(commands, text)
-        if found[1].upper() != "ENV":
+        if match[1].upper() != "ENV":
             launch = Launch(options=(*launch.options, *options))
         elif set_there and commands[0].words[0].span.start == set_there[0].key.start:
-            whole = Span(*found.span())  # a single one goes with the instruction
+            whole = Span(*match.span())  # a single one goes with the instruction
             settings += [
                 attrs.evolve(item, exported=True, whole=whole if len(set_there) == 1 else item.whole)
                 for item in set_there
             ]
         else:
-            words = re.match(r"([A-Za-z_]\w*)[ \t]+(.*)", found[2], re.S)  # ENV NAME the rest of the line
+            words = re.match(r"([A-Za-z_]\w*)[ \t]+(.*)", match[2], re.S)  # ENV NAME the rest of the line
             if words:
                 key, at = Span(start, start + words.end(1)), Span(start + words.start(2), end)
                 value = _bare(words[2].strip())
                 settings.append(
-                    Assignment(name=words[1], value=value, key=key, at=at, whole=Span(*found.span()), exported=True)
+                    Assignment(name=words[1], value=value, key=key, at=at, whole=Span(*match.span()), exported=True)
                 )
     return Launch(settings=tuple(settings), options=launch.options, comments=_comments(text))
 

@@ -56,12 +56,12 @@ def split(text: str, start: int = 0, end: int | None = None) -> tuple[tuple[Comm
         start: Where the part begins.
         end: Where it ends, exclusive; the end of the text without it.
     """
-    reader = _Reader(text, start, len(text) if end is None else end)
+    reader = _ShellReader(text, start, len(text) if end is None else end)
     reader.run()
     return tuple(reader.commands), tuple(reader.comments)
 
 
-class _Reader:
+class _ShellReader:
     """Where the reading stands, and what was found so far."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
@@ -100,8 +100,8 @@ class _Reader:
         self._close()
 
     def _line_end(self) -> int:
-        found = self.text.find("\n", self.at, self.end)
-        return self.end if found < 0 else found
+        newline = self.text.find("\n", self.at, self.end)
+        return self.end if newline < 0 else newline
 
     def _close(self) -> None:
         if self.words:
@@ -164,8 +164,8 @@ class _Reader:
     def _substitution(self) -> int:
         """Where `$(...)`, `${...}` or a pair of backquotes ends, exclusive."""
         if self.text[self.at] == "`":
-            found = self.text.find("`", self.at + 1, self.end)
-            return self.end if found < 0 else found + 1
+            closing = self.text.find("`", self.at + 1, self.end)
+            return self.end if closing < 0 else closing + 1
         opens, closes = self.text[self.at + 1], ")" if self.text[self.at + 1] == "(" else "}"
         depth = 0
         for place in range(self.at + 1, self.end):

@@ -21,8 +21,8 @@ __all__ = [
     "built_schedule",
     "client_wins",
     "number",
+    "number_fix",
     "peak",
-    "rewriting",
     "schedule_hides_lr",
     "unknown",
 ]
@@ -119,13 +119,13 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
-def rewriting(path: str, value: object) -> Fix | None:
+def number_fix(path: str, value: object) -> Fix | None:
     """The fix that writes the number or truth value that a text says; None where it says none.
 
     Unsafe for "false": a text counts as true until it is mended.

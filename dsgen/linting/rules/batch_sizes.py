@@ -46,10 +46,10 @@ def sizes(subject: Subject, *, exact: bool = False) -> Sizes | None:
     None when the program fills one in, when one is no such number above 0 (other rules judge that), and when neither of
     the first two is given.
     """
-    found = [_size(subject, key, exact) for key in _KEYS]
-    if any(size is OPEN or (size is not None and size <= 0) for size in found) or found[:2] == [None, None]:
+    three = [_size(subject, key, exact) for key in _KEYS]
+    if any(size is OPEN or (size is not None and size <= 0) for size in three) or three[:2] == [None, None]:
         return None
-    return Sizes(*found)
+    return Sizes(*three)
 
 
 def divisor(given: Sizes) -> str:

@@ -72,12 +72,12 @@ def _described(subject: Subject) -> Described | None:
     if job.narrow and (not takes(job.narrow, strategy, job.training.optimizer) or not meanings.optimizer(subject)):
         return None
     try:
-        found = parts(job, strategy, strategy.buffers, strategy.accumulation)
-        memory = estimate(job, strategy, found)
+        counted = parts(job, strategy, strategy.buffers, strategy.accumulation)
+        memory = estimate(job, strategy, counted)
         least = estimate(_leanest(subject, job), strategy) if strategy.precision != "fp32" else None
     except DsgenError:  # an architecture that is not known
         return None
-    host = sum(found.host.phases["training"].values()) + memory.host.overhead_bytes
+    host = sum(counted.host.phases["training"].values()) + memory.host.overhead_bytes
     return Described(job=job, strategy=strategy, memory=memory, least=least, host_bytes=host)
 
 

@@ -10,7 +10,7 @@ from dsgen.linting import launch_files
 from dsgen.linting.launch_files import Assignment, Launch
 from dsgen.linting.subjects import Subject
 
-__all__ = ["expanded", "launch", "meant", "switched_on", "unknown"]
+__all__ = ["expanded", "launch", "meant", "switched_on", "unread_variables"]
 
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 # Names with NCCL_ that others read: torch's old ones, network plugins, builds of NCCL and of what uses it.
@@ -34,7 +34,7 @@ def launch(subject: Subject) -> Launch:
     return launch_files.scan(subject.document.text, subject.document.name)
 
 
-def unknown(subject: Subject) -> Iterator[tuple[Assignment, str]]:
+def unread_variables(subject: Subject) -> Iterator[tuple[Assignment, str]]:
     """Every exported variable with a prefix of OWNERS that none of them reads, and the owner of the prefix.
 
     A variable that the file itself uses again is its own, and so is DS_... in a file about something else.

@@ -52,8 +52,8 @@ def patterns(specs: Any) -> Iterator[str]:
     """The patterns of a list of layer_specs that split what they match, as far as they are text."""
     for spec in specs if isinstance(specs, list) else ():
         if isinstance(spec, Mapping) and str(spec.get("partition_type", "column")).lower() != "skip":
-            found = spec.get("patterns", ())
-            yield from (text for text in (found if isinstance(found, list) else ()) if isinstance(text, str))
+            listed = spec.get("patterns", ())
+            yield from (text for text in (listed if isinstance(listed, list) else ()) if isinstance(text, str))
 
 
 def matches(pattern: str, names: tuple[str, ...]) -> bool:

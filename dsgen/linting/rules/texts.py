@@ -11,7 +11,7 @@ from dsgen.linting.rules.values import judged
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["bare_texts", "is_placeholder", "leaves", "noted", "severity", "word"]
+__all__ = ["bare_texts", "every_value", "is_placeholder", "noted", "severity_at", "word"]
 
 _MARK = re.compile(r"\$\{|\$[A-Za-z_]|\{\{|\{%|%\(\w+\)|^\{\w+\}$|^<[^<>]+>,?$|\bYOUR_")
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_\w+|[A-Z0-9])")  # ZERO_STAGE, LR, CL_1st_MIN
@@ -24,7 +24,7 @@ def noted(subject: Subject, rule: str) -> Iterator[Fault]:
     return (fault for name, fault in subject.document.faults if name == rule)
 
 
-def leaves(subject: Subject) -> Iterator[tuple[str, Any]]:
+def every_value(subject: Subject) -> Iterator[tuple[str, Any]]:
     """Path and value of everything that is no map and no list, in lists too (`optimizer.params.betas[0]`)."""
     yield from _walk(subject.config, "")
 
@@ -33,7 +33,7 @@ def bare_texts(subject: Subject) -> Iterator[tuple[str, str]]:
     """Path and value of every text that stands in the file without quotes."""
     document = subject.document
     if document.kind == "hjson":
-        for path, value in leaves(subject):
+        for path, value in every_value(subject):
             place = document.places.get(path)
             if isinstance(value, str) and place and document.text[place.value.start : place.value.end] == value:
                 yield path, value
@@ -41,8 +41,8 @@ def bare_texts(subject: Subject) -> Iterator[tuple[str, str]]:
 
 def word(text: str) -> str:
     """A text without quotes as the one word of another language that it is: "true", "none", "nan"; else ""."""
-    found = text.rstrip(", \t").lower()
-    return found if found.lstrip("+-") in _NUMBERS or found in _LITERALS else ""
+    bare = text.rstrip(", \t").lower()
+    return bare if bare.lstrip("+-") in _NUMBERS or bare in _LITERALS else ""
 
 
 def is_placeholder(text: str, bare: bool) -> bool:
@@ -52,7 +52,7 @@ def is_placeholder(text: str, bare: bool) -> bool:
     return bool(_MARK.search(text)) or (bare and bool(_CONSTANT.fullmatch(text.rstrip(", \t"))))
 
 
-def severity(subject: Subject, path: str) -> Severity:
+def severity_at(subject: Subject, path: str) -> Severity:
     """ERROR where the release refuses the value at a path, else WARNING."""
     refused = {known for known, key, value in judged(subject) if refused_at(key, value) is not None}
     return Severity.ERROR if path in refused else Severity.WARNING

@@ -49,10 +49,10 @@ class Unknown:
 
 def unknown_keys(subject: Subject) -> list[Unknown]:
     """The outermost unknown key of every branch of the config, in order."""
-    return subject.once("unknown keys", lambda: list(_found(subject)))
+    return subject.once("unknown keys", lambda: list(_unknown(subject)))
 
 
-def _found(subject: Subject) -> Iterator[Unknown]:
+def _unknown(subject: Subject) -> Iterator[Unknown]:
     known = subject.surface
     skipped: list[str] = []
     for path, value in subject.leaves():

@@ -48,10 +48,10 @@ def judged(subject: Subject) -> Iterator[tuple[str, Key, Any]]:
 
     A part of a loose section whose switch is off is left out, and so is bfloat16 beside bf16: DeepSpeed does not look.
     """
-    yield from subject.once("judged values", lambda: list(_found(subject)))
+    yield from subject.once("judged values", lambda: list(_judged(subject)))
 
 
-def _found(subject: Subject) -> Iterator[tuple[str, Key, Any]]:
+def _judged(subject: Subject) -> Iterator[tuple[str, Key, Any]]:
     known = subject.surface
     for path, value in subject.leaves():
         if outdone(subject, path):
@@ -71,13 +71,13 @@ def _found(subject: Subject) -> Iterator[tuple[str, Key, Any]]:
 
 def rewriting(path: str, key: Key, value: Any) -> Fix | None:
     """The fix that writes what a value plainly says as its key wants it; unsafe where that changes what happens."""
-    found = _meant(path, key, value)
-    if isinstance(found, (int, float)) and abs(found) > _LARGEST:
+    meant = _meant(path, key, value)
+    if isinstance(meant, (int, float)) and abs(meant) > _LARGEST:
         return None  # a slip of another kind
-    if found is REFUSED or (found == value and type(found) is type(value)) or check_value(key, found) is not None:
+    if meant is REFUSED or (meant == value and type(meant) is type(value)) or check_value(key, meant) is not None:
         return None
     flips = "boolean" in key.types and not key.strict  # a text counts as true there, whatever it says
-    return Fix(f"write {say(found)}", (Assign(path, found),), safe=not flips)
+    return Fix(f"write {say(meant)}", (Assign(path, meant),), safe=not flips)
 
 
 def _divides_after(subject: Subject) -> bool:
@@ -88,9 +88,9 @@ def _divides_after(subject: Subject) -> bool:
 def _meant(path: str, key: Key, value: Any) -> Any:
     if path.rpartition(".")[2] in ("offload_optimizer", "offload_param") and value in ("none", "cpu", "nvme"):
         return {"device": value}
-    found = read_strict(key, value)
-    if found is not REFUSED or not isinstance(value, str):
-        return found
+    read = read_strict(key, value)
+    if read is not REFUSED or not isinstance(value, str):
+        return read
     text = value.strip().lower()
     names = {str(choice).lower(): choice for choice in key.enum if choice is not None}
     if text in names or _OTHER_NAMES.get(text) in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsgen.families.tape.moments import BACKWARD, Activity, Size, front
-from dsgen.memory.activations.stretch import Stretch
+from dsgen.memory.activations.recording import Recording
 
 __all__ = ["NOTHING", "backward", "first", "forward", "plus"]
 
@@ -14,8 +14,8 @@ NOTHING: Size = (0, 0)
 
 def forward(
     before: list[Activity],
-    runs: list[tuple[str, int, Stretch]],
-    last: Stretch,
+    runs: list[tuple[str, int, Recording]],
+    last: Recording,
     rest: Size,
     read: Size,
     referred: Size,
@@ -43,8 +43,8 @@ def forward(
 
 
 def backward(
-    last: Stretch,
-    runs: list[tuple[str, int, Stretch]],
+    last: Recording,
+    runs: list[tuple[str, int, Recording]],
     below: Size,
     ends: list[Activity],
     waiting: int,
@@ -63,10 +63,10 @@ def backward(
         for index in sorted({0, count - 1}):
             base = plus(below, stretch.kept, -index - 1)
             before = made + index * stretch.gradients
-            found = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
+            placed = [_placed(moment, "block", base, before, done + index) for moment in stretch.backward]
             if head and not done + index:
-                found = [one._replace(last=head) if one.gradients == before else one for one in found]
-            moments += found
+                placed = [one._replace(last=head) if one.gradients == before else one for one in placed]
+            moments += placed
         below = plus(below, stretch.kept, -count)
         made += count * stretch.gradients
         done += count
@@ -74,7 +74,7 @@ def backward(
     return front([_waiting(moment, waiting) for moment in moments], shrinks)
 
 
-def first(last: Stretch, block: Stretch, below: Size, waiting: int) -> Activity:
+def first(last: Recording, block: Recording, below: Size, waiting: int) -> Activity:
     """The moment of the first gradient: in the head if anything is trained there that does not wait, or a block."""
     after = last.arrivals[1:] if waiting else last.arrivals
     if after:

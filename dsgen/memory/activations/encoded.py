@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.lifetimes import opening
 from dsgen.families.tape.lifetimes import size as bytes_of
 from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.operators import INDEX
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.stretch import Stretch
+from dsgen.memory.activations.recording import Recording
 
 __all__ = ["encoded"]
 
 
-def encoded(stacks: Stacks, on: Setting, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
+def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
     """The fields of Activations but its blocks, which are there as (name, number, stretch)."""
     model = on.model
     late_on = on._replace(seq_len=target_len, source_len=on.seq_len)
@@ -43,9 +43,9 @@ def encoded(stacks: Stacks, on: Setting, target_len: int, *, checkpointing: bool
     mask = (0, target_len * target_len * on.item)
     source = NOTHING if stacks.saves_encoded(on) else size  # the encoder's output, to which forward refers
     names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
-    runs: list[tuple[str, int, Stretch]] = []
+    runs: list[tuple[str, int, Recording]] = []
     forward: list[Size] = []
-    behind: list[tuple[str, int, Stretch]] = []  # with what lives beside them in backward
+    behind: list[tuple[str, int, Recording]] = []  # with what lives beside them in backward
     # Checkpoints refer to the biases that their blocks read; those of the first block make their own.
     encoders = bias if checkpointing and model.encoder_layers > 1 else NOTHING
     decoders = own if checkpointing and model.layers > 1 else NOTHING
@@ -75,7 +75,7 @@ def encoded(stacks: Stacks, on: Setting, target_len: int, *, checkpointing: bool
     all_held = plus(all_held, target_referred) if on.asks else all_held
     forward.append(plus(ended, encoders))
     vocabulary = (model.vocab_size,)
-    last = Stretch.run(
+    last = Recording.run(
         lambda tape, hidden: stacks.head(tape, late_on, hidden),
         shapes[True],
         again=False,
@@ -116,19 +116,19 @@ def _stack(name: str, blocks: int) -> list[tuple[str, int]]:
     return [(kind, count) for kind, count in kinds if count]
 
 
-def _run(stacks: Stacks, on: Setting, name: str, shape: Tensor, again: bool, told: bool) -> Stretch:
+def _run(stacks: Stacks, on: Execution, name: str, shape: Tensor, again: bool, told: bool) -> Recording:
     if name == "between":
-        return Stretch.run(
+        return Recording.run(
             lambda tape, hidden: stacks.between(tape, on, hidden), shape, again=False, told=told, shrinks=True
         )
     only = name.endswith("only first")
     place = InStack(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
-    return Stretch.run(
+    return Recording.run(
         lambda tape, hidden: stacks.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
     )
 
 
-def _beside(stretch: Stretch, held: Size, gradients: Size) -> Stretch:
+def _beside(stretch: Recording, held: Size, gradients: Size) -> Recording:
     """A stretch whose backward has more alive beside it, gradients of what others have made among that."""
 
     def placed(moments: tuple[Activity, ...]) -> tuple[Activity, ...]:

@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 from dsgen.families import family_of
 from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
+from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
 from dsgen.families.tape.moments import Activity, Size
-from dsgen.families.tape.setting import Setting
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
-from dsgen.memory.activations.stretch import Stretch, record
+from dsgen.memory.activations.recording import Recording, record
 from dsgen.memory.numbers import quantized
-from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
@@ -151,7 +150,7 @@ def _activations(
         check_head(model, lora_targets)
     family = family_of(model)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
-    on = Setting(
+    on = Execution(
         model,
         FP32 if precision == "fp32" else 2,
         family.eager(attention),
@@ -174,7 +173,7 @@ def _activations(
         leaf=family.leaf,
         parts=tuple(family.parts.items()),
         adapts_head=method != "full" and adapts_head(model, targets),
-        splits_head=head_sharded(model),
+        splits_head=family.autotp.splits_head(model.tied_embeddings),
     )
     if isinstance(family.forward, Stacks):
         return _encoded(family.forward, on, target_len, checkpointing, told)
@@ -196,7 +195,7 @@ def _activations(
     dense = model.dense_layers if model.experts else model.layers
     order = [(name, count) for name, count in forward.order(dense, model.layers - dense) if count]
     records = {name: _record(forward.body(name), on, hidden, True, told) for name, _ in order}
-    made = {name: Stretch.of(one, again=checkpointing) for name, one in records.items()}
+    made = {name: Recording.of(one, again=checkpointing) for name, one in records.items()}
     runs = [(name, count, made[name]) for name, count in order]
     if not starts:
         plain = {name: _record(forward.body(name), on, hidden, False, told) for name, _ in order}
@@ -209,7 +208,7 @@ def _activations(
     extra = whole if hidden in referred and not runs[0][2].keeps_input else NOTHING
     trains = method == "full" or embeddings
     leaf = model.vocab_size * (model.embedding_size or model.hidden_size) * on.item if trains else 0
-    if model.tied_embeddings and head_sharded(model):
+    if model.tied_embeddings and on.splits_head:
         leaf //= tp
     # The positions' gradient is made before that of the embedding.
     positions = 0
@@ -235,52 +234,54 @@ def _activations(
     )
 
 
-def _encoded(stacks: Stacks, on: Setting, target_len: int, checkpointing: bool, told: bool) -> Activations:
+def _encoded(stacks: Stacks, on: Execution, target_len: int, checkpointing: bool, told: bool) -> Activations:
     """Activations of a decoder behind an encoder."""
     from dsgen.memory.activations.encoded import encoded
 
-    found = encoded(stacks, on, target_len, checkpointing=checkpointing, told=told)
-    return Activations(**{**found, "blocks": _block_runs(found["blocks"])})
+    values = encoded(stacks, on, target_len, checkpointing=checkpointing, told=told)
+    return Activations(**{**values, "blocks": _block_runs(values["blocks"])})
 
 
-def _block_runs(runs: list[tuple[str, int, Stretch]]) -> tuple[BlockRun, ...]:
+def _block_runs(runs: list[tuple[str, int, Recording]]) -> tuple[BlockRun, ...]:
     return tuple(
         BlockRun(name, count, stretch.kept, stretch.gradients, stretch.arrivals) for name, count, stretch in runs
     )
 
 
 @functools.lru_cache(maxsize=64)
-def _head(head: Block, on: Setting, rows: Size, width: int, item: int, told: bool, asks: bool) -> Stretch:
+def _head(head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool) -> Recording:
     """What comes behind the blocks, which is the same with checkpointing and without."""
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
-    return Stretch.run(_ready(head, on), shape, again=False, vocabulary=vocabulary, told=told)
+    return Recording.run(_ready(head, on), shape, again=False, vocabulary=vocabulary, told=told)
 
 
-def _record(block: Block, on: Setting, hidden: Tensor, asks: bool, told: bool) -> Record:
+def _record(block: Block, on: Execution, hidden: Tensor, asks: bool, told: bool) -> Record:
     """A block run forward and backward, behind hidden states that ask for a gradient or not."""
     return _recorded(block, on._replace(asks=False), hidden.rows, hidden.width, hidden.item, asks, told)
 
 
 @functools.lru_cache(maxsize=16)
-def _recorded(block: Block, on: Setting, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
+def _recorded(block: Block, on: Execution, rows: Size, width: int, item: int, asks: bool, told: bool) -> Record:
     """One record serves a model with checkpointing and without."""
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
     return record(_ready(block, on), shape, told=told)
 
 
-def _first_apart(runs: list[tuple[str, int, Stretch]], plain: Mapping[str, Record]) -> list[tuple[str, int, Stretch]]:
+def _first_apart(
+    runs: list[tuple[str, int, Recording]], plain: Mapping[str, Record]
+) -> list[tuple[str, int, Recording]]:
     """The runs where the very first block gets hidden states that ask for no gradient, as they do behind an adapter."""
-    found: list[tuple[str, int, Stretch]] = []
+    before: list[tuple[str, int, Recording]] = []
     for place, (name, count, stretch) in enumerate(runs):
-        first = Stretch.of(plain[name], again=False)
+        first = Recording.of(plain[name], again=False)
         if first.asks:
             others = [(name, count - 1, stretch)] if count > 1 else []
-            return [*found, (name, 1, first), *others, *runs[place + 1 :]]
-        found.append((name, count, first))
-    return found
+            return [*before, (name, 1, first), *others, *runs[place + 1 :]]
+        before.append((name, count, first))
+    return before
 
 
-def _ready(part: Callable[[Tape, Setting, Any], Tensor], on: Setting) -> Callable[[Tape, Any], Tensor]:
+def _ready(part: Callable[[Tape, Execution, Any], Tensor], on: Execution) -> Callable[[Tape, Any], Tensor]:
     """A part of a model's forward, ready to run."""
     return lambda tape, hidden: part(tape, on, hidden)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from dsgen.report.reference.markdown import cell, code, table
+from dsgen.report.reference.markdown import cell, code, md_table
 
 __all__ = ["commands_page"]
 
@@ -39,7 +39,7 @@ def _section(command: click.Command, context: click.Context, level: int) -> Iter
     yield f"`{usage}{' COMMAND' if nested else ''}`\n"
     yield f"{inspect.cleandoc(command.help or '')}\n"
     if options:
-        yield table(["option", "meaning"], [[code(_option(item)), cell(_help(item))] for item in options])
+        yield md_table(["option", "meaning"], [[code(_option(item)), cell(_help(item))] for item in options])
     if isinstance(command, click.Group):
         yield from _sections(command, context, level + 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["cell", "code", "fence", "table"]
+__all__ = ["cell", "code", "fence", "md_table"]
 
 
 def cell(words: object) -> str:
@@ -22,7 +22,7 @@ def fence(text: str, language: str = "text") -> str:
     return f"```{language}\n{text.rstrip()}\n```\n"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def md_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already, with a final newline."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -8,7 +8,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.deepspeed import surface
-from dsgen.report.reference.markdown import cell, code, table
+from dsgen.report.reference.markdown import cell, code, md_table
 from dsgen.report.reference.results import counts, plans
 from dsgen.shapes.layers import Override, show
 from dsgen.shapes.profiles import SECTIONS, yaml_name
@@ -34,15 +34,17 @@ def pages() -> dict[str, str]:
 
 def _pages() -> Iterator[tuple[str, str]]:
     for kind in catalog.KINDS:
-        found = [catalog.find(kind, name) for name in catalog.names(kind)]
-        yield f"{kind}/index.md", _index(kind, found)
-        for profile in found:
+        profiles = [catalog.find(kind, name) for name in catalog.names(kind)]
+        yield f"{kind}/index.md", _index(kind, profiles)
+        for profile in profiles:
             yield f"{kind}/{profile.name}.md", _page(profile)
 
 
 def _index(kind: str, profiles: list[catalog.Profile]) -> str:
     rows = [[f"[{cell(item.name)}]({item.name}.md)", cell(item.title), _names(item.aliases)] for item in profiles]
-    return f"# {kind.capitalize()} profiles\n\n{_ABOUT[kind]}\n\n{table(['name', 'what it is', 'also called'], rows)}"
+    return (
+        f"# {kind.capitalize()} profiles\n\n{_ABOUT[kind]}\n\n{md_table(['name', 'what it is', 'also called'], rows)}"
+    )
 
 
 def _page(profile: catalog.Profile) -> str:
@@ -83,7 +85,7 @@ def _facts(profile: catalog.Profile) -> str:
                 f"[{numbers[source]}](#sources)" if source else "",
             ]
         )
-    return table(["key", "value", "meaning", "why this value", "source"], rows)
+    return md_table(["key", "value", "meaning", "why this value", "source"], rows)
 
 
 def _in_force(profile: catalog.Profile) -> dict[str, Override]:

@@ -8,8 +8,8 @@ from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, layers
 from dsgen.planning.planner import plan
-from dsgen.report.bars import count
-from dsgen.report.reference.markdown import cell, fence, table
+from dsgen.report.bars import rounded
+from dsgen.report.reference.markdown import cell, fence, md_table
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import describe
@@ -28,7 +28,7 @@ def counts(profile: catalog.Profile) -> str:
     rows = [["all", f"{total:,}", f"{gib(total * BYTES_16BIT)} GiB"]]
     if active != total:
         rows.append(["used by one token", f"{active:,}", f"{gib(active * BYTES_16BIT)} GiB"])
-    return f"## Parameters\n\n{table(['which', 'parameters', 'in 16 bits'], rows)}"
+    return f"## Parameters\n\n{md_table(['which', 'parameters', 'in 16 bits'], rows)}"
 
 
 def plans(profile: catalog.Profile) -> str:
@@ -36,21 +36,21 @@ def plans(profile: catalog.Profile) -> str:
     rows, failures = [], []
     for model in MODELS:
         try:
-            found = plan(_job(profile.name, model))
+            planned = plan(_job(profile.name, model))
         except DsgenError as error:
             rows.append([_link(model), "fits nowhere, see below", "", "", ""])
             failures.append(fence(str(error)))
             continue
-        chosen, memory = found.chosen.strategy, found.chosen.memory.gpu
-        replicas = found.job.world // chosen.tp
+        chosen, memory = planned.chosen.strategy, planned.chosen.memory.gpu
+        replicas = planned.job.world // chosen.tp
         batch = f"{chosen.micro_batch} x {replicas} x {chosen.accumulation} = {chosen.global_batch}"
         fit = f"{gib(memory.needed_bytes)} of {gib(memory.limit_bytes)} GiB, {memory.verdict.value}"
-        rows.append([_link(model), cell(describe(chosen)), batch, fit, count(found.chosen.speed)])
+        rows.append([_link(model), cell(describe(chosen)), batch, fit, rounded(planned.chosen.speed)])
     heads = ["model", "strategy", "micro-batch x replicas x steps", "GPU memory", "tokens/s/GPU"]
     gpus = _job(profile.name, MODELS[0]).world
     node = f"One full node ({gpus} GPU{'s' if gpus > 1 else ''}), nothing else said: "
     node += f"`dsgen plan --hw {profile.name} --model {MODELS[0]}`."
-    return "\n".join([f"## Plans\n\n{node}\n", table(heads, rows), *failures])
+    return "\n".join([f"## Plans\n\n{node}\n", md_table(heads, rows), *failures])
 
 
 def _link(model: str) -> str:

@@ -11,7 +11,7 @@ from dsgen.linting import launch_files, linter, wrapped_configs
 from dsgen.linting.rules import RULES, Rule
 from dsgen.linting.subjects import Facts
 from dsgen.report.findings import block
-from dsgen.report.reference.markdown import cell, code, fence, table
+from dsgen.report.reference.markdown import cell, code, fence, md_table
 from dsgen.report.rules import releases, said_with
 
 __all__ = ["index", "page", "rule_pages"]
@@ -85,8 +85,8 @@ def index() -> str:
         [rule.code, f"[{rule.name}]({rule.name}.md)", str(rule.severity), cell(rule.what), cell(releases(rule))]
         for rule in RULES
     ]
-    levels = table(["severity", "meaning"], [[name, meaning] for name, meaning in _LEVELS.items()])
-    every = table(["code", "rule", "severity", "what is wrong", "DeepSpeed"], rows)
+    levels = md_table(["severity", "meaning"], [[name, meaning] for name, meaning in _LEVELS.items()])
+    every = md_table(["code", "rule", "severity", "what is wrong", "DeepSpeed"], rows)
     return "\n".join([_OPENING, levels, every, _BROKE, _SETTINGS])
 
 
@@ -117,8 +117,8 @@ def _said(rule: Rule) -> str:
     document = _document(rule, rule.example)
     known: dict[str, Any] = {name: rule.given.get(name) for name in _NOT_FACTS}
     facts = Facts(**{name: value for name, value in rule.given.items() if name not in _NOT_FACTS})
-    found = [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
-    return "\n".join(line for item in found for line in block(item, document, _WIDTH))
+    findings = [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
+    return "\n".join(line for item in findings for line in block(item, document, _WIDTH))
 
 
 def _document(rule: Rule, text: str) -> Document:

@@ -53,8 +53,8 @@ def refusals(at: Setup, among: tuple[Constraint, ...] = CONSTRAINTS) -> Iterator
 def first(job: Job, layout: Any) -> str | None:
     """Why a plan does not try a layout: the first sentence; None where nothing speaks against it."""
     at = of_layout(job, layout)
-    found = next(refusals(at, _asked(at)), None)
-    return found.says(at) if found is not None else None
+    refusal = next(refusals(at, _asked(at)), None)
+    return refusal.says(at) if refusal is not None else None
 
 
 def cannot(job: Job, layout: Any) -> str | None:
@@ -63,8 +63,8 @@ def cannot(job: Job, layout: Any) -> str | None:
     Keys of the job beside the strategy are left out: its memory is told as if they were away.
     """
     at = of_layout(job, layout)
-    found = (item for item in refusals(at, _asked(at)) if item.fatal and not item.of_keys)
-    return next((item.says(at) for item in found), None)
+    refused = (item for item in refusals(at, _asked(at)) if item.fatal and not item.of_keys)
+    return next((item.says(at) for item in refused), None)
 
 
 def _asked(at: Setup) -> tuple[Constraint, ...]:

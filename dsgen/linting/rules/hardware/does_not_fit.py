@@ -19,10 +19,10 @@ _SHOWN = 3  # largest parts named
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The predicted peak against the GPU: an error where even the least is too much."""
-    found = described(subject)
-    if found is None:
+    run = described(subject)
+    if run is None:
         return
-    gpu, least = found.memory.gpu, found.least.gpu if found.least is not None else None
+    gpu, least = run.memory.gpu, run.least.gpu if run.least is not None else None
     limit = gib(gpu.limit_bytes)
     path = "zero_optimization" if subject.written("zero_optimization") else "train_micro_batch_size_per_gpu"
     if least is not None and least.verdict is Verdict.DOES_NOT_FIT:
@@ -30,7 +30,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         maybe = Severity.WARNING if subject.target.brings_optimizer else None  # it may train adapters only
         yield Fault(path, f"{message}: {_parts(least)}", severity=maybe)
     elif gpu.verdict is not Verdict.FITS:
-        where = f"{found.job.seq_len} tokens and micro-batch {found.strategy.micro_batch}"
+        where = f"{run.job.seq_len} tokens and micro-batch {run.strategy.micro_batch}"
         takes = f"{gib(gpu.low_bytes)} to {gib(gpu.high_bytes)} GiB of a GPU with {limit}"
         message = f"with {where}, and activation checkpointing, training takes {takes}: {_parts(gpu)}"
         yield Fault(path, message, severity=Severity.WARNING)

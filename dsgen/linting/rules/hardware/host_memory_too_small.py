@@ -16,17 +16,17 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """What is offloaded by all GPUs of a node, against its RAM."""
-    found = described(subject)
-    if found is None or "none" == found.strategy.offload_optimizer == found.strategy.offload_param:
+    run = described(subject)
+    if run is None or "none" == run.strategy.offload_optimizer == run.strategy.offload_param:
         return
-    there = found.job.hardware.host_memory_bytes
-    if found.host_bytes <= host_limit(found.job.hardware):
+    there = run.job.hardware.host_memory_bytes
+    if run.host_bytes <= host_limit(run.job.hardware):
         return
-    what = "optimizer" if found.strategy.offload_optimizer != "none" else "param"
+    what = "optimizer" if run.strategy.offload_optimizer != "none" else "param"
     yield Fault(
         f"zero_optimization.offload_{what}",
-        f"offload takes {gib(found.host_bytes)} GiB in the RAM of each node, and a node has {gib(there)}",
-        severity=Severity.ERROR if found.host_bytes > there else None,
+        f"offload takes {gib(run.host_bytes)} GiB in the RAM of each node, and a node has {gib(there)}",
+        severity=Severity.ERROR if run.host_bytes > there else None,
     )
 
 

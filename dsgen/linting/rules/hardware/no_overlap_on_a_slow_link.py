@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from dsgen.linting.rules.described import Described, described, nodes, speed
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
@@ -28,8 +26,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     between = nodes(subject) > 1
     if (subject.facts.world_size or hardware.gpus_per_node) == 1 or not (between or _slow(subject)):
         return
-    found = described(subject)
-    gain = speed(found, buffers=_overlapping(found)) if found is not None else None
+    run = described(subject)
+    gain = speed(run, buffers=_overlapping(run)) if run is not None else None
     if gain is not None and gain < _WORTH:
         return
     link = "several nodes" if between else f"GPUs joined by {hardware.intra_node_link}"
@@ -48,7 +46,7 @@ def _slow(subject: Subject) -> bool:
 
 
 def _overlapping(described: Described) -> Buffers:
-    return attrs.evolve(described.strategy.buffers, overlap_comm=True)
+    return described.strategy.buffers._replace(overlap_comm=True)
 
 
 RULE = Rule(

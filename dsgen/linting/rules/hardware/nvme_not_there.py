@@ -19,8 +19,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     hardware = subject.facts.hardware
     if hardware is None or subject.stage != 3:
         return
-    found = described(subject)
-    need = found.memory.nvme.peak_bytes if found is not None else 0
+    run = described(subject)
+    need = run.memory.nvme.peak_bytes if run is not None else 0
     for what in ("optimizer", "param"):
         path = f"zero_optimization.offload_{what}.device"
         if subject.offload(what) != "nvme" or not subject.written(path):

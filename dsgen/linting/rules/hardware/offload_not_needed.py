@@ -18,16 +18,16 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Optimizer or parameters offloaded where the same strategy fits without."""
-    found = described(subject)
-    if found is None or not subject.facts.seq_len:
+    run = described(subject)
+    if run is None or not subject.facts.seq_len:
         return
     for what in ("optimizer", "param"):
         path = f"zero_optimization.offload_{what}"
-        if getattr(found.strategy, f"offload_{what}") == "none" or not subject.written(path):
+        if getattr(run.strategy, f"offload_{what}") == "none" or not subject.written(path):
             continue
-        optimizer = "none" if what == "optimizer" else found.strategy.offload_optimizer
-        kept = attrs.evolve(found.strategy, offload_optimizer=optimizer, offload_param="none")
-        gpu = estimate(found.job, kept).gpu
+        optimizer = "none" if what == "optimizer" else run.strategy.offload_optimizer
+        kept = attrs.evolve(run.strategy, offload_optimizer=optimizer, offload_param="none")
+        gpu = estimate(run.job, kept).gpu
         if gpu.verdict is Verdict.FITS:
             fix = Fix(f"remove offload_{what}", (Remove(path),), safe=False)
             message = f"it fits without offload_{what}: up to {gib(gpu.high_bytes)} of {gib(gpu.limit_bytes)} GiB"

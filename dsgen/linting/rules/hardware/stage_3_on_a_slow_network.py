@@ -20,21 +20,21 @@ _WORTH = 1.3  # times faster from which it is said; the cost model is surer of a
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Stage 3 on several nodes, against stage 2 and against hpZ."""
-    found = described(subject)
-    if found is None or subject.stage != 3 or nodes(subject) < 2 or subject.value(_HPZ) != 1:
+    run = described(subject)
+    if run is None or subject.stage != 3 or nodes(subject) < 2 or subject.value(_HPZ) != 1:
         return
-    if found.strategy.offload_param != "none" or found.strategy.offload_optimizer == "nvme":
+    if run.strategy.offload_param != "none" or run.strategy.offload_optimizer == "nvme":
         return
-    lower = attrs.evolve(found.strategy, stage=2)
-    gain = speed(found, stage=2)
+    lower = attrs.evolve(run.strategy, stage=2)
+    gain = speed(run, stage=2)
     if gain is None or gain < _WORTH:
         return
     path = "zero_optimization.stage"
     start = f"stage 3 gathers every weight over the network in each pass, about {gain:.1f} times slower than stage 2"
-    if subject.facts.seq_len and estimate(found.job, lower).gpu.verdict is Verdict.FITS:
+    if subject.facts.seq_len and estimate(run.job, lower).gpu.verdict is Verdict.FITS:
         yield Fault(path, f"{start}, which fits", Fix("use stage 2", (Assign(path, 2),), safe=False))
     else:
-        size = found.job.gpus_per_node
+        size = run.job.gpus_per_node
         fix = Fix(f"partition within a node: hpZ {size}", (Assign(_HPZ, size),), safe=False)
         message = f"{start}; zero_hpz_partition_size {size} keeps the gathers of the backward pass within a node"
         yield Fault(path, message, fix, Severity.INFO)

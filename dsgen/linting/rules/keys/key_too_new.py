@@ -14,15 +14,15 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every key that came after the release."""
-    for found in unknown_keys(subject):
-        if found.later is None:
+    for unknown in unknown_keys(subject):
+        if unknown.later is None:
             continue
-        made = "rejects the config" if found.strict else "ignores it"
+        made = "rejects the config" if unknown.strict else "ignores it"
         yield Fault(
-            found.path,
-            f"{found.path} came with DeepSpeed {found.later}; {subject.surface.version} {made}",
-            Fix(f"remove {found.path.rpartition('.')[2]}", (Remove(found.path),), safe=not found.strict),
-            Severity.ERROR if found.strict else Severity.WARNING,
+            unknown.path,
+            f"{unknown.path} came with DeepSpeed {unknown.later}; {subject.surface.version} {made}",
+            Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=not unknown.strict),
+            Severity.ERROR if unknown.strict else Severity.WARNING,
         )
 
 

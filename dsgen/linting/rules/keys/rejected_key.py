@@ -14,11 +14,11 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown key of a strict section."""
-    for found in unknown_keys(subject):
-        if found.strict and found.later is None:
-            section, _, name = found.path.rpartition(".")
+    for unknown in unknown_keys(subject):
+        if unknown.strict and unknown.later is None:
+            section, _, name = unknown.path.rpartition(".")
             message = f"DeepSpeed {subject.surface.version} has no {section}.{name} and rejects the whole config"
-            yield Fault(found.path, f"{message}{_meant(found)}", _mend(found))
+            yield Fault(unknown.path, f"{message}{_meant(unknown)}", _mend(unknown))
 
 
 def _meant(unknown: Unknown) -> str:

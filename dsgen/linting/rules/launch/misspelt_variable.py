@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.deepspeed.environment import OWNERS
-from dsgen.linting.rules.launch_settings import meant, unknown
+from dsgen.linting.rules.launch_settings import meant, unread_variables
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Move, Severity
@@ -15,7 +15,7 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown variable that is a letter or two from a known one."""
-    for setting, owner in unknown(subject):
+    for setting, owner in unread_variables(subject):
         name = meant(setting.name, owner)
         if name is not None:
             yield Fault(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dsgen.deepspeed.environment import OWNERS, variables
-from dsgen.linting.rules.launch_settings import meant, unknown
+from dsgen.linting.rules.launch_settings import meant, unread_variables
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
@@ -19,7 +19,7 @@ _EVERYTHING = ("nccl", "deepspeed")  # owners whose every variable is known; a G
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every DS_, DEEPSPEED_ and NCCL_ variable that is unknown and no slip of a known one."""
-    for setting, owner in unknown(subject):
+    for setting, owner in unread_variables(subject):
         if owner not in _EVERYTHING or meant(setting.name, owner) is not None:
             continue
         older = variables(owner).older.get(setting.name)

@@ -25,8 +25,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         return
     if any(unknown(subject, "optimizer", built)) and not built.drops:
         return  # the unknown argument, which stops DeepSpeed, may well be the learning rate
-    found = peak(subject)
-    if found is None or not subject.written(found[0]):
+    schedule_peak = peak(subject)
+    if schedule_peak is None or not subject.written(schedule_peak[0]):
         rate = f"trains with {built.title}'s default {say(built.defaults['lr'])}" if built.defaults.get("lr") else _MUON
         yield Fault("optimizer.params.lr", f"the config sets no learning rate, and DeepSpeed {rate}")
 

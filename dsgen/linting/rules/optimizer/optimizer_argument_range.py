@@ -28,7 +28,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     for name, value in arguments(subject, "optimizer").items():
         path = f"optimizer.params.{name}"
         if name == "betas" and isinstance(value, list) and len(value) == _PAIR:
-            if any((found := number(item)) is not None and not 0 <= found < 1 for item in value):
+            if any((beta := number(item)) is not None and not 0 <= beta < 1 for item in value):
                 said = f"betas is {say(value)}, and {does}; both must be at least 0 and below 1"
                 yield Fault(path, said, None, severity, on="value")
         elif name in _NEVER_NEGATIVE and (number(value) or 0) < 0 and built.takes(name):

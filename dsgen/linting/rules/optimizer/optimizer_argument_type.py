@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
-from dsgen.linting.rules.arguments import arguments, built_optimizer, number, rewriting, schedule_hides_lr
+from dsgen.linting.rules.arguments import arguments, built_optimizer, number, number_fix, schedule_hides_lr
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -31,14 +31,14 @@ def check(subject: Subject) -> Iterator[Fault]:
                 yield Fault(path, said, on="value")
         elif "boolean" in key.types and isinstance(value, str):
             said = f"{name} is the text {say(value)}, which counts as true; it must be true or false"
-            yield Fault(path, said, rewriting(path, value), Severity.WARNING, on="value")
+            yield Fault(path, said, number_fix(path, value), Severity.WARNING, on="value")
         elif set(key.types) & {"number", "integer"} and _refused(name, value, built.defaults.get(name)):
             if name == "lr" and schedule_hides_lr(subject):
                 said = f"lr is {say(value)}, which stops the optimizer as soon as no schedule replaces it"
-                yield Fault(path, f"{said}; it must be a number", rewriting(path, value), Severity.WARNING, on="value")
+                yield Fault(path, f"{said}; it must be a number", number_fix(path, value), Severity.WARNING, on="value")
                 continue
             said = f"{name} is {say(value)}, and the optimizer computes with it and stops; it must be a number"
-            yield Fault(path, said, rewriting(path, value), on="value")
+            yield Fault(path, said, number_fix(path, value), on="value")
 
 
 def _refused(name: str, value: object, default: object) -> bool:

@@ -14,12 +14,12 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The section without a type; the key `name` where that was meant."""
-    found = subject.raw("optimizer")
-    if not isinstance(found, Mapping) or found.get("type") is not None:
+    section = subject.raw("optimizer")
+    if not isinstance(section, Mapping) or section.get("type") is not None:
         return
     client = client_wins(subject)
     does = "the program's own optimizer is used" if client else "it builds no optimizer and the first step fails"
-    named = isinstance(found.get("name"), str) and "type" not in found
+    named = isinstance(section.get("name"), str) and "type" not in section
     where = "optimizer.name" if named else "optimizer"
     says = "optimizer.name is not read" if named else "optimizer has no type"
     fix = Fix("rename to type", (Move("optimizer.name", "optimizer.type"),)) if named else None

@@ -31,8 +31,8 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(path, message, removal(path), Severity.WARNING, on="value")
         elif "[" not in path:
             yield _refused(subject, path, key, name)
-        elif (found := outcome(subject, path, key)) is not None:  # Accelerate does not look into lists
-            yield Fault(path, f"{name}; {found.made}", found.fix, found.severity, on="value")
+        elif (filled := outcome(subject, path, key)) is not None:  # Accelerate does not look into lists
+            yield Fault(path, f"{name}; {filled.made}", filled.fix, filled.severity, on="value")
 
 
 def _settled(subject: Subject, path: str, name: str) -> Fault:
@@ -43,10 +43,10 @@ def _settled(subject: Subject, path: str, name: str) -> Fault:
 
 
 def _refused(subject: Subject, path: str, key: Key, name: str) -> Fault:
-    found = outcome(subject, path, key)
-    worst = subject.target.name == "accelerate" or (found is not None and found.severity is Severity.ERROR)
+    filled = outcome(subject, path, key)
+    worst = subject.target.name == "accelerate" or (filled is not None and filled.severity is Severity.ERROR)
     message = f"{name}, which {subject.target.title} does not fill in; Accelerate's prepare() refuses it (ValueError)"
-    fix = found.fix if found else removal(path)
+    fix = filled.fix if filled else removal(path)
     if key.path != path and subject.target.fills(key.path):
         fix = Fix(f"rename to {key.path.rpartition('.')[2]}", (Move(path, key.path),))
     return Fault(path, message, fix, Severity.ERROR if worst else None, on="value")

@@ -17,10 +17,10 @@ def check(subject: Subject) -> Iterator[Fault]:
     if not subject.target.takes_every_auto:
         return
     for path, key in autos(subject):
-        found = outcome(subject, path, key)
-        if found is not None and path not in subject.target.refused:
-            message = f'{path} is "auto", which only Hugging Face programs fill in; {found.made}'
-            yield Fault(path, message, found.fix, found.severity, on="value")
+        filled = outcome(subject, path, key)
+        if filled is not None and path not in subject.target.refused:
+            message = f'{path} is "auto", which only Hugging Face programs fill in; {filled.made}'
+            yield Fault(path, message, filled.fix, filled.severity, on="value")
 
 
 RULE = Rule(

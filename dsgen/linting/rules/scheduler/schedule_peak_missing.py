@@ -15,10 +15,10 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The peak that is a default, where the optimizer's rate is another."""
-    found = peak(subject)
-    if found is None or subject.written(found[0]):
+    schedule_peak = peak(subject)
+    if schedule_peak is None or subject.written(schedule_peak[0]):
         return
-    path, value = found
+    path, value = schedule_peak
     name = path.rpartition(".")[2]
     rate = subject.raw("optimizer.params.lr")
     if rate is None or number(rate) == number(value) or (number(rate) is None and rate != "auto"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dsgen.deepspeed.keys import say
-from dsgen.linting.rules.arguments import TORCH_NUMBERS, arguments, built_schedule, rewriting
+from dsgen.linting.rules.arguments import TORCH_NUMBERS, arguments, built_schedule, number_fix
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -45,7 +45,7 @@ def check(subject: Subject) -> Iterator[Fault]:
             stops = "stops after the warm-up" if name == _LATE else "stops"
             said = f"{name} is {say(value)}, and {built.title} computes with it and {stops}; it must be a number"
             level = Severity.WARNING if name == _LATE else None
-            yield Fault(path, said, rewriting(path, value), level, on="value")
+            yield Fault(path, said, number_fix(path, value), level, on="value")
 
 
 def _no_number(name: str, value: object) -> bool:

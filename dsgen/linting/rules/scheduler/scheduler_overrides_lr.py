@@ -15,11 +15,11 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The schedule's peak, where both are written and differ."""
-    found = peak(subject)
+    schedule_peak = peak(subject)
     rate = number(subject.raw("optimizer.params.lr"))
-    if found is None or rate is None or not subject.written(found[0]):
+    if schedule_peak is None or rate is None or not subject.written(schedule_peak[0]):
         return
-    path, value = found
+    path, value = schedule_peak
     own = number(value)
     if own is not None and own != rate:
         name = path.rpartition(".")[2]

@@ -13,20 +13,20 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The section without a type; the key `name` where that was meant."""
-    found = subject.raw("scheduler")
-    if subject.written("scheduler") and found is None:
+    section = subject.raw("scheduler")
+    if subject.written("scheduler") and section is None:
         fix = Fix("remove scheduler", (Remove("scheduler"),))
         said = "scheduler is null, and the parse stops; it must be a map or absent"
         yield Fault("scheduler", said, fix, Severity.ERROR)
-    if not isinstance(found, Mapping) or found.get("type") is not None:
+    if not isinstance(section, Mapping) or section.get("type") is not None:
         return
-    if isinstance(found.get("name"), str) and "type" not in found:
+    if isinstance(section.get("name"), str) and "type" not in section:
         fix = Fix("rename to type", (Move("scheduler.name", "scheduler.type"),))
         said = "scheduler.name is not read, so DeepSpeed builds no schedule; it must say type"
         yield Fault("scheduler.name", said, fix)
     else:
         said = "scheduler has no type, so DeepSpeed ignores it and keeps the learning rate constant"
-        yield Fault("scheduler", said, severity=Severity.INFO if not found else None)
+        yield Fault("scheduler", said, severity=Severity.INFO if not section else None)
 
 
 RULE = Rule(

@@ -26,9 +26,9 @@ def check(subject: Subject) -> Iterator[Fault]:
             continue
         path = f"scheduler.params.{name}"
         said = f"{name} is {say(value)}, and {built.title} stops; it must be a whole number above 0"
-        found = number(value)
-        whole = int(found) if found is not None and found.is_integer() and found > 0 else 1
-        fix = Fix(f"write {whole}", (Assign(path, whole),), safe=whole == found) if found is not None else None
+        steps = number(value)
+        whole = int(steps) if steps is not None and steps.is_integer() and steps > 0 else 1
+        fix = Fix(f"write {whole}", (Assign(path, whole),), safe=whole == steps) if steps is not None else None
         yield Fault(path, said, fix, on="value")
 
 
@@ -41,8 +41,8 @@ def _taken(name: str, value: object, strict_json: bool) -> bool:
             return float(value) > 0  # type: ignore[arg-type]
         except ValueError:
             return False
-    found = number(value) or 0.0
-    return found > 0 and (isinstance(value, int) or (not strict_json and found.is_integer()))
+    steps = number(value) or 0.0
+    return steps > 0 and (isinstance(value, int) or (not strict_json and steps.is_integer()))
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.texts import bare_texts, leaves, noted, severity, word
+from dsgen.linting.rules.texts import bare_texts, every_value, noted, severity_at, word
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -17,13 +17,13 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """Every value that is no finite number or the bare word for one."""
     yield from noted(subject, "not-a-number")
-    for path, value in leaves(subject):
+    for path, value in every_value(subject):
         if isinstance(value, float) and not math.isfinite(value):
             yield Fault(path, f"{path} is {value}; it must be a finite number", on="value")
     for path, text in bare_texts(subject):
         if word(text).lstrip("+-") in ("nan", "inf", "infinity"):
             message = f"{path} is no number: DeepSpeed reads the text {say(text)}; it must be a finite number"
-            yield Fault(path, message, severity=severity(subject, path), on="value")
+            yield Fault(path, message, severity=severity_at(subject, path), on="value")
 
 
 RULE = Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.texts import bare_texts, severity, word
+from dsgen.linting.rules.texts import bare_texts, severity_at, word
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -22,7 +22,7 @@ def check(subject: Subject) -> Iterator[Fault]:
             meant = _WORDS[word(text)]
             message = f"{path} is the text {say(text)} to DeepSpeed; it must be {say(meant)}"
             fix = Fix(f"write {say(meant)}", (Assign(path, meant),))
-            yield Fault(path, message, fix, severity=severity(subject, path), on="value")
+            yield Fault(path, message, fix, severity=severity_at(subject, path), on="value")
 
 
 RULE = Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.texts import bare_texts, is_placeholder, leaves, severity
+from dsgen.linting.rules.texts import bare_texts, every_value, is_placeholder, severity_at
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -16,12 +16,12 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """Every text that names what should stand in its place."""
     bare = dict(bare_texts(subject))
-    for path, value in leaves(subject):
+    for path, value in every_value(subject):
         if not isinstance(value, str) or not is_placeholder(value, path in bare):
             continue
         swallowed = ", comma included" if path in bare and value.endswith(",") else ""
         message = f"{path} is still a placeholder: DeepSpeed reads the text {say(value)}{swallowed}"
-        bad = severity(subject, path)
+        bad = severity_at(subject, path)
         yield Fault(path, message + (", and refuses it" if bad is Severity.ERROR else ""), severity=bad, on="value")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.texts import bare_texts, is_placeholder, severity, word
+from dsgen.linting.rules.texts import bare_texts, is_placeholder, severity_at, word
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -22,7 +22,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         if not _RUNS_ON.search(text) or word(text) or is_placeholder(text, bare=True):
             continue
         message = f"{path} is the text {say(text)}: without quotes it runs to the end of the line"
-        bad = severity(subject, path)
+        bad = severity_at(subject, path)
         yield Fault(
             path, message + (", and DeepSpeed refuses it" if bad is Severity.ERROR else ""), severity=bad, on="value"
         )

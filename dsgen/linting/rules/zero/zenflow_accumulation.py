@@ -30,9 +30,9 @@ def check(subject: Subject) -> Iterator[Fault]:
         steps = given if given and given > 0 else 1
         yield Fault(_UPDATE, message, Fix(f"write {steps}", (Assign(_UPDATE, steps),), safe=False))
         return
-    found, wanted = subject.value(ACCUMULATION), whole(interval)
-    given = 1 if found is None else whole(found)
-    if found is OPEN or wanted is None or given is None or wanted == given:
+    accumulation, wanted = subject.value(ACCUMULATION), whole(interval)
+    given = 1 if accumulation is None else whole(accumulation)
+    if accumulation is OPEN or wanted is None or given is None or wanted == given:
         return
     fix = None
     if subject.raw(TRAIN) is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, named, place
+from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.parameters import check_dropout, check_embeddings, check_head
@@ -20,7 +20,7 @@ from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
 from dsgen.memory.backward import aside
-from dsgen.memory.secondary import counts
+from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
 from dsgen.planning.candidates import search
 from dsgen.planning.planner import decide
@@ -69,7 +69,7 @@ def ask(job: Job) -> Question:
         name: Said(getattr(chosen, field), str(pinned[field].override.origin) if field in pinned else CHOSEN)
         for name, field in FIELDS.items()
     }
-    said |= named(job)
+    said |= said_of(job)
     keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
     notes = (*job.warnings, *doubts(job, chosen), *not_counted(job, chosen, keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
@@ -77,10 +77,10 @@ def ask(job: Job) -> Question:
 
 def _planned(job: Job) -> Strategy | None:
     """What the planner chooses, where it finds something that fits or may."""
-    found = search(job)
-    if not (found.fitting or found.uncertain):
+    result = search(job)
+    if not (result.fitting or result.uncertain):
         return None
-    return decide(job, found).chosen.strategy
+    return decide(job, result).chosen.strategy
 
 
 def _nearest(job: Job) -> Strategy:
@@ -140,14 +140,14 @@ def _allowed(job: Job) -> tuple[Layout, ...]:
         [value for value in values if all(value in pin.allowed for pin in job.pins if pin.field == field)]
         for field, values in offered.items()
     ]
-    found = []
+    allowed = []
     for values in itertools.product(*kept):
         layout = Layout(**dict(zip(offered, values, strict=True)))
         real = at_stage(layout)
         unasked = layout.tp > 1 and "tp" not in pinned  # where nothing fits it would only be the most exotic misfit
         if not unasked and (real == layout or "stage" in pinned):
-            found.append(real)
-    return tuple(dict.fromkeys([item for item in found if cannot(job, item) is None] or found))
+            allowed.append(real)
+    return tuple(dict.fromkeys([item for item in allowed if cannot(job, item) is None] or allowed))
 
 
 def at_stage(layout: Layout) -> Layout:
@@ -215,7 +215,7 @@ def narrow(job: Job, chosen: Layout) -> bool:
 def counted(job: Job, chosen: Strategy) -> tuple[str, ...]:
     """The keys that are counted for this strategy, and not for every one."""
     divides = not job.world % min(max(chosen.buffers.secondary, 1), job.world)
-    copied = (SECOND_COPY,) if counts(job, chosen) and divides else ()
+    copied = (SECOND_COPY,) if is_counted(job, chosen) and divides else ()
     loose = (LOOSE,) if aside(job, chosen) else ()
     return (*copied, *loose, *(NARROW if narrow(job, chosen) else ()))
 

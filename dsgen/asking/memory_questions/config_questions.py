@@ -10,8 +10,16 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, named
-from dsgen.asking.memory_questions.scenarios import FIELDS, at_stage, closest, counted, doubts, not_counted, refuse
+from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, said_of
+from dsgen.asking.memory_questions.scenario_questions import (
+    FIELDS,
+    at_stage,
+    closest,
+    counted,
+    doubts,
+    not_counted,
+    refuse,
+)
 from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
@@ -70,7 +78,9 @@ def ask_config(job: Job, source: Source) -> Question:
     asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
-    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | named(asked)
+    said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(
+        asked
+    )
     if optimizer and training is not job.training:
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))
@@ -158,10 +168,10 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     if uneven.refuses(at):  # no strategy can be made of it that could be asked for the others
         where = _where(subject, _KEYS["tp"][0])
         raise mistake(f"tensor parallelism over {at.tp} GPUs", must=uneven.says(at), where=where)
-    found = list(_open(job, subject, fixed))
-    fitting = [item for item in found if estimate(job, item).verdict is Verdict.FITS] if len(found) > 1 else []
+    offered = list(_open(job, subject, fixed))
+    fitting = [item for item in offered if estimate(job, item).verdict is Verdict.FITS] if len(offered) > 1 else []
     if not fitting:
-        return closest(job, found[::-1])
+        return closest(job, offered[::-1])
     timed = _timed(job, fitting[0].precision)
     speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]

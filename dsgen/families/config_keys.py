@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import attrs
+from typing import NamedTuple
 
 __all__ = [
     "AS_ENCODER",
@@ -27,8 +26,7 @@ FLOORED = "hidden_size // attention heads"
 FOUR_H = "4 x hidden_size"
 
 
-@attrs.frozen
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One fact in a config: its names there (the first is written), and its value where it is left out or null.
 
     Without a name it is a fact that no key says: its default is the only value, or a family reads it in its own way.

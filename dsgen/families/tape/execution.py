@@ -19,10 +19,10 @@ from dsgen.families.tape.products import (
 from dsgen.families.tape.tape import Node, Tape, Tensor
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Setting"]
+__all__ = ["Execution"]
 
 
-class Setting(NamedTuple):
+class Execution(NamedTuple):
     """How a model runs on one GPU.
 
     Attributes:
@@ -91,8 +91,8 @@ class Setting(NamedTuple):
     def fused_rank(self, name: str) -> int:
         """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""
         parts = [old for old, tensor in self.parts if tensor.endswith(name)]
-        found = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
-        return self.rank * len(parts) if found else 0
+        adapted = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
+        return self.rank * len(parts) if adapted else 0
 
     @property
     def rows(self) -> Size:

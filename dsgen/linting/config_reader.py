@@ -30,16 +30,16 @@ def read(path: str, *, target: str | None = None, bare: bool = False) -> Source:
     """
     if path != "-" and Path(path).is_dir():
         raise mistake("it is a folder", must="a config is a file", where=path)
-    found = list(sources.documents([path], target=target))
-    held = [item for item in found if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
+    listed = list(sources.documents([path], target=target))
+    held = [item for item in listed if isinstance(item.document.config, Mapping) and item.document.kind != "launch"]
     if held and (bare or _has_ours(held[0].document.config)):
         for rule, fault in held[0].document.faults:
             if rule == "duplicate-key":
                 raise _at(held[0].document, fault, must="a key stands once: DeepSpeed refuses duplicates")
         return held[0]
-    for item, fault in _fatal(found) if not held else ():
+    for item, fault in _fatal(listed) if not held else ():
         raise _at(item.document, fault)
-    raise _none(path, found, held)
+    raise _none(path, listed, held)
 
 
 def for_deepspeed(source: Source) -> dict[str, Any]:

@@ -13,21 +13,21 @@ from dsgen.shapes.findings import Assign, Edit, Remove
 __all__ = [
     "Spot",
     "Steps",
-    "added",
     "apply_to_config",
     "assigned",
+    "dotted_path",
+    "emptied_section",
     "find",
     "is_duplicate",
     "is_rename",
-    "path_of",
     "removed",
     "renamed",
-    "same",
+    "same_json",
     "spot",
     "target",
-    "unfilled",
     "value_at",
     "value_steps",
+    "with_value",
 ]
 
 Steps = tuple[str | int, ...]
@@ -67,19 +67,19 @@ def _edited(config: Any, edit: Edit, kept: Collection[str]) -> Any:
         steps = find(config, edit.path)
         if steps is not None:
             return assigned(config, steps, edit.value)
-        return added(config, spot(config, edit.path), edit.value)
+        return with_value(config, spot(config, edit.path), edit.value)
     steps = value_steps(config, edit.path)
     if isinstance(edit, Remove):
         return removed(config, steps)
     if edit.to == edit.path:
         return config
     if is_duplicate(config, steps, edit.to):
-        return removed(config, unfilled(config, steps, kept))
+        return removed(config, emptied_section(config, steps, kept))
     new = target(config, steps, edit.to)
     if is_rename(steps, new):
         return renamed(config, steps, new.names[0])
-    config = added(config, new, value_at(config, steps))
-    return removed(config, unfilled(config, steps, kept))
+    config = with_value(config, new, value_at(config, steps))
+    return removed(config, emptied_section(config, steps, kept))
 
 
 def find(config: Any, path: str) -> Steps | None:
@@ -90,10 +90,10 @@ def find(config: Any, path: str) -> Steps | None:
     """
     if not path:
         raise ValueError("the config as a whole is no key")
-    found = [steps for steps, rest in _ways(config, path) if not rest]
-    if len(found) > 1:
+    ways = [steps for steps, rest in _ways(config, path) if not rest]
+    if len(ways) > 1:
         raise ValueError(f"{path} means two keys")
-    return found[0] if found else None
+    return ways[0] if ways else None
 
 
 def value_steps(config: Any, path: str) -> Steps:
@@ -135,7 +135,7 @@ def is_duplicate(config: Any, steps: Steps, to: str) -> bool:
     there = find(config, to)
     if there is None:
         return False
-    if there == steps[: len(there)] or not same(value_at(config, there), value_at(config, steps)):
+    if there == steps[: len(there)] or not same_json(value_at(config, there), value_at(config, steps)):
         raise ValueError(f"{to} is there already")
     return True
 
@@ -193,7 +193,7 @@ def assigned(config: Any, steps: Steps, value: Any) -> Any:
     return _changed(config, steps, lambda _: value)
 
 
-def added(config: Any, new: Spot, value: Any) -> Any:
+def with_value(config: Any, new: Spot, value: Any) -> Any:
     """The config with a value at a spot, last in its section or list."""
     if not new.names:
         return _changed(config, new.steps, lambda items: [*items, value])
@@ -224,7 +224,7 @@ def renamed(config: Any, steps: Steps, name: str) -> Any:
     )
 
 
-def unfilled(config: Any, steps: Steps, kept: Collection[str] = ()) -> Steps:
+def emptied_section(config: Any, steps: Steps, kept: Collection[str] = ()) -> Steps:
     """What goes when a key moves away: the key, or the outermost section around it that holds nothing else.
 
     Args:
@@ -233,13 +233,13 @@ def unfilled(config: Any, steps: Steps, kept: Collection[str] = ()) -> Steps:
         kept: Paths of sections that stay.
     """
     while len(steps) > 1 and isinstance(steps[-2], str) and isinstance(steps[-1], str):
-        if len(value_at(config, steps[:-1])) > 1 or path_of(steps[:-1]) in kept:
+        if len(value_at(config, steps[:-1])) > 1 or dotted_path(steps[:-1]) in kept:
             break
         steps = steps[:-1]
     return steps
 
 
-def path_of(steps: Steps) -> str:
+def dotted_path(steps: Steps) -> str:
     """Steps as a dotted path: `list[0].key`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
@@ -256,7 +256,7 @@ def _changed(config: Any, steps: Steps, change: Callable[[Any], Any]) -> Any:
     return new
 
 
-def same(one: Any, other: Any) -> bool:
+def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON, keys in the same order; 5e8 is 500000000, 1 is not true, NaN is NaN."""
     pairs = [(one, other)]
     while pairs:

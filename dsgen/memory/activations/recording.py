@@ -10,10 +10,10 @@ from dsgen.families.tape.lifetimes import Record
 from dsgen.families.tape.moments import Activity, Size, front
 from dsgen.families.tape.tape import TEMPORARIES, Node, Tape, Tensor
 
-__all__ = ["Stretch", "record"]
+__all__ = ["Recording", "record"]
 
 
-class Stretch(NamedTuple):
+class Recording(NamedTuple):
     """One block, or what comes after the blocks.
 
     Attributes:
@@ -48,7 +48,7 @@ class Stretch(NamedTuple):
         vocabulary: tuple[int, ...] = (),
         told: bool = False,
         shrinks: bool = False,
-    ) -> Stretch:
+    ) -> Recording:
         """Run a body forward and backward.
 
         Args:
@@ -63,7 +63,7 @@ class Stretch(NamedTuple):
         return cls.of(record(body, shape, vocabulary=vocabulary, told=told), again=again, shrinks=shrinks)
 
     @classmethod
-    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> Stretch:
+    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> Recording:
         """What a recorded run holds, with checkpointing (`again`) or without."""
         kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = run.again() if again else run.once()
         asks = len(run.steps) > run.forward

@@ -19,7 +19,7 @@ __all__ = [
     "Answers",
     "Effective",
     "Refusal",
-    "Row",
+    "WrittenKey",
 ]
 
 # What happened to a written value.
@@ -52,7 +52,7 @@ class Refusal:
 
 
 @attrs.frozen(kw_only=True)
-class Row:
+class WrittenKey:
     """One written key; `in_force` is None where nothing of it is in force."""
 
     path: str
@@ -123,7 +123,7 @@ class Effective:
     world_size: int
     implied: bool
     refused: Refusal | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[WrittenKey, ...] = ()
     values: Mapping[str, Any] = attrs.field(factory=dict)
     defaults: Mapping[str, Any] = attrs.field(factory=dict)
     answers: Answers | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.memory import MemoryEstimate, PhaseMemory
-from dsgen.simulating.autos import Filled
+from dsgen.simulating.filling import Filled
 from dsgen.simulating.requests import Options
 
 __all__ = ["Collective", "Sample", "Simulation", "TensorGroup"]

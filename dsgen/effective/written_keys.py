@@ -7,8 +7,8 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
-from dsgen.effective.records import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, Row
-from dsgen.effective.refusals import meant
+from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
+from dsgen.effective.refusals import nearest_key
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
 
@@ -43,7 +43,7 @@ def rows(
     open_: Collection[str],
     target: Target,
     known: Surface,
-) -> tuple[Row, ...]:
+) -> tuple[WrittenKey, ...]:
     """A row for every written key, in the order of the file; a section that nobody reads is one row."""
     reader = _Rows(written, report, values, open_, target, known)
     return tuple(reader.below(written, ""))
@@ -83,7 +83,7 @@ class _Rows:
         self.open, self.target, self.known = open_, target, known
         self.seen = set(report["seen"])
 
-    def below(self, section: Mapping[str, Any], before: str) -> Iterator[Row]:
+    def below(self, section: Mapping[str, Any], before: str) -> Iterator[WrittenKey]:
         """The rows of one section."""
         for key, value in section.items():
             path = f"{before}{key}"
@@ -99,23 +99,23 @@ class _Rows:
         unread = path == _OLD_BF16 and path not in self.seen
         return (held or path in self.seen or self.known.key(path, self.written) is not None) and not unread
 
-    def _row(self, path: str, value: Any) -> Row:
+    def _row(self, path: str, value: Any) -> WrittenKey:
         canonical = _canonical(path, self.report)
         if path in self.open:
             note = f"filled in by {self.target.title}"
-            return Row(path=path, written=value, in_force=None, happened=FILLED, note=note)
+            return WrittenKey(path=path, written=value, in_force=None, happened=FILLED, note=note)
         if canonical in self.report["moved"]:
             to = self.report["moved"][canonical]
-            return Row(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")
+            return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")
         held = self._held(canonical)
         if held is not _NOTHING:
             happened = _compared(path, value, held)
-            return Row(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
+            return WrittenKey(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
         if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
-            return Row(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
-        close = meant(path, self.known)
+            return WrittenKey(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
+        close = nearest_key(path, self.known)
         hint = offer([close] if close else [])
-        return Row(path=path, written=value, in_force=None, happened=NOT_READ, note=hint)
+        return WrittenKey(path=path, written=value, in_force=None, happened=NOT_READ, note=hint)
 
     def _held(self, path: str) -> Any:
         """The value in force at a path, a section as a map; _NOTHING where DeepSpeed holds none."""
@@ -126,8 +126,8 @@ class _Rows:
 
     def _note(self, path: str) -> str | None:
         """Why a key that DeepSpeed holds does nothing here."""
-        found = self.known.key(path, self.written)
-        idle = self.known.has_effect(path, self.written) if found is not None else None
+        key = self.known.key(path, self.written)
+        idle = self.known.has_effect(path, self.written) if key is not None else None
         return idle.removeprefix(f"{path} ").rstrip(".") if idle else None
 
 

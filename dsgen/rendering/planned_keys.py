@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import attrs
-
-__all__ = ["Key"]
+__all__ = ["PlannedKey"]
 
 
-@attrs.frozen
-class Key:
+class PlannedKey(NamedTuple):
     """A DeepSpeed key as the plan decides it.
 
     Attributes:

@@ -155,13 +155,13 @@ def _bucket(path: str, known: _Known) -> tuple[Any, str]:
 
 def _put(config: dict[str, Any], path: str, value: Any) -> None:
     section, _, name = path.rpartition(".")
-    found, node = lookup(config, section) if section else (True, config)
-    if found and isinstance(node, dict):
+    there, node = lookup(config, section) if section else (True, config)
+    if there and isinstance(node, dict):
         node[name] = value
 
 
 def _leaves(config: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for key, value in config.items():
-        found += _leaves(value, f"{before}{key}.") if isinstance(value, Mapping) else [(f"{before}{key}", value)]
-    return found
+        leaves += _leaves(value, f"{before}{key}.") if isinstance(value, Mapping) else [(f"{before}{key}", value)]
+    return leaves
