@@ -30,7 +30,7 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
-from dsgen.kernels.facts import GENERATIONS
+from dsgen.kernels.measured_facts import GENERATIONS
 
 __all__ = ["Compared", "compared", "page", "predicted", "rows"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
-from dsgen.kernels.facts import GENERATIONS, HOST, LINKS, NETWORKS
+from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,8 +28,8 @@ from dsgen.kernels import (
 )
 from dsgen.kernels.attention import KERNELS, available
 from dsgen.kernels.collectives import KINDS
-from dsgen.kernels.facts import GENERATIONS
-from dsgen.kernels.hosts import threads_per_rank
+from dsgen.kernels.host_work import threads_per_rank
+from dsgen.kernels.measured_facts import GENERATIONS
 from dsgen.kernels.traffic import SORTS
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
