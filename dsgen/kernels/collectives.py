@@ -37,7 +37,8 @@ def collective_seconds(
     Args:
         rates: The node and its network.
         kind: One of `KINDS`.
-        size_bytes: The whole tensor: of all_gather the gathered one, of reduce_scatter the one before it.
+        size_bytes: The whole tensor: of all_gather the gathered one, of reduce_scatter the one before it, of all_to_all
+            what one rank holds.
         ranks: Ranks that take part.
         ranks_per_node: How many of them are in one node.
         groups_per_node: How many groups of a node do the same at once and share its network.
@@ -47,6 +48,8 @@ def collective_seconds(
     inside = min(ranks, ranks_per_node)
     nodes = -(-ranks // inside)
     passes = 2 if kind == "all_reduce" else 1
+    if kind == "all_to_all":
+        return _exchange_seconds(rates, size_bytes, ranks, inside, groups_per_node)
     wire = size_bytes * passes * (1.0 if kind == "broadcast" else (ranks - 1) / ranks)
     speed = _speed(rates, kind, inside, nodes, groups_per_node)
     between = passes * (nodes - 1)
@@ -63,6 +66,18 @@ def collective_seconds(
         return ring
     switch = SWITCHED_START_SECONDS + BASE_SECONDS["Simple"] + SWITCHED_HOPS * _hop(rates.intra, "Simple")
     return min(ring, switch + wire / (rates.intra.bytes_per_second * SWITCHED[rates.architecture]))
+
+
+def _exchange_seconds(rates: Rates, size_bytes: float, ranks: int, inside: int, groups: int) -> float:
+    """all_to_all: every rank sends each other one its part, those of a node share its way out."""
+    own = rates.intra.bytes_per_second * (rates.intra.share if inside <= SOCKET else rates.intra.share_across)
+    within = size_bytes * (inside - 1) / ranks / max(own, 1.0)
+    start = BASE_SECONDS["Simple"] + START_SECONDS["Simple"]
+    if ranks == inside:
+        return start + _hop(rates.intra, "Simple") + within
+    out = rates.inter.bytes_per_second * rates.inter.share / groups
+    between = inside * size_bytes * (ranks - inside) / ranks / max(out, 1.0)
+    return start + _hop(rates.inter, "Simple", network=True) + max(within, between)
 
 
 def _switched(rates: Rates, kind: str, inside: int) -> bool:

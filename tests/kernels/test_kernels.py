@@ -251,6 +251,15 @@ def test_groups_that_share_a_node_share_its_network():
     assert shared == pytest.approx(8 * alone, rel=0.05)
 
 
+def test_an_exchange_leaves_the_node_by_all_its_ranks_at_once():
+    own = node("a100-80g", "ib-hdr-200g")  # 25 GB/s a node
+
+    inside, across = (collective_seconds(own, "all_to_all", 1e9, ranks, 8) for ranks in (8, 16))
+
+    assert inside == pytest.approx(7 / 8 * 1e9 / (300e9 * 0.79), rel=0.05)
+    assert across == pytest.approx(8 * 1e9 / 2 / (25e9 * 0.93), rel=0.01)  # eight ranks send half of theirs
+
+
 def test_a_small_message_costs_hops():
     own = node("a100-80g", "ib-hdr-200g")
 
