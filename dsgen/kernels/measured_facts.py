@@ -83,10 +83,14 @@ class HostCosts(NamedTuple):
     core_bytes_per_second: float
 
 
-# dispatch: 5.0 us an operator without autograd, 6.8 us with it (pytorch/pytorch issue 41383); backward: raw launch and
-# autograd's C++, 3.0 to 6.8 us a kernel (meta-pytorch/tritonbench pull request 1017). View: 2 us an x*x less 0.5 us of
-# arithmetic (issue 41383). Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
-# Hook: deepspeedai/DeepSpeed pull request 1188, ZeRO-3's forward of 64 layers of BERT less ZeRO-2's and less the
-# gathering on NVLink, by its modules with parameters; a bound from above, of 2021.
+# Dispatch: between 6.8 us for the smallest operator with autograd (pytorch/pytorch issue 41383) and 12.6 us in Hugging
+# Face's Llama: 0.51 ms a layer of 38 kernels and 17 views, modules' Python included (stas00/ml-engineering, 1B on B200,
+# eager, 8.1 ms against 1.9 ms of kernels). Backward: autograd calls from C++, which saves the modules' Python, about
+# 2 us. View: 0.7 us on a core of 2023, 2 us on one of 2020 (issue 41383).
+# Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
+# Hook: between 0.15 and 0.19 ms for a linear layer in a pass, backward and forward, gathered or persistent, with
+# DeepSpeed 0.19.8 and torch 2.13 on a quiet Xeon core of 2023 (benchmarks/zero3_hooks.py; a busy one takes three times
+# that; half of it is what torch.autograd.Function does with arguments), and 0.31 ms in 2021: forward of 64 layers of
+# BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters (deepspeedai/DeepSpeed pull request 1188).
 # Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
-HOST = HostCosts(6e-6, 5e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
+HOST = HostCosts(10e-6, 8e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
