@@ -55,6 +55,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))",  # noqa: E501
         "count < full",
     ): "a node that is full is also a multiple of a node",
+    (
+        "dsgen/linting/rules/batch_sizes.py",
+        "divides = subject.version >= SEQUENCE_ALONE or (",
+        "subject.version > SEQUENCE_ALONE",
+    ): "a release has three numbers, and (0, 17, 0), the least that begins with these two, is above (0, 17)",
 }  # fmt: skip
 
 
