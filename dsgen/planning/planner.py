@@ -74,12 +74,10 @@ def contenders(job: Job) -> Search:
     """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
     objective = job.training.objective
     fastest = best = 0.0
-    last: Candidate | None = None
 
     def matters(layout: Layout, speed: float, rival: Candidate) -> bool:
-        nonlocal fastest, best, last
-        if rival is not last:
-            fastest, best, last = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed)), rival
+        nonlocal fastest, best
+        fastest, best = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed))
         if objective == "memory":
             return speed * MEMORY_PRICE >= fastest
         return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))
