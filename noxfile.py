@@ -186,7 +186,7 @@ def coverage(session: nox.Session) -> None:
 @nox.session(python=PYTHON, default=False)
 def mutants(session: nox.Session) -> None:
     """A sample of small faults in rules, memory and planner, of which the tests must notice nearly all."""
-    session.install("-e", ".", *dependencies("tests"))
+    session.install("-e", ".", *dependencies("tests"), *dependencies("coverage"))
     session.run("python", "benchmarks/mutants.py", *session.posargs)
 
 
@@ -236,9 +236,17 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def published(session: nox.Session) -> None:
-    """Write docs/published.md: the instant memory model against measurements that others published."""
+    """Write docs/published.md and docs/speed.md: the instant models of memory and speed against published runs."""
     session.install("-e", ".")
-    session.run("python", "benchmarks/published.py", *session.posargs)
+    for script in ("benchmarks/published.py", "benchmarks/published_speed.py"):
+        session.run("python", script, *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def kernels(session: nox.Session) -> None:
+    """Write docs/kernels.md: the laws of kernels against measurements that others published."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/kernels.py", *session.posargs)
 
 
 @nox.session(name="gpu-memory", python=PYTHON, default=False)

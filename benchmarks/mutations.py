@@ -44,6 +44,7 @@ class Mutation:
         path: The source.
         line: Where the node begins, from 1.
         column: From 0.
+        statement: Lines of the statement around it, of which a run passes at least one; of `if` and `def` the head.
         before: The node as it is, on one line.
         after: The node with its fault.
         text: The whole source with the fault.
@@ -52,6 +53,7 @@ class Mutation:
     path: Path
     line: int
     column: int
+    statement: range
     before: str
     after: str
     text: str = attrs.field(repr=False)
@@ -62,6 +64,7 @@ def mutations(path: Path) -> Iterator[Mutation]:
     source = path.read_text("utf-8")
     lines = source.splitlines(keepends=True)
     tree = ast.parse(source)
+    statements = list(_statements(tree))
     skipped = {id(inner) for node in ast.walk(tree) if _left_alone(node) for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if id(node) in skipped or not isinstance(node, ast.expr) or isinstance(node, ast.JoinedStr):
@@ -72,7 +75,16 @@ def mutations(path: Path) -> Iterator[Mutation]:
             end = sum(len(line.encode()) for line in lines[: (node.end_lineno or 0) - 1]) + (node.end_col_offset or 0)
             whole = source.encode()
             text = (whole[:begin] + f"({ast.unparse(other)})".encode() + whole[end:]).decode()
-            yield Mutation(path, node.lineno, node.col_offset, ast.unparse(node), ast.unparse(other), text)
+            around = next((lines for lines in statements if node.lineno in lines), range(node.lineno, node.lineno + 1))
+            yield Mutation(path, node.lineno, node.col_offset, around, ast.unparse(node), ast.unparse(other), text)
+
+
+def _statements(tree: ast.AST) -> Iterator[range]:
+    """Lines of each statement, the innermost first; those of its body are none of its own."""
+    for node in reversed(list(ast.walk(tree))):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            yield range(node.lineno, body[0].lineno if body else (node.end_lineno or node.lineno) + 1)
 
 
 def _left_alone(node: ast.AST) -> bool:
@@ -98,7 +110,7 @@ def _faults(node: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        yield ast.Constant(node.value + 1)
+        yield ast.Constant(node.value + 1 if node.value + 1 != node.value else node.value * 2)  # 1e18 + 1 is 1e18
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLED:
         yield ast.Call(ast.Name(_CALLED[node.func.id]), node.args, node.keywords)
 

@@ -16,9 +16,11 @@ from dsgen.shapes.profiles import Model
 __all__ = ["model_of", "targets_of", "type_of"]
 
 # The beginning of a model's name in the records, lower case -> model_type. MPT has none of dsgen's types: GPT-NeoX has
-# the same layers (LayerNorm, GELU, biases) and takes the same memory but for a table of positions.
+# the same layers (LayerNorm, GELU, biases) and takes the same memory but for a table of positions. Megatron's GPT has
+# those of GPT-2; InternLM's 7B those of Llama, and three biases more; PowerLM is Granite's architecture.
 _TYPES = {
     "bloom": "bloom",
+    "deepseek-math": "llama",
     "falcon": "falcon",
     "gemma-2-": "gemma2",
     "gemma": "gemma",
@@ -26,38 +28,61 @@ _TYPES = {
     "gpt 530b": "gpt2",
     "gpt 1t": "gpt2",
     "gpt 2t": "gpt2",
+    "gpt-neo": "gpt2",
+    "gpt/bloom": "bloom",
     "gpt2": "gpt2",
+    "granite-3.0-3b-a800m": "granitemoe",
+    "granite-3": "granite",
     "ibm granite-7b-base": "llama",
+    "internlm": "llama",
     "llama": "llama",
     "mistral": "mistral",
+    "mixtral": "mixtral",
     "mpt": "gpt_neox",
     "open-llama": "llama",
+    "opt-350 shape": "gpt2",
     "opt": "opt",
     "phi-1": "phi",
     "phi-2": "phi",
     "phi-3": "phi3",
+    "powerlm": "granite",
     "pythia": "gpt_neox",
+    "qwen3-30b-a3b": "qwen3_moe",
+    "qwen3": "qwen3",
     "qwen": "qwen2",
     "qwq": "qwen2",
+    "santacoder": "gpt_bigcode",
     "stablelm-base-alpha": "gpt_neox",
     "t5-": "t5",
     "tinyllama": "llama",
     "yi": "llama",
 }
-_GATED = frozenset({"llama", "mistral", "qwen2", "gemma", "gemma2", "phi3"})
+_GATED = frozenset(
+    {
+        *("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"),
+        *("gemma", "gemma2", "phi3"),
+        "granite",
+        "granitemoe",
+    }
+)
 _STACKS = 2  # T5's encoder and decoder have half of the stated blocks each
 _BUCKETS = 32  # distances with a bias (relative_attention_num_buckets of its published files)
 _ANY_HARDWARE = "a100-80g"  # a model's facts do not depend on it
-_COMPARED = ("architecture", "layers", "hidden_size", "attention_heads", "kv_heads", "ffn_size", "vocab_size")
+_COMPARED = (
+    *("architecture", "layers", "hidden_size", "attention_heads", "kv_heads", "vocab_size"),
+    *("experts", "experts_per_token"),
+)
 _LITGPT = ("litr", "lith")  # its GPT has a head of its own, whatever the checkpoint (litgpt/model.py)
 
 # What a record's query, key and value are called, by model_type; a fused matrix stands for each of its parts.
 _ATTENTION = {
     "gpt_neox": dict.fromkeys("qkv", ("query_key_value",)),
     "falcon": dict.fromkeys("qkv", ("query_key_value",)),
-    "phi3": dict.fromkeys("qkv", ("qkv_proj",)),
+    "gpt_bigcode": {**dict.fromkeys("qkv", ("c_attn",)), "o": ()},  # of what Llama's names, none is there
+    "phi3": {**dict.fromkeys("qkv", ("qkv_proj",)), "o": ("o_proj",)},
 }
-_PLAIN = {part: (f"{part}_proj",) for part in "qkv"}
+_PLAIN = {part: (f"{part}_proj",) for part in "qkvo"}
+_OF_ANOTHER_TYPE = "c_attn"  # a list for models of several types: peft takes of it what a model has
 _FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
 _AS_THEY_ARE = ("all-linear", "lm_head")
 
@@ -97,13 +122,21 @@ def model_of(record: Mapping[str, Any]) -> Model:
         max_positions=facts["seq_len"],
         tied_embeddings=tied,
         gated_ffn=kind in _GATED,
+        experts=facts.get("experts", 0),
+        experts_per_token=facts.get("experts_per_token", 0),
+        expert_ffn_size=facts["ffn"] if facts.get("experts") else 0,
     )
     for profile in _profiles():
-        if all(getattr(profile, name) == getattr(made, name) for name in _COMPARED):
+        if _inner(profile) == _inner(made) and all(getattr(profile, one) == getattr(made, one) for one in _COMPARED):
             same = made.tied_embeddings if litgpt or "tied" in facts else profile.tied_embeddings
             longest = max(profile.max_positions, made.max_positions)
             return attrs.evolve(profile, tied_embeddings=same, max_positions=longest)
     return made
+
+
+def _inner(model: Model) -> int:
+    """The width of what a token passes between two attentions: of one expert, in a mixture."""
+    return model.expert_ffn_size if model.experts else model.ffn_size
 
 
 @functools.cache
@@ -123,6 +156,6 @@ def targets_of(record: Mapping[str, Any], model: Model) -> tuple[str, ...] | Non
             found.append(word)
         elif word in attention:
             found += attention[word]
-        else:
+        elif word != _OF_ANOTHER_TYPE:
             return None
     return tuple(dict.fromkeys(found)) or None

@@ -6,15 +6,26 @@ import collections
 import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from published_cases import LEFT_OUT, PEAK, VERDICT, Case  # benchmarks/, beside this script
 from published_sources import GIB, SOURCES
 
 from dsgen.memory import Verdict
 
-__all__ = ["page", "summary"]
+__all__ = ["bullets", "page", "reasons_table", "summary", "table"]
 
 _WIDTH = 118  # letters of a line of text
+
+
+class LeftOut(Protocol):
+    """What is not compared: whose it is, and why."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
 
 _HOW = (
     "DeepSpeed's own runs keep their stage and offload. FSDP's FULL_SHARD is taken as ZeRO-3 and SHARD_GRAD_OP as"
@@ -99,15 +110,15 @@ def page(cases: Sequence[Case]) -> str:
         "",
         "## What a number means",
         "",
-        *_table(("source", "its number", "known from"), _readings(peaks)),
+        *table(("source", "its number", "known from"), _readings(peaks)),
         "",
         "## How a run becomes a question",
         "",
-        *_bullets(_HOW),
+        *bullets(_HOW),
         "",
         "## Where the largest errors come from",
         "",
-        *_bullets(_CAUSES),
+        *bullets(_CAUSES),
         "",
         "## Every peak",
         "",
@@ -118,11 +129,11 @@ def page(cases: Sequence[Case]) -> str:
         "",
         "Wrong ones first, then those that dsgen leaves open.",
         "",
-        *_table(("record", "what ran", "grade", "it", "dsgen says"), _every_verdict(verdicts)),
+        *table(("record", "what ran", "grade", "it", "dsgen says"), _every_verdict(verdicts)),
         "",
         "## What is not compared",
         "",
-        *_table(("why", "records", "sources"), _reasons(left)),
+        *reasons_table(left),
         "",
         "Of two runs of T5 among them, hfb-t53b-2 and hfb-t511b, only the longest lengths are known. At those",
         "dsgen says that they do not fit, and they ran. Another who tried the second later, with one sequence of 128",
@@ -133,7 +144,8 @@ def page(cases: Sequence[Case]) -> str:
     return "\n".join(lines)
 
 
-def _bullets(items: Iterable[str]) -> list[str]:
+def bullets(items: Iterable[str]) -> list[str]:
+    """A list of Markdown, wrapped."""
     return [
         textwrap.fill(item, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
         for item in items
@@ -149,7 +161,7 @@ def summary(cases: Iterable[Case]) -> list[str]:
         for prefix, source in SOURCES.items()
         if any(case.source == prefix for case in peaks)
     ]
-    return _table(head, [*rows, ("all", *_errors(peaks))])
+    return table(head, [*rows, ("all", *_errors(peaks))])
 
 
 def _by_system(peaks: Sequence[Case]) -> list[str]:
@@ -158,7 +170,7 @@ def _by_system(peaks: Sequence[Case]) -> list[str]:
     for case in peaks:
         groups.setdefault(case.system, []).append(case)
     rows = [(_SYSTEMS[system], method, *_errors(those)) for (system, method), those in sorted(groups.items())]
-    return _table(("ran with", "trained", "records", "median error", "median absolute error", "worst"), rows)
+    return table(("ran with", "trained", "records", "median error", "median absolute error", "worst"), rows)
 
 
 def _errors(cases: Sequence[Case]) -> tuple[str, str, str, str]:
@@ -189,7 +201,7 @@ def _verdict_table(verdicts: Sequence[Case], everything: Sequence[Case]) -> list
             right = sum(case.right is True for case in group)
             numbers = (str(counts[verdict]) for verdict in Verdict)
             rows.append((f"{title}: {what}", str(len(group)), *numbers, f"{right} of {len(group)}"))
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _readings(peaks: Sequence[Case]) -> list[tuple[str, ...]]:
@@ -207,7 +219,7 @@ def _every_peak(peaks: Sequence[Case]) -> list[str]:
                 for case in those
             ]
             head = ("record", "what ran", "grade", "measured, GiB", "dsgen, GiB", "error")
-            lines += [f"### {source.title}", "", *_table(head, rows), ""]
+            lines += [f"### {source.title}", "", *table(head, rows), ""]
     return lines
 
 
@@ -228,15 +240,18 @@ def _said(case: Case) -> str:
     return case.verdict.value if case.right is not False else f"**{case.verdict.value}**"
 
 
-def _reasons(left: Iterable[Case]) -> list[tuple[str, ...]]:
-    groups: dict[str, list[Case]] = {}
+def reasons_table(left: Iterable[LeftOut]) -> list[str]:
+    """The table of what is not compared: why, how many, and from whom."""
+    groups: dict[str, list[LeftOut]] = {}
     for case in left:
         groups.setdefault(case.reason, []).append(case)
-    return [
+    rows = [
         (why, str(len(those)), "; ".join(dict.fromkeys(SOURCES[case.source].title for case in those)))
         for why, those in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
+    return table(("why", "records", "sources"), rows)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """A table of Markdown, line by line."""
     return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]

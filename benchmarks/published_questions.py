@@ -19,22 +19,28 @@ from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.strategies.buffers import block_elements
 
-__all__ = ["config_of", "hardware_of", "job_of", "question_of"]
+__all__ = ["PROFILES", "config_of", "hardware_of", "job_of", "question_of"]
 
 Record = Mapping[str, Any]
 
 # The records' GPUs -> profile.
-_PROFILES = {
+PROFILES = {
     "A100-40GB": "a100-40g",
     "A100-80GB": "a100-80g",
+    "A100-PCIe-80GB": "a100-80g-pcie",
     "A10G-24GB": "a10g-24g",
     "A800-80GB": "a800-80g",
     "B200-180GB": "b200-180g",
+    "GH200-96GB": "gh200-96g",
+    "H100-80GB": "h100-80g",  # none says which; boards of eight and rented machines have this one
+    "H100-94GB": "h100-94g-nvl",
     "H100-SXM-80GB": "h100-80g",
     "H20-96GB": "h20-96g",
     "H200-141GB": "h200-141g",
+    "H800-80GB": "h800-80g",
     "L40S-48GB": "l40s-48g",
     "RTX3090-24GB": "rtx3090-24g",
+    "RTX-PRO-6000-96GB": "rtxpro6000-96g",
     "RTX4090-24GB": "rtx4090-24g",
     "RTXA6000-48GB": "rtxa6000-48g",
     "V100-SXM-32GB": "v100-32g",
@@ -71,7 +77,7 @@ def job_of(record: Record) -> Job:
     """The job: hardware, model, and how it is trained."""
     where, config = record["hardware"], record["config"]
     per_node = where["gpus"] // where["nodes"]
-    base = _base(_TURING_PROFILE if where["gpu"] in _TURING else _PROFILES[where["gpu"]], where["nodes"] > 1)
+    base = _base(_TURING_PROFILE if where["gpu"] in _TURING else PROFILES[where["gpu"]], where["nodes"] > 1)
     model, lora = model_of(record), config.get("lora")
     said = {}
     if lora:
@@ -105,7 +111,7 @@ def hardware_of(record: Record) -> Hardware:
     if gpu in _TURING:
         hardware = _base(_TURING_PROFILE, False).hardware
         return attrs.evolve(hardware, gpu_memory_bytes=24 * GIB, usable_memory_bytes=_TURING_USABLE_BYTES)
-    return _base(_PROFILES[gpu], False).hardware
+    return _base(PROFILES[gpu], False).hardware
 
 
 @functools.cache

@@ -162,6 +162,26 @@ _SOURCES = (
     Source(title="Hugging Face, blog", prefix="hfb"),
     Source(title="XTuner, benchmark", prefix="xtuner", buffers="huggingface"),
     Source(title="Open-Llama, README", prefix="openllama"),
+    Source(title="fms-acceleration, benchmarks", prefix="fms", lora_dropout=0.1),  # as its records say
+    Source(title="SimuMax, B200", prefix="smx"),
+    Source(title="Coastline, database of runs", prefix="coast"),
+    Source(title="FlagPerf", prefix="flagp"),
+    Source(title="InternEvo, performance", prefix="intern"),
+    Source(title="Sailor, validation runs", prefix="sailor"),
+    Source(title="ColossalAI-Pytorch-lightning, benchmark", prefix="clpl"),
+    Source(title="DeepSeed_Zero_Optimizer, README", prefix="ds7math", buffers="huggingface"),
+    Source(title="DeepSpeed, pull request 8064", prefix="ds8064"),
+    Source(title="DeepSpeed, issue 3901", prefix="ds3901", buffers="huggingface"),
+    Source(title="TinyLlama, issue 1", prefix="tinyl", buffers="huggingface"),
+    Source(title="Colossal-AI, issue 4342", prefix="cai4342"),
+    Source(title="fms-fsdp, README", prefix="fmsfsdp"),
+    Source(title="universal-llm-trainer, GPU test", prefix="ullmt", lora_dropout=_DROPOUT),
+    Source(title="fsdp_qlora, benchmarks", prefix="fsdpq"),
+    Source(title="TorchTitan, benchmarks of 2024", prefix="ttnh"),
+    Source(title="Unsloth, README", prefix="unsl"),
+    Source(title="ms-swift, Megatron quick start", prefix="swq", buffers="huggingface"),
+    Source(title="ms-swift, tuner scripts", prefix="swt", buffers="huggingface", lora_dropout=_DROPOUT),
+    Source(title="Megatron-Bridge, recomputation", prefix="mbr"),
 )
 SOURCES: Mapping[str, Source] = {source.prefix: source for source in _SOURCES}
 

@@ -21,17 +21,18 @@ from transcribe_kernels import RAW as KERNEL_RECORDS  # benchmarks/, beside this
 from transcribe_kernels import rows
 from transcribe_published import transcribed
 
-__all__ = ["CHECKSUMS", "DATA", "KERNELS", "KEYS", "PROBES", "PUBLISHED", "checksums", "files"]
+__all__ = ["CHECKSUMS", "DATA", "KERNELS", "KEYS", "LATER", "PROBES", "PUBLISHED", "checksums", "files"]
 
 DATA = Path(__file__).resolve().parent / "data"
 CHECKSUMS = "SHA256SUMS"
-PROBES, KEYS, PUBLISHED = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json", "published.json"
-KERNELS = "kernels.json"
+PROBES, KEYS, KERNELS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json", "kernels.json"
+PUBLISHED, LATER = "published.json", "published_2.json"
 # Name here -> where the raw records lie.
 RAW = {
     PROBES: "reference/deepspeed-0.19.8/probes.json",
     KEYS: "reference/deepspeed-0.19.8/keys.json",
     PUBLISHED: "measurements/published.json",
+    LATER: "measurements/published_2.json",
     **{name: f"measurements/{name}.json" for name in KERNEL_RECORDS},
 }
 
@@ -47,7 +48,7 @@ def files(folder: Path) -> dict[str, str]:
     made = {
         PROBES: _lines(map(_probe, raw[PROBES])),
         KEYS: _lines(map(_key, raw[KEYS])),
-        PUBLISHED: _lines(map(transcribed, raw[PUBLISHED]["records"])),
+        **{name: _lines(map(transcribed, raw[name]["records"])) for name in (PUBLISHED, LATER)},
         KERNELS: _lines(rows({name: raw[name]["records"] for name in KERNEL_RECORDS})),
     }
     return {**made, CHECKSUMS: checksums(made)}

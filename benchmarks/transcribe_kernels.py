@@ -35,7 +35,14 @@ NETWORKS = {
     "8x HDR 200 Gb/s per node (DGX A100)": "ib-hdr-1600g",
     "8x 400 Gb/s RoCE per node (by the settings)": "roce-3200g",
 }  # fmt: skip
-OTHER_LINKS = ("NVLink bridge", "patched", "MSCCL", "NVLink pairs", "4 superchips", "4 GPUs direct")  # no profile's node
+OTHER_LINKS = (
+    "NVLink bridge",
+    "patched",
+    "MSCCL",
+    "NVLink pairs",
+    "4 superchips",
+    "4 GPUs direct",
+)  # no profile's node
 LONG = 1e-4  # seconds from which a time taken from Python is the device's
 STREAM_BYTES = 10**9  # for rows that give a rate alone
 FUSED = {"stream_scale": "stream", "stream_triad": "stream", "copy": "stream", "device_copy (read+write)": "stream"}
@@ -110,7 +117,7 @@ def _liger(record: Record, card: str) -> dict[str, Any] | None:
         return None
     if kernel == "rms_norm" and provider == "huggingface" and record["config"].get("dtype") == "bfloat16":
         # to fp32, square, mean, add and root, times, to bf16, times the weight: 30 bytes of an element of 2
-        return _row("eager chain", card, record["time_s"], sort="stream", bytes=15 * moved // 2, kernels=8)
+        return _row("eager chain", card, record["time_s"], sort="mixed", bytes=15 * moved // 2, kernels=8)
     if (kernel, provider) in (("layer_norm", "huggingface"), ("softmax", "torch"), ("rms_norm", "liger"),
                               ("layer_norm", "liger"), ("softmax", "liger")):  # fmt: skip
         sort = "norm" if provider == "liger" else "reduction"
@@ -126,7 +133,7 @@ def _collective(record: Record) -> dict[str, Any] | None:
     if any(word in links for word in OTHER_LINKS) or "tree" in links.lower():
         return None
     nodes, inside, size = record.get("nodes"), record.get("gpus_per_node"), record.get("size_bytes")
-    if not nodes or not inside or not size or card == "mi300x-192g" and inside != 8:
+    if not nodes or not inside or not size or (card == "mi300x-192g" and inside != 8):
         return None
     network = NETWORKS.get(record.get("inter_fabric", "")) if nodes > 1 else "single-node"
     ranks, bus = nodes * inside, record.get("bus_bytes_per_s")
@@ -134,9 +141,10 @@ def _collective(record: Record) -> dict[str, Any] | None:
     seconds = record.get("time_s") or (size * wire / bus if bus else None)
     if network is None or not seconds:
         return None
-    ring = record.get("algorithm") == "Ring" and kind == "all_reduce"
+    if record.get("algorithm") == "Ring" and kind == "all_reduce" and inside > 4 and nodes == 1:
+        return None  # with NVLink SHARP switched off, which no one does
     facts = {"kind": kind, "bytes": size, "ranks": ranks, "ranks_per_node": inside, "network": network}
-    return _row("collective", card, seconds, **facts, **({"ring": True} if ring else {}))
+    return _row("collective", card, seconds, **facts)
 
 
 def _host(record: Record) -> dict[str, Any] | None:

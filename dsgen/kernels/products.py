@@ -17,7 +17,9 @@ SPLITS = (1, 2, 4, 8, 16)  # parts into which the reduced side is cut where the 
 SHORTEST_SPLIT = 256  # elements of the reduced side that a part has at least
 MEMORY_SHARE = 0.85  # of peak bandwidth, for operands that are streamed once: skinny products on A100, H100
 SIZES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}  # bytes of an element
-EMULATED_BF16 = 0.75  # of the fp32 peak: bf16 on V100 and T4 (9.4 to 10.3 of 15.7, 2.0 to 2.5 of 8.1 TFLOP/s)
+# Share of the fp32 peak at which cards before Ampere emulate bf16: V100 9.4 to 10.3 of 15.7 and T4 2.0 to 2.5 of 8.1
+# TFLOP/s (zzc0721/torch-performance-test-data and chsasank/device-benchmarks).
+EMULATED_BF16 = {"sm70": 0.63, "sm75": 0.28}
 
 
 def product_seconds(rates: Rates, m: int, n: int, k: int, dtype: str, *, batch: int = 1) -> float:
@@ -31,12 +33,20 @@ def product_seconds(rates: Rates, m: int, n: int, k: int, dtype: str, *, batch: 
         dtype: bf16, fp16, tf32 or fp32.
         batch: How many such products one kernel makes.
     """
-    share = rates.fp32_efficiency if dtype == "fp32" else rates.product_efficiency
-    speed = rates.peak(dtype) * share
+    speed = rates.peak(dtype) * _share(rates, dtype)
     moved = SIZES[dtype] * batch * (m * k + n * k + m * n)
     memory = rates.memory_bytes_per_second * MEMORY_SHARE
     waves = _wave_flops(m, n, k, batch, max(1, rates.processors)) / speed
     return max(waves, moved / memory) + rates.kernel_seconds
+
+
+def _share(rates: Rates, dtype: str) -> float:
+    """Share of the peak of a dtype that large products keep up."""
+    if dtype == "bf16" and not rates.bf16_flops_per_second:
+        return EMULATED_BF16.get(rates.architecture, rates.fp32_efficiency)
+    if dtype == "fp32" or (dtype == "tf32" and not rates.tf32_flops_per_second):
+        return rates.fp32_efficiency
+    return rates.product_efficiency
 
 
 @functools.lru_cache(maxsize=8192)

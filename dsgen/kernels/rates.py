@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
-from dsgen.kernels.facts import FAMILIES, HOST, LINKS, NETWORKS, Family
+from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ class Link(NamedTuple):
         kind: nvlink, xgmi, pcie, ethernet, memory, none; infiniband, roce, efa, ethernet between nodes.
         bytes_per_second: Line rate, one direction: of one GPU inside a node, of one node between nodes.
         share: Share of it that the ring of a large collective reaches on the wire.
+        share_across: The same where its ranks span the sockets of a node.
         latency_seconds: One hop of a ring, in the protocol LL128 of NCCL.
         direct: GPUs reach each other (peer-to-peer, RDMA) without the host's copying.
     """
@@ -29,6 +30,7 @@ class Link(NamedTuple):
     kind: str
     bytes_per_second: float
     share: float
+    share_across: float
     latency_seconds: float
     direct: bool
 
@@ -41,6 +43,7 @@ class Rates(NamedTuple):
         processors: Multiprocessors or compute units of one GPU.
         bf16_flops_per_second: Dense peak; 0 where there is none. The other peaks likewise.
         product_efficiency: Share of the 16-bit peak that large products keep up.
+        sustained: The same by that of the card on which its family's other kernels were measured: what power leaves.
         fp32_efficiency: The same of fp32 outside tensor cores.
         memory_bytes_per_second: Peak bandwidth of one GPU's memory.
         memory_efficiency: Share of it that large streams reach.
@@ -68,6 +71,7 @@ class Rates(NamedTuple):
     tf32_flops_per_second: float
     fp32_flops_per_second: float
     product_efficiency: float
+    sustained: float
     fp32_efficiency: float
     memory_bytes_per_second: float
     memory_efficiency: float
@@ -89,10 +93,7 @@ class Rates(NamedTuple):
     nearest: str | None
 
     def peak(self, dtype: str) -> float:
-        """Dense FLOP/s of a dtype: bf16, fp16, tf32 or fp32.
-
-        Where bf16 is emulated (before Ampere) it is what those cards reach: a share of their fp32 peak.
-        """
+        """Dense FLOP/s of a dtype: bf16, fp16, tf32 or fp32; one that the GPU lacks runs as fp32."""
         peaks = {"bf16": self.bf16_flops_per_second, "fp16": self.fp16_flops_per_second,
                  "tf32": self.tf32_flops_per_second}  # fmt: skip
         return peaks.get(dtype) or self.fp32_flops_per_second
@@ -115,9 +116,10 @@ def rates(hardware: Hardware, network: Network) -> Rates:
         network: What joins the nodes.
     """
     name = architecture(hardware).name
-    family = FAMILIES[name]
+    family = GENERATIONS[name]
     dispatch = HOST.dispatch_seconds if hardware.dispatch_seconds is None else hardware.dispatch_seconds
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
+    product = _first(hardware.product_efficiency, family.product_efficiency)
     return Rates(
         architecture=name,
         processors=hardware.processors or multiprocessors(hardware) or family.processors,
@@ -125,7 +127,8 @@ def rates(hardware: Hardware, network: Network) -> Rates:
         fp16_flops_per_second=hardware.fp16_flops_per_second,
         tf32_flops_per_second=hardware.tf32_flops_per_second,
         fp32_flops_per_second=hardware.fp32_flops_per_second,
-        product_efficiency=_first(hardware.product_efficiency, family.product_efficiency),
+        product_efficiency=product,
+        sustained=product / family.product_efficiency,
         fp32_efficiency=family.fp32_efficiency,
         memory_bytes_per_second=hardware.memory_bandwidth_bytes_per_second,
         memory_efficiency=_first(hardware.memory_efficiency, family.memory_efficiency),
@@ -144,7 +147,7 @@ def rates(hardware: Hardware, network: Network) -> Rates:
         gpus_per_node=hardware.gpus_per_node,
         intra=_intra(hardware),
         inter=_inter(network),
-        nearest=None if hardware.product_efficiency is not None else _stand_in(family),
+        nearest=None if hardware.product_efficiency is not None else family.measured_on,
     )
 
 
@@ -152,27 +155,27 @@ def _first(own: float | None, family: float) -> float:
     return family if own is None else own
 
 
-def _stand_in(family: Family) -> str:
-    return family.measured_on
-
-
 def _intra(hardware: Hardware) -> Link:
     kind = hardware.intra_node_link
     shared = kind == "pcie" and not hardware.peer_access
+    share, across = LINKS["pcie through the host" if shared else kind]
     return Link(
         kind=kind,
         bytes_per_second=hardware.intra_node_bandwidth_bytes_per_second,
-        share=LINKS["pcie through the host" if shared else kind],
+        share=share,
+        share_across=across,
         latency_seconds=hardware.intra_node_latency_seconds,
         direct=not shared,
     )
 
 
 def _inter(network: Network) -> Link:
+    share = NETWORKS["tcp" if network.fabric != "none" and not network.rdma else network.fabric]
     return Link(
         kind=network.fabric,
         bytes_per_second=network.bandwidth_bytes_per_second,
-        share=NETWORKS["tcp" if network.fabric != "none" and not network.rdma else network.fabric],
+        share=share,
+        share_across=share,
         latency_seconds=network.latency_seconds,
         direct=network.rdma,
     )

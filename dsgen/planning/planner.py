@@ -13,6 +13,7 @@ from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.remedies import nothing_fits
 from dsgen.shapes.errors import mistake
 from dsgen.strategies.strategies import Layout, Rejection
+from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["Plan", "contenders", "decide", "plan"]
 
@@ -61,9 +62,10 @@ def plan(job: Job) -> Plan:
         The plan; its warnings say when the fit is uncertain.
 
     Raises:
-        DsgenError: The pins exclude everything, the batch divides nowhere, or nothing fits; with the smallest change
-            that would make it fit.
+        DsgenError: A wish that no strategy can have, pins that exclude everything, a batch that divides nowhere; or
+            nothing fits: with the smallest change that would make it fit.
     """
+    check_wishes(job)
     _check_batch(job)
     return decide(job, contenders(job))
 
@@ -72,12 +74,10 @@ def contenders(job: Job) -> Search:
     """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
     objective = job.training.objective
     fastest = best = 0.0
-    last: Candidate | None = None
 
     def matters(layout: Layout, speed: float, rival: Candidate) -> bool:
-        nonlocal fastest, best, last
-        if rival is not last:
-            fastest, best, last = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed)), rival
+        nonlocal fastest, best
+        fastest, best = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed))
         if objective == "memory":
             return speed * MEMORY_PRICE >= fastest
         return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))

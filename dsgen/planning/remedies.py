@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from dsgen.families.parameters import adaptable
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Search, search
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
+from dsgen.strategies.wishes import adaptable
 
 __all__ = ["nothing_fits"]
 
@@ -36,11 +36,7 @@ def nothing_fits(job: Job, search: Search) -> DsgenError:
     if any("batch" in reason for reason in reasons):
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins:
-        return mistake(
-            reasons[0] if reasons else "no strategy can run",
-            todo="\n  ".join(reasons[1:3]) or None,
-            code="does-not-fit",
-        )
+        return mistake(reasons[0], todo="\n  ".join(reasons[1:3]) or None, code="does-not-fit")
     said = list(dict.fromkeys(str(pin) for pin in job.pins))
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
@@ -120,9 +116,9 @@ def _changes(job: Job) -> Iterator[str]:
 def _larger(job: Job) -> Iterator[tuple[int, int]]:
     """Clusters to try, as nodes and GPUs of each: first the rest of the node, then more nodes, doubling."""
     nodes, per_node = job.nodes, job.gpus_per_node
-    while nodes <= MOST_NODES:
-        if per_node < job.hardware.gpus_per_node:
-            per_node = min(2 * per_node, job.hardware.gpus_per_node)
-        else:
-            nodes *= 2
+    while per_node < job.hardware.gpus_per_node:
+        per_node = min(2 * per_node, job.hardware.gpus_per_node)
+        yield nodes, per_node
+    while 2 * nodes <= MOST_NODES:
+        nodes *= 2
         yield nodes, per_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from recorded import DATA, key_facts, probes, published
+from recorded import DATA, kernel_rows, key_facts, probes, published, published_later
 
 SUMS = dict(reversed(line.split("  ")) for line in (DATA / "SHA256SUMS").read_text(encoding="utf-8").splitlines())
 
@@ -22,9 +22,9 @@ def test_a_file_is_what_its_checksum_says(name: str) -> None:
 
 def test_the_readme_describes_each_file_and_every_field_of_it() -> None:
     text = (DATA / "README.md").read_text(encoding="utf-8")
-    runs = published()
-    configs = [run["config"] for run in runs]
-    fields = {field for record in (*probes(), *key_facts(), *runs, *configs) for field in record}
+    runs = [*published(), *published_later()]
+    parts = [run[part] for run in runs for part in ("config", "measured")]
+    fields = {field for record in (*probes(), *key_facts(), *runs, *parts, *kernel_rows()) for field in record}
 
     assert [name for name in SUMS if f"## {name}\n" not in text] == []
     assert [field for field in fields if f"`{field}`" not in text] == []
@@ -33,7 +33,8 @@ def test_the_readme_describes_each_file_and_every_field_of_it() -> None:
 def test_nothing_is_recorded_twice_or_lost() -> None:
     names = [probe["id"] for probe in probes()]
     paths = [key["path"] for key in key_facts()]
+    runs = [run["id"] for run in (*published(), *published_later())]
 
-    assert (len(names), len(paths)) == (417, 382)
-    assert (len(set(names)), len(set(paths))) == (417, 382)
+    assert (len(names), len(paths), len(runs)) == (417, 382, 923 + 624)
+    assert (len(set(names)), len(set(paths)), len(set(runs))) == (417, 382, 923 + 624)
     assert all(key["source"].startswith("deepspeed/") for key in key_facts())

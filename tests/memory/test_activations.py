@@ -15,6 +15,7 @@ import pytest
 from dsgen.families.hf_config import model_from_hf
 from dsgen.families.parameters import model_types
 from dsgen.memory.activations import activations, whole
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model, yaml_name
 
 ROOT = Path(__file__).parents[2]
@@ -168,3 +169,31 @@ def test_without_adapters_nothing_is_dropped():
     )
 
     assert plain == dropping
+
+
+@pytest.mark.parametrize("targets", [(), ("nothing",), ("embed_tokens",)])
+def test_targets_that_name_no_matrix_are_refused_in_words(targets):
+    shape = model(next(name for name in benchmark()["MODELS"] if benchmark()["MODELS"][name]["model_type"] == "llama"))
+    asked = {"precision": "bf16", "attention": "flash", "seq_len": 64, "method": "lora"}
+
+    with pytest.raises(DsgenError, match="Valid: all-linear, q_proj, k_proj"):
+        activations(shape, **asked, lora_targets=targets)
+    assert activations(shape, **asked, lora_targets=("q_proj",)).kept[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("mixtral", {"drops": True}, "lora_dropout beside adapters of all-linear; peft has no dropout"),
+        ("llama", {"lora_targets": ("lm_head",), "chunked_loss": True}, "chunked_loss beside adapters of lm_head"),
+        ("llama", {"lora_targets": ("lm_head",), "embeddings": True}, "lora_train_embeddings beside adapters"),
+    ],
+)
+def test_adapters_that_the_table_of_constraints_refuses_are_refused(name, more, words):
+    shape = model(next(one for one in benchmark()["MODELS"] if benchmark()["MODELS"][one]["model_type"] == name))
+    shape = attrs.evolve(shape, tied_embeddings=False)
+    asked = {"precision": "bf16", "attention": "flash", "seq_len": 64, "method": "lora"}
+
+    with pytest.raises(DsgenError, match=words):
+        activations(shape, **asked, **more)
+    assert activations(shape, **asked, **{**more, "lora_targets": ("q_proj",)}).kept[1] > 0

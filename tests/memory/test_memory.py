@@ -173,3 +173,14 @@ def test_nice_sizes(elements, expected):
 
 def test_even_never_reaches_zero():
     assert [even(n) for n in (0, 1, 2, 3)] == [2, 2, 2, 2]
+
+
+def test_adagrad_makes_two_fp32_copies_of_all_gradients_in_its_step(make_job):
+    """torch's list of square roots, and that of updates; beside it there is one state an element, with AdamW two."""
+    plain = strategy(0, precision="fp32")
+    of = {name: make_job(training={"seq_len": 128, "optimizer": name}) for name in ("SGD", "Adagrad")}
+    count = parameter_count(of["SGD"].model)
+
+    taken = {name: sum(highest(job, plain, "step").values()) for name, job in of.items()}
+
+    assert taken["Adagrad"] - taken["SGD"] == 4 * count + 2 * 4 * count

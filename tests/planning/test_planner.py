@@ -6,9 +6,11 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.memory import Verdict
-from dsgen.planning.candidates import search
+from dsgen.memory import Verdict, parts
+from dsgen.planning.candidates import _passes, search
 from dsgen.planning.planner import contenders, decide, plan
+from dsgen.strategies.buffers import choose
+from dsgen.strategies.strategies import Layout, layouts
 
 
 def chosen(job):
@@ -148,6 +150,28 @@ def test_a_batch_that_divides_nowhere_is_an_error(make_job):
         plan(make_job(training={"global_batch": 7}))
 
 
+@pytest.mark.parametrize(
+    ("batch", "nodes", "way"),
+    [
+        (7, 1, "--gpus 7."),
+        (48, 4, "--gpus 24 --nodes 3."),  # 24 before 16; 12 would leave half a node idle
+        (12, 4, "--gpus 6 --nodes 1."),  # a part of one node, since 12 is no whole number of nodes
+    ],
+)
+def test_a_batch_that_divides_nowhere_names_the_most_gpus_that_divide_it(make_job, batch, nodes, way):
+    """Whole nodes, or a part of one: a launcher gives each node the same number of GPUs."""
+    with pytest.raises(dsgen.DsgenError) as error:
+        plan(make_job(cluster={"nodes": nodes}, training={"global_batch": batch}))
+
+    assert str(error.value).endswith(f"Or take a number of GPUs that divides it: {way}")
+
+
+def test_the_least_memory_may_cost_half_of_the_speed_and_the_reason_says_so(make_job):
+    found = plan(make_job("a100-40g", "7b", training={"objective": "memory"}))
+
+    assert found.reason == "the least GPU memory at no less than 1/2 of the best speed"
+
+
 def test_the_plan_is_pure(make_job):
     job = make_job("a100-40g", "13b")
 
@@ -193,3 +217,22 @@ def test_what_deepspeed_may_not_run_is_chosen_only_where_it_is_asked_for(make_jo
     assert doubted.high_bytes - doubted.overhead_bytes > 1.15 * doubted.peak_bytes
     assert 0.9 * sure.peak_bytes < sure.low_bytes
     assert sure.high_bytes - sure.overhead_bytes < 1.15 * sure.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("model", "facts"), [("7b", {}), ("qwen2.5-1.5b", {}), ("mixtral-8x7b", {}), ("7b", {"training.method": "lora"})]
+)
+def test_memory_is_the_same_from_some_pass_of_a_step_on(make_job, model, facts):
+    """So a layout is weighed at no more passes than these."""
+    job = make_job("a100-80g", model, **facts)
+    tried = [item for item in layouts(job) if isinstance(item, Layout)]
+
+    def held(layout, passes):
+        buffers = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
+        counted = parts(job, layout, buffers, passes)
+        return counted.peak(1), counted.peak(4), counted.host
+
+    assert tried
+    for layout in tried:
+        passes = _passes(job, layout)
+        assert held(layout, passes) == held(layout, passes + 1) == held(layout, 8)

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dsgen.kernels.rates import Rates
 
-__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds", "nvme_seconds"]
+__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds", "nvme_seconds",
+           "threads_per_rank"]  # fmt: skip
 
-PINNED_SHARE = 0.80  # of the link's line rate
+# Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
+# developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
+# more through a pinned buffer; derived.
+PINNED_SHARE = 0.82
 PAGEABLE_SHARE = 0.35
-BOTH_SHARE = 0.60  # of it while the other direction runs
-COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost
+BOTH_SHARE = 0.43
+COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engine's start; derived from a launch of 3 us
 ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
-HOST_MEMORY_SHARE = 0.57  # of peak that CPU Adam reaches with enough threads: Grace, 285 of 500 GB/s
-NVME_SHARE = 0.85  # of the drives' rating
+# Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
+# superoffload_grace_adam.png).
+HOST_MEMORY_SHARE = 0.74
+# Of that where threads of a rank run on both sockets and the memory lies on the one that touched it first: derived,
+# half of the bandwidth; --bind_cores_to_rank takes a fifth off a whole offloaded step (DeepSpeed pull request 7474).
+UNBOUND_SHARE = 0.5
+NVME_SHARE = (
+    0.85  # of the drives' rating: 2.9 of 3.25 GB/s with one, 10.1 of 13 with four (DeepSpeed, DeepNVMe 08-2024)
+)
 LAUNCHERS = ("deepspeed", "bound", "torchrun")
 
 
@@ -82,6 +93,8 @@ def cpu_adam_seconds(
     """
     cores = threads_per_rank(rates, ranks_per_node, launcher) * rates.core_bytes_per_second
     memory = rates.host_memory_bytes_per_second * HOST_MEMORY_SHARE / ranks_per_node
+    if launcher == "deepspeed" and ranks_per_node > 1:
+        memory *= UNBOUND_SHARE
     return elements * bytes_per_element / min(cores, memory)
 
 

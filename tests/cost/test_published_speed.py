@@ -1,0 +1,276 @@
+"""Published speeds: every record accounted for, what their numbers mean, and the arithmetic of pairs and regret."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    """A module of benchmarks/ by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def records(module: Any) -> dict[str, Any]:
+    """The published records by their ids."""
+    return {record["id"]: record for record in module("published_speed_cases").all_records()}
+
+
+@pytest.fixture(scope="module")
+def cases(module: Any) -> Any:
+    """Every record with what became of it."""
+    return module("published_speed_cases").speed_cases()
+
+
+@attrs.frozen
+class Row:
+    """A measured speed and one that is said, of a made-up setup."""
+
+    name: str
+    measured: float
+    speed: float
+    setup: Mapping[str, Any]
+    source: str = "a"
+    within: bool = True
+
+
+def row(name: str, measured: float, speed: float, *, source: str = "a", **setup: Any) -> Row:
+    return Row(name, measured, speed, {"model": "7b", "stage": 2, "batch": 1, **setup}, source)
+
+
+def test_every_record_is_accounted_for_once(cases: Any, records: Mapping[str, Any]) -> None:
+    assert [case.name for case in cases] == list(records)
+    assert len(records) == 923 + 624
+    assert all(bool(case.reason) == (case.kind != "compared") for case in cases)
+    assert all((case.ours is None) == (case.kind == "left out") for case in cases)
+    assert all(
+        case.measured == records[case.name]["measured"]["tokens_per_second_per_gpu"] for case in cases if case.ours
+    )
+
+
+def test_as_many_are_compared_as_can_be_said(cases: Any) -> None:
+    first, later = (collections.Counter(case.kind for case in part) for part in (cases[:923], cases[923:]))
+
+    assert first == {"compared": 335, "apart": 35, "left out": 553}
+    assert later == {"compared": 140, "apart": 175, "left out": 309}
+
+
+def test_no_reason_stands_for_nothing(module: Any, cases: Any) -> None:
+    reasons = module("published_speed_reasons")
+    used = {case.reason for case in cases if case.reason}
+    refused = {why for why in used if why.startswith(module("published_cases").REFUSED)}
+
+    assert used - refused <= {*reasons.REASONS, *reasons.APART}
+    # Each of these holds for records that an earlier reason has taken already.
+    assert {*reasons.REASONS, *reasons.APART} - used == {
+        "several models at once, or one without its head (RLHF, rewards)",
+        "the GPU is not stated",
+        "what is offloaded, and where to, is not stated",
+        "layers spread over GPUs (device_map)",
+        "a base in 8 bits (GPTQ)",
+        "the ZeRO stage is not stated",
+    }
+
+
+# Record -> tokens of a sequence, nodes and GPUs of each, Gb/s out of a node, stage, offload, AutoTP, sequences of a
+# micro-batch, and micro-batches of a step.
+MAPPED = {
+    "llmf-001": (2048, (64, 8), 3200, 3, ("none", "none"), 1, 8, 1),  # network not stated: that of its GPUs
+    "llmf-078": (2048, (8, 8), 1600, 3, ("none", "none"), 1, 8, 4),
+    "dsaz-1t-g512-b2": (1024, (64, 8), 1600, 3, ("none", "none"), 1, 2, 1),
+    "dsdc-off2": (2048, (2, 8), 3200, 3, ("cpu", "none"), 1, 1, 1),
+    "peftmc-lora-rank32": (210, (1, 1), 0, 0, ("none", "none"), 1, 4, 1),  # its mean length, not its longest
+    "ullmt-a100-llama38b-lora": (8192, (1, 1), 0, 0, ("none", "none"), 1, 2, 32),
+    "ullmt-a100-gemma7b-full": (8192, (1, 2), 0, 3, ("cpu", "cpu"), 1, 2, 32),
+    "intern-tp2-zall-64": (2048, (8, 8), 400, 1, ("none", "none"), 2, 4, 4),
+    "dsat-19": (1024, (1, 16), 0, 3, ("none", "none"), 1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MAPPED))
+def test_a_record_becomes_the_question_that_it_answers(module: Any, records: Mapping[str, Any], name: str) -> None:
+    question = module("published_speed_questions").speed_question(records[name])
+    job, strategy = question.job, question.strategy
+    gbps = job.network.bandwidth_bytes_per_second * 8 / 1e9
+    offload = (strategy.offload_optimizer, strategy.offload_param)
+    where = (job.seq_len, (job.nodes, job.gpus_per_node), pytest.approx(gbps))
+
+    expected = MAPPED[name]
+    assert where == expected[:3]
+    assert (strategy.stage, offload, strategy.tp, strategy.micro_batch, strategy.accumulation) == expected[3:]
+
+
+KINDS = {
+    "bs-002": ("left out", "pipeline parallelism"),
+    "mb-01": ("left out", "another training system (Megatron, nanotron, Colossal-AI)"),
+    "litr-01": ("left out", "the length of its sequences, or their mean, is not stated"),
+    "tune-02": ("left out", "the record itself doubts its figure"),
+    "intern-tp1-z8-16": ("left out", "optimizer states over some of the replicas alone"),
+    "dsat-17": ("apart", "a sum of timings, without what lies between them"),
+    "fsdpq-05": ("apart", "FSDP with its base in 4 bits, which ZeRO-3 keeps whole"),
+    "fsdpq-09": ("compared", ""),  # the same base, whole on each GPU
+    "tune-11": ("apart", "torch.compile or DeepCompile"),
+    "tune-10": ("compared", ""),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_what_becomes_of_a_record(cases: Any, name: str) -> None:
+    assert next((case.kind, case.reason) for case in cases if case.name == name) == KINDS[name]
+
+
+def test_a_sum_of_timings_is_never_held_against_an_end_to_end_speed(module: Any, cases: Any) -> None:
+    said = [case for case in cases if case.source == "dsat" and case.ours]
+    timed = {case.name for case in said if case.reason.startswith("a sum of timings")}
+    found = module("published_speed_figures").pairs(said, "stage", "batch")
+
+    assert found
+    assert all((pair.faster in timed) == (pair.slower in timed) for pair in found)
+
+
+def test_a_printed_step_is_the_speed_that_is_compared(cases: Any, records: Mapping[str, Any]) -> None:
+    """But for universal-llm-trainer, whose steps are micro-batches; whole steps agree with the speed within 11 %."""
+    ratios = {}
+    for case in cases:
+        seconds = records[case.name]["measured"].get("step_seconds")
+        if case.ours and seconds and case.source != "ullmt":
+            tokens = case.ours.seconds * case.speed
+            ratios[case.name] = tokens / seconds / case.measured
+
+    assert len(ratios) > 400
+    assert all(math.isclose(ratio, 1, abs_tol=0.11) for ratio in ratios.values())
+    assert statistics.median(abs(ratio - 1) for ratio in ratios.values()) < 0.001
+
+
+def test_a_third_is_held_back_and_stays_so(cases: Any) -> None:
+    said = [case for case in cases if case.ours]
+    held = [case for case in said if case.held_back]
+
+    assert len(held) / len(said) == pytest.approx(1 / 3, abs=0.05)
+    assert [case.name for case in held[:3]] == ["llmf-002", "llmf-005", "llmf-009"]
+
+
+def test_the_page_is_current_and_hides_what_is_held_back(module: Any, cases: Any) -> None:
+    text = (REPOSITORY / "docs" / "speed.md").read_text(encoding="utf-8")
+    rows = collections.Counter(line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if "|" in line)
+
+    assert text == module("published_speed_page").page(cases), "docs/speed.md is stale. Run: nox -s published"
+    assert all(rows[case.name] >= 1 for case in cases if case.kind == "compared" and not case.held_back)
+    assert not [case.name for case in cases if case.ours and case.held_back and case.name in text.split()]
+
+
+def test_rows_are_written_with_their_parts(module: Any, cases: Any) -> None:
+    said = [case for case in cases if case.ours]
+    found = json.loads(module("published_speed").rows(said))
+
+    assert [one["id"] for one in found] == [case.name for case in said]
+    for one in found:
+        assert math.fsum(one["parts"].values()) == pytest.approx(one["step_seconds"])
+        assert one["step_seconds"] / one["measured_seconds"] == pytest.approx(one["measured"] / one["predicted"])
+
+
+def test_another_model_drops_in(module: Any) -> None:
+    found = module("published_speed_cases")
+    names = ["llmf-001", "bs-002"]
+    said, left = found.speed_cases(lambda job, strategy: found.Prediction(2.0, 1.0, 3.0, 4.0, {"all": 4.0}), names)
+
+    assert (said.speed, said.ours.parts, said.within) == (2.0, {"all": 4.0}, False)
+    assert said.error == pytest.approx(2.0 / said.measured - 1)
+    assert left.ours is None
+
+
+def test_errors_are_signed_and_of_the_measured_speed(module: Any) -> None:
+    rows = [row("x", 100, 110), row("y", 100, 80), attrs.evolve(row("z", 200, 300), within=False)]
+
+    assert module("published_speed_figures").agreement(rows) == (
+        3,
+        pytest.approx(0.10),
+        pytest.approx(0.20),
+        pytest.approx(2 / 3),
+    )
+
+
+def test_a_pair_differs_in_one_fact_and_clearly(module: Any) -> None:
+    pairs = module("published_speed_figures").pairs
+    rows = [
+        row("slow", 100, 120, stage=3),
+        row("fast", 150, 110),
+        row("like the fast one", 153, 100),
+        row("two facts", 300, 300, stage=3, batch=2),
+        row("another source", 900, 900, stage=3, source="b"),
+        row("another model", 900, 900, stage=3, model="8b"),
+    ]
+    found = pairs(rows, "stage")
+
+    assert [(pair.faster, pair.slower) for pair in found] == [("fast", "slow"), ("like the fast one", "slow")]
+    assert found[0].measured == pytest.approx(1.5)
+    assert found[0].said == pytest.approx(110 / 120)
+    assert not found[0].right
+    assert pairs(rows, "batch")[0][:3] == ("batch", "two facts", "slow")
+    assert {pair.faster for pair in pairs(rows, "stage", "batch")} == {"fast", "like the fast one", "two facts"}
+
+
+def test_equal_speeds_are_in_no_order(module: Any) -> None:
+    figures = module("published_speed_figures")
+    found = figures.pairs(
+        [row("slow", 100, 100, stage=3), row("fast", 150, 100), row("mid", 120, 90, stage=1)], "stage"
+    )
+
+    assert [(pair.faster, pair.right) for pair in found] == [("fast", False), ("mid", False), ("fast", True)]
+    assert figures.ordered(found) == pytest.approx(1 / 3)
+
+
+def test_regret_is_how_much_longer_the_pick_takes(module: Any) -> None:
+    rows = [
+        row("picked", 100, 200),
+        row("best", 150, 190, stage=3),
+        row("third", 50, 10, batch=4),
+        row("alone", 900, 900, model="8b"),
+        row("right", 10, 10, model="70b"),
+        row("wrong", 5, 5, model="70b", stage=3),
+        row("again", 7, 7, model="1b"),
+        row("the same again", 8, 6, model="1b"),
+    ]
+    found = module("published_speed_figures").regrets(rows, ("stage", "batch"))
+
+    assert [(one.names, one.pick, one.best) for one in found] == [
+        (("picked", "best", "third"), "picked", "best"),
+        (("right", "wrong"), "right", "right"),
+    ]
+    assert [one.cost for one in found] == [pytest.approx(0.5), 0]
+
+
+def test_of_equally_fast_strategies_the_slowest_counts(module: Any) -> None:
+    rows = [row("best", 150, 10), row("slowest", 100, 10, stage=3), row("other", 120, 10, stage=1)]
+    (found,) = module("published_speed_figures").regrets(rows, ("stage",))
+
+    assert (found.pick, found.cost) == ("slowest", pytest.approx(0.5))
+
+
+def test_a_fit_never_sees_the_source_that_it_is_judged_by(module: Any) -> None:
+    rows = [row("1", 2, 1), row("2", 4, 1), row("3", 10, 1, source="b")]
+    seen = []
+
+    def fit(those: Any) -> float:
+        seen.append([one.name for one in those])
+        return statistics.mean(one.measured for one in those)
+
+    found = module("published_speed_figures").leave_one_source_out(rows, fit, lambda one, mean: mean / one.measured - 1)
+
+    assert seen == [["3"], ["1", "2"]]
+    assert found == {"a": [pytest.approx(4), pytest.approx(1.5)], "b": [pytest.approx(-0.7)]}

@@ -1,0 +1,119 @@
+"""Which of several candidates is chosen: the fastest, less what its cost is doubted by, or one of fewer parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+import dsgen
+from dsgen.planning.candidates import Candidate, Search, search
+from dsgen.planning.planner import contenders, decide, plan
+
+PLAIN = {
+    "stage": 2,
+    "tp": 1,
+    "offload_optimizer": "none",
+    "offload_param": "none",
+    "checkpointing": False,
+}
+CPU, NVME, SPLIT = {"offload_optimizer": "cpu"}, {"offload_optimizer": "nvme"}, {"tp": 2}
+
+
+@pytest.fixture
+def choose(make_job: Callable[..., dsgen.Job]) -> Callable[..., dsgen.Plan]:
+    """A Plan of candidates that are given as what sets each apart and its speed in tokens per second and GPU."""
+
+    def chosen(*items: tuple[dict[str, Any], float], objective: str = "balanced") -> dsgen.Plan:
+        job = make_job("a100-80g", "1.3b", training={"objective": objective})
+        one = search(job).fitting[0]
+        return decide(job, Search(tuple(_at(one, *item) for item in items), (), ()))
+
+    return chosen
+
+
+def _at(one: Candidate, facts: dict[str, Any], speed: float) -> Candidate:
+    """A candidate that differs, with a speed; nothing but its products takes time."""
+    parts = {**dict.fromkeys(one.cost.parts, 0.0), "matrix products": one.cost.tokens / one.cost.gpus / speed}
+    return attrs.evolve(
+        one, strategy=attrs.evolve(one.strategy, **{**PLAIN, **facts}), cost=one.cost._replace(parts=parts)
+    )
+
+
+@pytest.mark.parametrize(
+    ("doubted", "loses", "wins"),
+    [
+        (CPU, 110, 120),  # counts 0.9 of its speed
+        (NVME, 140, 155),  # 0.7
+        (SPLIT, 115, 127),  # 0.85
+        ({**CPU, "offload_param": "cpu", "stage": 3}, 120, 135),  # 0.81, as both are doubted
+    ],
+)
+def test_what_is_doubted_must_win_by_more_than_its_doubt(choose, doubted, loses, wins):
+    for slower, order in ((loses, 1), (loses, -1)):
+        found = choose(*[({}, 100), (doubted, slower)][::order])
+        assert found.chosen.speed == pytest.approx(100)
+        assert found.reason.startswith("simpler than")
+    found = choose(({}, 100), (doubted, wins))
+    assert found.chosen.speed == pytest.approx(wins)
+    assert found.reason == "the fastest that fits"
+
+
+@pytest.mark.parametrize("more", [CPU, NVME, SPLIT])
+def test_for_throughput_nothing_is_doubted(choose, more):
+    found = choose(({}, 100), (more, 101), objective="throughput")
+
+    assert (found.chosen.speed, found.reason) == (pytest.approx(101), "the fastest that fits")
+
+
+@pytest.mark.parametrize("objective", ["balanced", "throughput"])
+@pytest.mark.parametrize(
+    ("simple", "other"),
+    [
+        ({}, CPU),
+        (CPU, NVME),
+        ({"stage": 3}, {"stage": 0, **SPLIT}),  # a split model needs the same data on each group
+        ({"stage": 0}, {"stage": 2}),
+        ({"stage": 2}, {"stage": 1}),  # nothing that a user sees, and less memory
+        ({"stage": 1}, {"stage": 3}),
+        ({"stage": 2, "checkpointing": True}, {"stage": 3}),
+        ({"stage": 2}, {"stage": 2, "checkpointing": True}),
+        (SPLIT, {"tp": 4}),
+    ],
+)
+def test_of_equals_the_simplest_is_chosen_whatever_the_order(choose, objective, simple, other):
+    for items in ((simple, other), (other, simple)):
+        strategy = choose(*((item, 100) for item in items), objective=objective).chosen.strategy
+        assert {field: getattr(strategy, field) for field in PLAIN} == {**PLAIN, **simple}
+
+
+def test_a_little_more_speed_is_no_reason_for_more_parts(choose):
+    """The model's error is larger; of what is as simple the fastest is taken."""
+    close = choose(({"stage": 0}, 96), ({"stage": 2}, 98), ({"stage": 3}, 100))
+    apart = choose(({"stage": 0}, 94), ({"stage": 3}, 100))
+    same = choose(({"stage": 0}, 96), ({"stage": 0}, 97), ({"stage": 3}, 100))
+
+    assert (close.chosen.strategy.stage, close.chosen.speed) == (0, pytest.approx(96))
+    assert close.reason.startswith("simpler than ZeRO-3")
+    assert close.reason.endswith(", and as fast within the model's error")
+    assert apart.chosen.strategy.stage == 3
+    assert same.chosen.speed == pytest.approx(97)
+
+
+def test_what_is_as_fast_as_the_fastest_is_weighed_as_it_may_be_simpler(make_job):
+    """On one GPU stages 1 and 2 send nothing; the second is weighed after the first, and chosen."""
+    wishes = {"objective": "throughput", "offload": "optimizer"}
+    job = make_job("a100-80g", "1.3b", cluster={"gpus": 1}, training=wishes)
+    speeds = {item.strategy.stage: item.speed for item in search(job).fitting if not item.strategy.checkpointing}
+
+    assert speeds[1] == speeds[2] == max(speeds.values())
+    assert plan(job).chosen.strategy.stage == 2
+
+
+@pytest.mark.parametrize("objective", ["balanced", "throughput", "memory"])
+def test_what_cannot_be_chosen_is_not_weighed(make_job, objective):
+    job = make_job("h100-80g", "7b", training={"objective": objective})
+
+    assert len(contenders(job).fitting) < len(search(job).fitting)

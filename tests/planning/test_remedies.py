@@ -1,0 +1,114 @@
+"""What is offered where nothing can run: each kind of change from the smallest on, and only what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dsgen.jobs.job import Job
+from dsgen.planning import remedies
+from dsgen.planning.candidates import Search, search
+from dsgen.planning.remedies import nothing_fits
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Layout, Rejection
+
+TIB = 2**40
+LAYOUT = Layout(stage=2, offload_optimizer="none", offload_param="none", tp=1, checkpointing=False, precision="bf16")
+SHORT = Search((), (), (Rejection(layout=LAYOUT, why="needs 90 GiB", missing_bytes=1, place="gpu"),))
+
+
+@pytest.fixture
+def offers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, list[Job]]]:
+    """The error's text of a job that is too large, and the changed jobs of which it was asked whether they fit."""
+
+    def ask(job: Job, fits: Callable[[Job], bool]) -> tuple[str, list[Job]]:
+        asked: list[Job] = []
+        monkeypatch.setattr(remedies, "_fits", lambda changed: asked.append(changed) or fits(changed))
+        return str(nothing_fits(job, SHORT)), asked
+
+    return ask
+
+
+def test_where_no_change_fits_all_sensible_ones_were_tried_and_none_is_offered(make_job, offers):
+    job = make_job("a100-40g", "7b", cluster={"gpus": 3}, training={"seq_len": 2048})
+
+    message, asked = offers(job, lambda changed: False)
+
+    lengths = [one.seq_len for one in asked if one.seq_len != job.seq_len]
+    memories = [one.hardware.host_memory_bytes / job.hardware.host_memory_bytes for one in asked]
+    clusters = [(one.nodes, one.gpus_per_node) for one in asked if one.world != job.world]
+    methods = [one.training.method for one in asked if one.training.method != "full"]
+    assert lengths == [1024, 512, 256]
+    assert [more for more in memories if more != 1] == [2, 4]
+    assert max(one.hardware.host_memory_bytes for one in asked) <= 4 * TIB < 8 * job.hardware.host_memory_bytes
+    assert clusters == [(1, 6), (1, 8), *((2**power, 8) for power in range(1, 11))]
+    assert methods == ["lora", "qlora"]
+    assert message.endswith("\n  no change of length, GPUs or method fits: take a smaller model")
+    assert "fits with" not in message
+
+
+@pytest.mark.parametrize(
+    ("fits", "way"),
+    [
+        (lambda job: job.seq_len <= 512, "--seq-len 512"),
+        (lambda job: job.world >= 7, "--gpus 8"),
+        (lambda job: job.world >= 9, "--gpus 16 --nodes 2"),
+        (lambda job: job.training.method != "full", "--training lora"),
+        (lambda job: job.training.method == "qlora", "--training qlora"),
+        (
+            lambda job: job.hardware.host_memory_bytes >= 2 * TIB,
+            "2,048 GiB of RAM a node (--set hardware.host_memory='2048 GiB')",
+        ),
+    ],
+)
+def test_of_each_kind_the_smallest_change_that_fits_is_offered_with_its_option(make_job, offers, fits, way):
+    facts = {"training.seq_len": 2048, "hardware.host_memory": "1 TiB"}
+    job = make_job("a100-40g", "7b", cluster={"gpus": 3}, **facts)
+
+    message, _ = offers(job, fits)
+
+    assert [line.strip() for line in message.splitlines() if "fits with" in line] == [f"fits with {way}"]
+
+
+def test_a_job_that_trains_adapters_is_not_told_to_train_adapters(make_job, offers):
+    _, asked = offers(make_job(training={"method": "lora"}), lambda changed: False)
+
+    assert {one.training.method for one in asked} == {"lora"}
+
+
+def test_a_wished_batch_does_not_bind_a_larger_cluster(make_job, offers):
+    """The sequences of a step grow with the GPUs that share them."""
+    job = make_job(cluster={"gpus": 1}, training={"global_batch": 3, "accumulation": 3})
+
+    _, asked = offers(job, lambda changed: False)
+
+    larger = [one for one in asked if one.world > 1]
+    assert larger
+    assert {one.training.global_batch for one in larger} == {None}
+    assert {pin.field for one in larger for pin in one.pins} == set()
+
+
+def test_without_pins_the_commonest_reason_is_said_first(make_job):
+    reasons = ["rare", "common", "common"]
+    found = Search((), (), tuple(Rejection(layout=LAYOUT, why=why) for why in reasons))
+
+    assert str(nothing_fits(make_job(), found)) == "common\n  rare"
+
+
+@pytest.mark.parametrize(
+    ("place", "facts", "of"),
+    [
+        ("gpu", {"cluster.gpus": 1}, " GiB:"),
+        ("host", {"hardware.host_memory": "64 GiB", "training.offload": "all"}, "GiB of host RAM:"),
+        ("nvme", {"hardware.nvme_capacity": "16 GiB", "training.offload": "nvme"}, "GiB of NVMe:"),
+    ],
+)
+def test_a_rejection_says_what_is_needed_and_how_much_of_it_is_missing(make_job, place, facts, of):
+    short = [one for one in search(make_job("a100-80g", "70b", **facts)).rejections if one.place == place]
+
+    assert short
+    for one in short:
+        assert one.missing_bytes > 0
+        assert of in one.why
+        assert one.why.endswith(f": {gib(one.missing_bytes)} GiB too much")
