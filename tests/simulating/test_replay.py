@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsgen.kernels import Link, Rates, collective_seconds
+from dsgen.kernels import Link, Rates, collective_seconds, copy_seconds, cpu_adam_seconds, nvme_seconds
 from dsgen.simulating.replay import replay
 from dsgen.simulating.timelines import HOST_BOUND, Timeline
 
@@ -19,6 +19,7 @@ RATES = Rates(
     tf32_flops_per_second=1e14,
     fp32_flops_per_second=1e13,
     product_efficiency=1.0,
+    sustained=1.0,
     fp32_efficiency=1.0,
     memory_bytes_per_second=1e9,
     memory_efficiency=1.0,
@@ -35,12 +36,13 @@ RATES = Rates(
     nvme_read_bytes_per_second=1e9,
     nvme_write_bytes_per_second=1e9,
     gpus_per_node=8,
-    intra=Link("nvlink", 1e11, 0.8, 2e-6, True),
-    inter=Link("infiniband", 1e10, 0.9, 4e-6, True),
+    intra=Link("nvlink", 1e11, 0.8, 0.8, 2e-6, True),
+    inter=Link("infiniband", 1e10, 0.9, 0.9, 4e-6, True),
     nearest=None,
 )
 MILLISECOND = 10**6  # bytes that take one
 GATHER = ("all-gather", 10**8, 8, 8)  # kind, bytes, ranks, ranks of a node
+COPIED = copy_seconds(RATES, 8 * MILLISECOND, direction="to_host")  # 9.8 ms
 GATHERED = collective_seconds(RATES, "all_gather", 10**8, 8, 8)  # 1.1 ms
 
 
@@ -129,10 +131,12 @@ def test_a_host_that_waits_dispatches_late(wait: tuple[Any, ...]) -> None:
 
 
 def test_reading_a_number_waits_and_copies() -> None:
-    """10 us to dispatch and 10 us for a copy of 4 bytes at 0.8 of 1 GB/s."""
+    """10 us to dispatch it, and a copy of 4 bytes."""
+    read = 10e-6 + copy_seconds(RATES, 4, direction="to_host")
+
     found = replayed(traffic(MILLISECOND), ("item", 0), traffic(MILLISECOND))
 
-    assert found.seconds == pytest.approx(10e-6 + 1e-3 + (20e-6 + 5e-9) + 10e-6 + 1e-3)
+    assert found.seconds == pytest.approx(10e-6 + 1e-3 + read + 10e-6 + 1e-3)
 
 
 def test_a_collective_that_is_waited_for_at_once_is_exposed() -> None:
@@ -174,32 +178,35 @@ def test_what_the_host_waits_for_is_what_holds_the_gpu_back() -> None:
 
 
 def test_copies_and_the_hosts_own_work() -> None:
-    """8 MB at 0.8 of 1 GB/s and 10 us; Adam of 2.8 MB on a core of the eight that eight ranks share."""
+    """Adam runs when the copy is there."""
+    adam = cpu_adam_seconds(RATES, 10**5, ranks_per_node=8, launcher="deepspeed")
     copy = ("copy", 0, "python", "to_host", 8 * MILLISECOND, True, True)
 
     found = replayed(copy, ("adam", 10**5, 28 * 10**5), traffic(MILLISECOND))
 
     assert found.parts == pytest.approx(
-        {HOST_BOUND: 20e-6, "copies": 10e-3 + 10e-6, "CPU optimizer": 2.8e-3, "memory-bound": 1e-3}
+        {HOST_BOUND: 20e-6, "copies": COPIED, "CPU optimizer": adam, "memory-bound": 1e-3}
     )
 
 
 def test_a_copy_that_does_not_block_lets_the_host_go_on() -> None:
-    """Of 10.01 ms it runs behind the dispatch of the kernel, 10 us, and behind the kernel."""
+    """It runs behind the dispatch of the kernel, 10 us, and behind the kernel."""
     copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, False)
 
     found = replayed(copy, traffic(MILLISECOND))
 
     assert found.hidden["copies"] == pytest.approx(1.01e-3)
-    assert found.parts["copies"] == pytest.approx(9e-3)
+    assert found.parts["copies"] == pytest.approx(COPIED - 1.01e-3)
 
 
 def test_files_are_read_beside_everything() -> None:
-    """1 MB of each of eight ranks at 0.85 of 1 GB/s."""
+    """Each of the node's eight ranks reads as much."""
+    read = nvme_seconds(RATES, 8 * MILLISECOND, "read")
+
     found = replayed(("file", "read", MILLISECOND), traffic(MILLISECOND), ("sync_files",), traffic(MILLISECOND))
 
-    assert found.busy["drives, read"] == pytest.approx(8e-3 / 0.85)
-    assert found.seconds == pytest.approx(8e-3 / 0.85 + 10e-6 + 1e-3)
+    assert found.busy["drives, read"] == pytest.approx(read)
+    assert found.seconds == pytest.approx(read + 10e-6 + 1e-3)
     assert added_up(found)
 
 

@@ -18,10 +18,10 @@ _FREE = frozenset(
 )  # fmt: skip
 _FILLS = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
 _SORTS = {
-    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm",
-                     "_fused_rms_norm_backward"), "norm"),
-    **dict.fromkeys(("sum", "mean", "amax", "max", "norm", "linalg_vector_norm", "_foreach_norm", "any", "all", "prod",
-                     "argmax", "logsumexp"), "reduction"),
+    **dict.fromkeys(("_fused_rms_norm", "_fused_rms_norm_backward"), "norm"),
+    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data",
+                     "_log_softmax", "_log_softmax_backward_data", "sum", "mean", "amax", "max", "norm",
+                     "linalg_vector_norm", "_foreach_norm", "any", "all", "prod", "argmax", "logsumexp"), "reduction"),
     **dict.fromkeys(("embedding", "index_select", "gather", "index", "nll_loss_forward"), "gather"),
     **dict.fromkeys(("embedding_dense_backward", "index_add_", "index_put_", "scatter_add_"), "scatter"),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), "adam"),
@@ -83,7 +83,8 @@ def describe(
         return "item", stream
     if (product := _product(name, given)) is not None:
         return "product", stream, call, again, *product
-    return "traffic", stream, call, again, name, _SORTS.get(name, "stream"), _moved(facts, args, kwargs, result)
+    sort = _SORTS.get(name) or ("mixed" if _mixed((*given, *made)) else "stream")
+    return "traffic", stream, call, again, name, sort, _moved(facts, args, kwargs, result)
 
 
 def size(tensor: Any) -> int:
@@ -102,6 +103,12 @@ def _tensors(value: Any) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _tensors(item)
+
+
+def _mixed(tensors: tuple[Any, ...]) -> bool:
+    """Whether an element-wise kernel casts or broadcasts; single numbers do not count."""
+    kinds = {(one.dtype, one.shape) for one in tensors if one.dim()}
+    return len(kinds) > 1
 
 
 def _copied(name: str, given: list[Any], made: list[Any]) -> tuple[Any, Any] | None:
