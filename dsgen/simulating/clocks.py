@@ -10,6 +10,7 @@ from dsgen.simulating.timelines import HOST_BOUND
 __all__ = ["COMPUTE", "Clocks", "Sums"]
 
 COMPUTE = 0  # number of the default stream
+_DEEPEST = 8  # queues that wait for each other in a row
 
 
 class Sums(NamedTuple):
@@ -43,7 +44,6 @@ class Clocks:
         self.parts: dict[str, float] = {}
         self.busy: dict[str, float] = {}
         self._streams = {COMPUTE: self.compute}
-        self._waits: list[tuple[float, float, Queue]] = []  # of the host: from, until, for whom
 
     def stream(self, number: int) -> Queue:
         """The queue of a stream."""
@@ -64,17 +64,18 @@ class Clocks:
         """Run a kernel or a copy that the host has just queued."""
         begin = max(self.host, stream.end)
         if stream is self.compute:
-            if begin > stream.worked:
-                self._idle(stream.worked, stream.end, stream.origin)
-                self._idle(max(stream.worked, stream.end), begin, None)
+            self._idle(stream, stream.worked, stream.end)
+            self._idle(self.cores, stream.end, begin)
             _add(self.parts, sort, seconds)
         _add(self.busy, sort, seconds)
         stream.run(begin, seconds, sort, name, size_bytes)
 
-    def beside(self, queue: Queue, after: float, seconds: float, name: str, size_bytes: int) -> None:
-        """Run a collective, or a file's reading or writing: `name` is its sort too."""
+    def beside(self, queue: Queue, stream: Queue | None, seconds: float, name: str, size_bytes: int) -> None:
+        """Run a collective that waits for a stream, or a file's reading or writing: `name` is its sort too."""
+        if stream is not None and stream.end > self.host:
+            queue.wait(stream.end, stream.origin)
         _add(self.busy, name, seconds)
-        queue.run(max(self.host, after, queue.end), seconds, name, name, size_bytes)
+        queue.run(max(self.host, queue.end), seconds, name, name, size_bytes)
 
     def work(self, seconds: float, sort: str, name: str, size_bytes: int) -> None:
         """Let the host's cores work on tensors, and the host on nothing else."""
@@ -85,16 +86,15 @@ class Clocks:
     def wait(self, until: float, origin: Queue) -> None:
         """Let the host wait for a queue."""
         if until > self.host:
-            self._waits.append((self.host, until, origin))
+            self.cores.idle(self.host, until, origin)
             self.host = until
 
     def close(self) -> float:
         """End the step: seconds until all is done, the last of it waited for."""
         last = max(self.queues(), key=lambda queue: queue.end)
-        end = max(self.host, last.end)
-        compute = self.compute
-        self._idle(compute.worked, compute.end, compute.origin)
-        self._idle(max(compute.worked, compute.end), end, last.origin if last.end >= self.host else None)
+        end, compute = max(self.host, last.end), self.compute
+        self._idle(compute, compute.worked, compute.end)
+        self._idle(last.origin if last.end > self.host else self.cores, compute.end, end)
         return end
 
     def sums(self) -> Sums:
@@ -111,34 +111,31 @@ class Clocks:
         for queue in self.queues():
             queue.shift(count * seconds)
 
-    def _idle(self, begin: float, end: float, origin: Queue | None) -> None:
-        """Say what the compute stream waits for where it has nothing to run: a queue's work, else the host."""
+    def _idle(self, queue: Queue, begin: float, end: float, deepest: int = _DEEPEST) -> None:
+        """Say what the compute stream waits for where it has nothing to run: what a queue did meanwhile.
+
+        A queue that waits itself is explained by what it waits for, one that had nothing to do by the host, which had
+        not queued anything; and the host, where it neither waits nor works on tensors, by its dispatch.
+        """
+        latest = end
+        for first, last, what in queue.during(begin, end):
+            self._rest(queue, last, latest)
+            if isinstance(what, str):
+                _add(self.parts, what, last - first)
+            elif deepest:
+                self._idle(what, first, last, deepest - 1)
+            else:
+                _add(self.parts, HOST_BOUND, last - first)
+            latest = first
+        self._rest(queue, begin, latest)
+
+    def _rest(self, queue: Queue, begin: float, end: float) -> None:
         if end <= begin:
             return
-        latest = end
-        if origin is not None and origin is not self.compute:
-            for sort, first, last in origin.during(begin, end):
-                _add(self.parts, sort, last - first)
-                self._idle_for_host(last, latest)
-                latest = first
-        self._idle_for_host(begin, latest)
-
-    def _idle_for_host(self, begin: float, end: float) -> None:
-        """The host holds the compute stream back: by work that has a name, because it waits itself, by its dispatch."""
-        left = end - begin
-        if left <= 0:
-            return
-        for sort, first, last in self.cores.during(begin, end):
-            _add(self.parts, sort, last - first)
-            left -= last - first
-        for since, until, queue in reversed(self._waits):
-            if until <= begin:
-                break
-            for sort, first, last in queue.during(max(since, begin), min(until, end)):
-                _add(self.parts, sort, last - first)
-                left -= last - first
-        if left > 0:
-            _add(self.parts, HOST_BOUND, left)
+        if queue is self.cores:
+            _add(self.parts, HOST_BOUND, end - begin)
+        else:
+            self._idle(self.cores, begin, end)
 
 
 def _add(sums: dict[str, float], sort: str, seconds: float) -> None:

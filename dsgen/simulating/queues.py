@@ -15,39 +15,62 @@ class Queue:
     Attributes:
         name: As in `Interval.queue`.
         end: When it has done all that it has, and all that it waits for has happened.
-        origin: The queue whose work ends last of that: its own, or what it waits for.
         worked: When its own last work ends.
         intervals: Its own work, in the order of time.
     """
 
-    __slots__ = ("end", "intervals", "name", "origin", "worked")
+    __slots__ = ("_history", "_origin", "end", "intervals", "name", "worked")
 
     def __init__(self, name: str) -> None:
         self.name, self.end, self.worked = name, 0.0, 0.0
-        self.origin: Queue = self
         self.intervals: list[Interval] = []
+        self._origin: Queue = self
+        self._history: list[
+            tuple[float, float, str | Queue]
+        ] = []  # from, until: what it worked on, or for whom it waited
+
+    @property
+    def origin(self) -> Queue:
+        """The queue whose work ends last of all that this one has and waits for."""
+        return self._origin
 
     def run(self, begin: float, seconds: float, sort: str, name: str, size_bytes: int = 0) -> None:
         """Run something from a moment on that is not before `end`."""
+        self._settle()
         self.intervals.append(Interval(self.name, sort, name, begin, seconds, size_bytes))
+        self._history.append((begin, begin + seconds, sort))
         self.end = self.worked = begin + seconds
-        self.origin = self
+        self._origin = self
 
     def wait(self, until: float, origin: Queue) -> None:
         """Begin later work no earlier, because of another queue."""
         if until > self.end:
-            self.end, self.origin = until, origin
+            self._settle()
+            self.end, self._origin = until, origin
+
+    def idle(self, begin: float, end: float, origin: Queue) -> None:
+        """Note that it waits for another queue, and has no end that anything else waits for: the host."""
+        self._history.append((begin, end, origin))
 
     def shift(self, seconds: float) -> None:
         """Let time pass that is like the time before."""
+        self._settle()
         self.end += seconds
         self.worked += seconds
 
-    def during(self, begin: float, end: float) -> Iterator[tuple[str, float, float]]:
-        """What it ran between two moments, the latest first: sort, begin and end."""
-        for one in reversed(self.intervals):
-            if one.begin + one.seconds <= begin:
+    def during(self, begin: float, end: float) -> Iterator[tuple[float, float, str | Queue]]:
+        """What it did between two moments, the latest first: from when to when it worked on what or waited for whom."""
+        self._settle()
+        for since, until, what in reversed(self._history):
+            if until <= begin:
                 return
-            first, last = max(begin, one.begin), min(end, one.begin + one.seconds)
+            first, last = max(begin, since), min(end, until)
             if last > first:
-                yield one.sort, first, last
+                yield first, last, what
+
+    def _settle(self) -> None:
+        """Write down what it waits for by now."""
+        since = self._history[-1][1] if self._history else 0.0
+        since = max(since, self.worked)
+        if self.end > since and self._origin is not self:
+            self._history.append((since, self.end, self._origin))

@@ -160,7 +160,7 @@ class _Replay:
         _, slot, stream, call, kind, size, *_ = entry
         clocks = self._clocks
         clocks.pay(0.0 if call == "hook" else self._rates.collective_dispatch_seconds)
-        clocks.beside(clocks.collectives, clocks.stream(stream).end, self._of(number, entry)[0], kind, size)
+        clocks.beside(clocks.collectives, clocks.stream(stream), self._of(number, entry)[0], kind, size)
         self._slots[slot] = clocks.collectives.end, clocks.collectives
 
     def _record(self, _: int, entry: Entry) -> None:
@@ -206,7 +206,7 @@ class _Replay:
 
     def _file(self, number: int, entry: Entry) -> None:
         clocks = self._clocks
-        clocks.beside(clocks.drives, 0.0, self._of(number, entry)[0], f"drives, {entry[1]}", entry[2])
+        clocks.beside(clocks.drives, None, self._of(number, entry)[0], f"drives, {entry[1]}", entry[2])
 
     def _sync_files(self, _: int, __: Entry) -> None:
         self._clocks.wait(self._clocks.drives.end, self._clocks.drives)

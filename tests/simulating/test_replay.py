@@ -177,6 +177,21 @@ def test_what_the_host_waits_for_is_what_holds_the_gpu_back() -> None:
     assert found.parts == pytest.approx({"all-gather": GATHERED, HOST_BOUND: 30e-6, "memory-bound": 1e-3})
 
 
+@pytest.mark.parametrize("wait", [("wait_stream", 0, 1), ("sync_stream", 1)])
+def test_a_wait_for_a_stream_that_waits_is_for_what_that_waits_for(wait: tuple[Any, ...]) -> None:
+    """ZeRO-3's stream of fetches waits for its collective, then copies; the collective waits for another stream."""
+    found = replayed(
+        traffic(2 * MILLISECOND, stream=2),
+        ("collective", 0, 2, "hook", *GATHER),
+        ("join", 0, 1),
+        traffic(MILLISECOND, stream=1, call="hook"),
+        wait,
+        traffic(MILLISECOND, call="hook"),
+    )
+
+    assert found.parts == pytest.approx({HOST_BOUND: 10e-6, "all-gather": GATHERED, "memory-bound": 4e-3})
+
+
 def test_copies_and_the_hosts_own_work() -> None:
     """Adam runs when the copy is there."""
     adam = cpu_adam_seconds(RATES, 10**5, ranks_per_node=8, launcher="deepspeed")
