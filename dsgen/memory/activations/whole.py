@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
-from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
+from dsgen.families.parameters import parameters
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
@@ -16,13 +16,12 @@ from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.recording import Recording, record
-from dsgen.memory.numbers import quantized
+from dsgen.memory.activations.settings import setting
 from dsgen.memory.trained import head_sharded
 from dsgen.shapes.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
 
-FP32 = 4  # bytes
 INDEX = 8  # bytes of an int64 token id or label
 _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
 
@@ -145,37 +144,9 @@ def _activations(
     target_len: int,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
-    if drops and method != "full":
-        check_dropout(model, lora_targets)
-    if chunked_loss and method != "full":
-        check_head(model, lora_targets)
+    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings)
+    on = setting(model, precision, attention, seq_len, *ways)
     family = family_of(model)
-    targets = tuple(target.rpartition(".")[2] for target in lora_targets)
-    on = Execution(
-        model,
-        FP32 if precision == "fp32" else 2,
-        family.eager(attention),
-        tp,
-        method,
-        seq_len,
-        family.forward.norm,
-        rank=lora_rank,
-        targets=targets,
-        zero3=zero3,
-        chunked=chunked_loss,
-        asks=checkpointing and method != "full" and not embeddings,
-        single=single,
-        drops=drops,
-        embeddings=embeddings,
-        sdpa=attention == "sdpa",
-        clamps=family.encodes and precision == "fp16",
-        quantized=quantized(model, method),
-        direct=family.direct,
-        leaf=family.leaf,
-        parts=tuple(family.parts.items()),
-        adapts_head=method != "full" and adapts_head(model, targets),
-        splits_head=head_sharded(model),
-    )
     if isinstance(family.forward, Stacks):
         return _encoded(family.forward, on, target_len, checkpointing, told)
     first, forward = Tape(), family.forward
