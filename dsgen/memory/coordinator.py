@@ -58,7 +58,7 @@ class TensorUses(NamedTuple):
     split: frozenset[int]
 
     @classmethod
-    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool = False) -> TensorUses:
+    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool) -> TensorUses:
         """The uses of events.
 
         Args:

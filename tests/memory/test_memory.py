@@ -173,3 +173,40 @@ def test_nice_sizes(elements, expected):
 
 def test_even_never_reaches_zero():
     assert [even(n) for n in (0, 1, 2, 3)] == [2, 2, 2, 2]
+
+
+def test_adagrad_makes_two_fp32_copies_of_all_gradients_in_its_step(make_job):
+    """torch's lists of square roots and of updates, beside its one state an element."""
+    plain = strategy(0, precision="fp32")
+    of = {name: make_job(training={"seq_len": 128, "optimizer": name}) for name in ("SGD", "Adagrad")}
+    count = parameter_count(of["SGD"].model)
+
+    taken = {name: sum(highest(job, plain, "step").values()) for name, job in of.items()}
+
+    assert taken["Adagrad"] - taken["SGD"] == 4 * count + 2 * 4 * count
+
+
+@pytest.mark.parametrize(("optimizer", "phase"), [("AdamW", "training"), ("SGD", "load")])
+def test_the_interval_of_ram_has_processes_and_what_pinning_rounds_up(make_job, optimizer, phase):
+    """3 GiB a rank; torch rounds pinned memory up to a power of two, but nothing is pinned yet while a model loads."""
+    job = make_job(training={"optimizer": optimizer})
+    chosen = strategy(2, offload_optimizer="cpu")
+    counted = parts(job, chosen, BUFFERS, 1)
+
+    found = estimate(job, chosen, counted).host
+
+    assert (found.phase, counted.host.pinned > 0) == (phase, True)
+    rounding = counted.host.pinned // 2 if phase == "training" else 0
+    assert found.high_bytes - found.peak_bytes == rounding + 8 * 3 * 2**30
+    assert found.low_bytes == found.peak_bytes
+
+
+@pytest.mark.parametrize(("model", "full"), [("7b", False), ("70b", True)])
+def test_of_parameters_on_nvme_no_rank_keeps_more_than_max_in_cpu_in_ram(make_job, model, full):
+    """A billion elements of 2 bytes."""
+    job = make_job(model=model)
+    ram = parts(job, strategy(3, offload_optimizer="cpu", offload_param="nvme"), BUFFERS, 1).host.phases["training"]
+
+    share = 2 * parameter_count(job.model)
+    assert ram["weights"] == pytest.approx(8 * 2 * 10**9 if full else share, rel=1e-3)
+    assert ram["weights"] <= share

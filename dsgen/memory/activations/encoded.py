@@ -81,7 +81,6 @@ def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bo
         again=False,
         vocabulary=vocabulary,
         told=told,
-        shrinks=True,
     )
     blocks = NOTHING
     for _, count, stretch in runs:
