@@ -210,3 +210,14 @@ def test_of_parameters_on_nvme_no_rank_keeps_more_than_max_in_cpu_in_ram(make_jo
     share = 2 * parameter_count(job.model)
     assert ram["weights"] == pytest.approx(8 * 2 * 10**9 if full else share, rel=1e-3)
     assert ram["weights"] <= share
+
+
+def test_with_the_optimizer_in_ram_the_last_norm_of_stage_1_is_taken_beside_all_large_gradients(make_job):
+    """In float64, of the largest tensor of a rank's share: the embedding."""
+    buffers = BUFFERS._replace(overlap_comm=True)
+    job = make_job(training={"seq_len": 128})
+
+    found = highest(job, strategy(1, offload_optimizer="cpu", checkpointing=True, buffers=buffers), "backward", buffers)
+
+    assert found["temporaries"] == 8 * 32000 * 4096
+    assert found["gradients"] > 2 * 0.8 * parameter_count(job.model)

@@ -10,11 +10,12 @@ import pytest
 from test_memory import BUFFERS, strategy
 
 from dsgen.families import family_of
-from dsgen.families.parameters import parameter_count
+from dsgen.families.parameters import parameter_count, parameters
 from dsgen.memory import estimate, parts
 from dsgen.memory.activations import AT, BACKWARD, FORWARD, Position
 from dsgen.memory.buckets import larger_of
 from dsgen.memory.gathered import EMBEDDING, Gathered
+from dsgen.memory.numbers import partitioned
 from dsgen.memory.parts import _lines
 from dsgen.memory.runs import Run
 from dsgen.memory.trained import BEFORE, Trained
@@ -155,3 +156,17 @@ def test_of_hpz_a_gradient_s_copies_are_its_own_or_those_where_most_is_gathered(
     assert found.copied(0, BACKWARD, block, 8) == 2
     assert found.copied(BEFORE, BACKWARD, block, 8) == found.copied(BEFORE, BACKWARD, block, None) == 4
     assert found.copied(1, BACKWARD, block, 8) == 0
+
+
+def test_four_weights_in_4_bits_are_one_element_for_stage_3(make_job):
+    """Rounded up; what is no matrix of a block is not packed."""
+    llama = make_job().model
+    matrix, norm = (
+        next(one for one in parameters(llama) if one.layer and one.matrix is kind) for kind in (True, False)
+    )
+    head = next(one for one in parameters(llama) if one.kind == "head")
+    odd = matrix._replace(shape=(3, 5))
+
+    assert partitioned(llama, odd, 1, True) == 4
+    assert [partitioned(llama, one, 1, True) for one in (norm, head)] == [norm.numel, head.numel]
+    assert partitioned(llama, odd, 1, False) == 15
