@@ -242,6 +242,13 @@ def published(session: nox.Session) -> None:
         session.run("python", script, *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False)
+def kernels(session: nox.Session) -> None:
+    """Write docs/kernels.md: the laws of kernels against measurements that others published."""
+    session.install("-e", ".")
+    session.run("python", "benchmarks/kernels.py", *session.posargs)
+
+
 @nox.session(name="gpu-memory", python=PYTHON, default=False)
 def gpu_memory(session: nox.Session) -> None:
     """Memory of real steps on a GPU beside the simulation's; `-- update` records benchmarks/gpu_memory.json."""

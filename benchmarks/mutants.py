@@ -58,6 +58,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "count < full",
     ): "a node that is full is also a multiple of a node",
     (
+        "dsgen/linting/rules/batch_sizes.py",
+        "divides = subject.version >= SEQUENCE_ALONE or (",
+        "subject.version > SEQUENCE_ALONE",
+    ): "a release has three numbers, and (0, 17, 0), the least that begins with these two, is above (0, 17)",
+    (
         "dsgen/planning/planner.py",
         "near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]",
         "_trusted(item.strategy, item.speed) > best * (1 - TIE)",

@@ -110,7 +110,7 @@ def _faults(node: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        yield ast.Constant(node.value + 1)
+        yield ast.Constant(node.value + 1 if node.value + 1 != node.value else node.value * 2)  # 1e18 + 1 is 1e18
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLED:
         yield ast.Call(ast.Name(_CALLED[node.func.id]), node.args, node.keywords)
 

@@ -2,8 +2,8 @@
 
     python benchmarks/transcribe.py FOLDER [--check]
 
-FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/published{,_2}.json, with
-the remarks and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
+FOLDER holds the raw records, reference/deepspeed-0.19.8/{probes,keys}.json and measurements/*.json, with the remarks
+and messages of others. Facts and figures are taken from them, and a checksum is written of each file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transcribe_published import transcribed  # benchmarks/, beside this script
+from transcribe_kernels import RAW as KERNEL_RECORDS  # benchmarks/, beside this script
+from transcribe_kernels import rows
+from transcribe_published import transcribed
 
-__all__ = ["CHECKSUMS", "DATA", "KEYS", "LATER", "PROBES", "PUBLISHED", "checksums", "files"]
+__all__ = ["CHECKSUMS", "DATA", "KERNELS", "KEYS", "LATER", "PROBES", "PUBLISHED", "checksums", "files"]
 
 DATA = Path(__file__).resolve().parent / "data"
 CHECKSUMS = "SHA256SUMS"
-PROBES, KEYS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json"
+PROBES, KEYS, KERNELS = "deepspeed-0.19.8-probes.json", "deepspeed-0.19.8-keys.json", "kernels.json"
 PUBLISHED, LATER = "published.json", "published_2.json"
 # Name here -> where the raw records lie.
 RAW = {
@@ -31,6 +33,7 @@ RAW = {
     KEYS: "reference/deepspeed-0.19.8/keys.json",
     PUBLISHED: "measurements/published.json",
     LATER: "measurements/published_2.json",
+    **{name: f"measurements/{name}.json" for name in KERNEL_RECORDS},
 }
 
 _REFUSED = re.compile(r"^(\S+)\n +Extra inputs are not permitted", re.M)  # pydantic: the key, then what is wrong
@@ -46,6 +49,7 @@ def files(folder: Path) -> dict[str, str]:
         PROBES: _lines(map(_probe, raw[PROBES])),
         KEYS: _lines(map(_key, raw[KEYS])),
         **{name: _lines(map(transcribed, raw[name]["records"])) for name in (PUBLISHED, LATER)},
+        KERNELS: _lines(rows({name: raw[name]["records"] for name in KERNEL_RECORDS})),
     }
     return {**made, CHECKSUMS: checksums(made)}
 

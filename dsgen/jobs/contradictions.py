@@ -19,7 +19,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
     """Warnings about facts that hardly go together.
 
     Raises:
-        DsgenError: Facts that cannot: more usable memory than the card has, a sequence without positions.
+        DsgenError: Facts that cannot: more usable memory than the card has, targets of a decoder.
     """
     usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
     where = provenance.where("hardware.usable_memory")
@@ -42,24 +42,8 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             where=provenance.where("training.target_len"),
             code="contradiction",
         )
-    if training.attention == "sdpa" and model.relative_buckets:
-        raise mistake(
-            "training.attention is sdpa",
-            must=f"{model.architecture} adds learned biases to its scores, and what torch's fused attention keeps of"
-            " them is not known",
-            where=provenance.where("training.attention"),
-            todo="Take eager, which is what runs where flash is asked for.",
-            code="contradiction",
-        )
     length = 0 if model.relative_buckets else training.seq_len or 0
-    if length > model.max_positions:
-        if family_of(model).learned_positions:
-            raise mistake(
-                f"training.seq_len is {length}",
-                must=f"{model.architecture} has learned positions for {model.max_positions} tokens and no more",
-                where=provenance.where("training.seq_len"),
-                code="contradiction",
-            )
+    if length > model.max_positions and not family_of(model).learned_positions:
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
 
 

@@ -13,7 +13,6 @@ from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.doubted import doubted
-from dsgen.memory.encoders import check_encoder
 from dsgen.memory.hosts import Host, host
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
@@ -22,7 +21,10 @@ from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
 from dsgen.memory.together import Together, together
 from dsgen.memory.trained import AFTER, BEFORE
+from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
+from dsgen.strategies.wishes import refused
 
 __all__ = ["Parts", "parts"]
 
@@ -108,12 +110,29 @@ def _parts(
     return Parts(moments, lines, host(ranks, layout, swapped, states, accumulates), stops or unsure)
 
 
+def _check(model: Model, training: Training, layout: Plain) -> None:
+    """Refuse adapters that there are not, and what is not counted of a model with an encoder.
+
+    Raises:
+        DsgenError: What it is, and how such a model is counted.
+    """
+    at = Setup(
+        offload_param=layout.offload_param,
+        tp=layout.tp,
+        training=training,
+        model=model,
+        architecture=model.architecture,
+    )
+    if item := next(refusals(at, (*ADAPTERS, *ENCODER_WISHES, *ENCODERS)), None):
+        raise refused(item, at)
+
+
 @functools.lru_cache(maxsize=8192)
 def _of_layout(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
-    check_encoder(asked.model, asked.training, layout)
+    _check(asked.model, asked.training, layout)
     counted = states(asked, layout, buffers)
     rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)

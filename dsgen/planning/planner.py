@@ -13,6 +13,7 @@ from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.remedies import nothing_fits
 from dsgen.shapes.errors import mistake
 from dsgen.strategies.strategies import Layout, Rejection
+from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["Plan", "contenders", "decide", "plan"]
 
@@ -61,9 +62,10 @@ def plan(job: Job) -> Plan:
         The plan; its warnings say when the fit is uncertain.
 
     Raises:
-        DsgenError: The pins exclude everything, the batch divides nowhere, or nothing fits; with the smallest change
-            that would make it fit.
+        DsgenError: A wish that no strategy can have, pins that exclude everything, a batch that divides nowhere; or
+            nothing fits: with the smallest change that would make it fit.
     """
+    check_wishes(job)
     _check_batch(job)
     return decide(job, contenders(job))
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from dsgen.families.parameters import adaptable
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Search, search
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
+from dsgen.strategies.wishes import adaptable
 
 __all__ = ["nothing_fits"]
 

@@ -19,7 +19,6 @@ _PARAMS = {
     "SGD": ("weight_decay",),
     "Muon": ("weight_decay",),
 }
-MUON_SINCE = (0, 17, 6)  # release
 _ZERO_OPTIMIZERS = frozenset({"adamw", "adam", "lion", "adagrad", "muon"})  # zero/utils.py, tested with ZeRO
 WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
 COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
@@ -69,13 +68,6 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
 def _optimizer(plan: Plan) -> Iterator[PlannedKey]:
     training, chosen = plan.job.training, plan.chosen.strategy
     kind = training.optimizer
-    if kind == "Muon" and tuple(map(int, plan.job.version.split("."))) < MUON_SINCE:
-        raise mistake(
-            f"DeepSpeed {plan.job.version} has no Muon",
-            must="0.17.6 is the first release that has it",
-            where=plan.job.provenance.where("training.optimizer"),
-            code="refused",
-        )
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
     yield PlannedKey("optimizer.type", kind, made, "training.optimizer")

@@ -101,6 +101,30 @@ class Hardware:
     nvme_write_bandwidth_bytes_per_second: float = fact(
         "Sequential write, all drives of a node.", default=0.0, minimum=0
     )
+    processors: int | None = fact(
+        "Streaming multiprocessors or compute units of one GPU; empty means as many as its fp32 peak needs.",
+        default=None,
+        minimum=1,
+    )
+    peer_access: bool = fact(
+        "Whether the GPUs of a node read each other's memory; where not, what they exchange passes through the host's.",
+        default=True,
+    )
+    product_efficiency: float | None = fact(
+        "Share of the dense 16-bit peak that large matrix products reach for minutes; empty means that of its family.",
+        default=None,
+        above=0,
+        below=1.5,
+    )
+    memory_efficiency: float | None = fact(
+        "Share of the memory's peak bandwidth that large copies reach; empty means that of its family.",
+        default=None,
+        above=0,
+        below=1.5,
+    )
+    dispatch_seconds: float | None = fact(
+        "What one eager operator costs the host, forward; empty means that of a server's core.", default=None, above=0
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dsgen.families.parameters import TWO_COPIES
 from dsgen.strategies.constraints import BY_CODE
 
 __all__ = ["known"]
@@ -58,7 +57,7 @@ def known(error: Mapping[str, Any], message: str) -> tuple[str, str] | None:
     if error.get("type") == "TiedHeadError":
         return (
             message,
-            f"{TWO_COPIES}. Leave --lora-train-embeddings out, or train the whole model.",
+            f"{BY_CODE['copies-of-tied-weights'].reason}. Leave --lora-train-embeddings out, or train the whole model.",
         )
     if message.startswith("Parameter") and "_create_param_mapping" in site:
         return (

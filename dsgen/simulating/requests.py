@@ -22,12 +22,23 @@ from dsgen.simulating.setups import of_config
 from dsgen.strategies.constraints import Setup, refusals
 from dsgen.strategies.strategies import describe
 
-__all__ = ["ATTENTION", "CHECKPOINTING", "DTYPES", "Options", "Request", "from_config", "from_rendered"]
+__all__ = [
+    "ATTENTION",
+    "CHECKPOINTING",
+    "CHUNKED_AS_LIGER",
+    "DTYPES",
+    "Options",
+    "Request",
+    "from_config",
+    "from_rendered",
+]
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 ATTENTION = ("flash", "sdpa", "math", "eager")
 CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed": "deepspeed"}
 _METHODS = ("full", "lora", "qlora")
+# The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
+CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
@@ -288,16 +299,18 @@ def _check_counts(counts: Mapping[str, Any]) -> None:
 
 
 def _constrained(request: Request) -> Request:
-    """Refuse what stops for certain, and note what runs and does something else than was asked; nothing with force.
+    """Refuse what stops for certain, and note what runs and does something else than was asked; with force do neither.
 
     What dsgen itself does not count is none of this: the engine is asked because it counts all.
     """
     run = request.run
-    if run.force:
-        return request
     at = of_config(request.config, request.model, request.world_size, request.gpus_per_node, request.hardware, run)
     notes = []
     for item in refusals(at):
+        if item.code == CHUNKED_AS_LIGER:
+            raise mistake(_said(at, item.about), must=item.says(at), todo=item.helps(at))
+        if run.force:
+            continue
         if item.stops:
             raise mistake(_said(at, item.about), must=item.says(at), todo=_ALL_THE_SAME)
         if item.by != "dsgen":

@@ -50,6 +50,7 @@ def of_config(
     heads = _whole(model, _HEADS)
     training = attrs.evolve(
         at.training,
+        seq_len=run.seq_len,
         method=run.method,
         lora_targets=run.lora_targets or ("all-linear",),
         lora_dropout=run.lora_dropout or 0.0,

@@ -19,7 +19,6 @@ from dsgen.families.hf_config import model_from_hf, to_hf_config
 from dsgen.families.parameters import (
     Parameter,
     active_parameter_count,
-    check_dropout,
     lora_parameters,
     model_types,
     parameter_count,
@@ -275,19 +274,6 @@ def test_lora_targets_that_are_one_tensor_today_are_named_together() -> None:
 def test_lora_target_that_matches_nothing_names_the_valid_ones(targets: list[str]) -> None:
     with pytest.raises(DsgenError, match=r"all-linear, q_proj, k_proj, v_proj, o_proj, gate_proj"):
         lora_parameters(LLAMA, 8, targets)
-
-
-@pytest.mark.parametrize("target", ["all-linear", "w2", "gate", "experts.w1"])
-def test_a_dropout_for_adapters_of_experts_is_refused(target: str) -> None:
-    with pytest.raises(
-        DsgenError, match=r"(?s)names '.*'; it must be 0 there.*others of: q_proj, k_proj, v_proj, o_proj"
-    ):
-        check_dropout(model_of("mixtral-8x7b"), ["q_proj", target])
-
-
-@pytest.mark.parametrize(("name", "targets"), [("mixtral-8x7b", ["q_proj", "o_proj"]), ("7b", ["all-linear"])])
-def test_a_dropout_for_other_adapters_is_taken(name: str, targets: list[str]) -> None:
-    check_dropout(model_of(name), targets)
 
 
 def test_lora_rank_must_be_positive() -> None:

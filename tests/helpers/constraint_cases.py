@@ -94,7 +94,7 @@ class Case:
     def request(self, folder: Path) -> Request:
         """What is asked of a simulation."""
         job, named = self.job(folder), ("method", "lora_targets", "lora_dropout", "lora_train_embeddings")
-        wishes = {name: value for name, value in self.wishes.items() if name in (*named, "chunked_loss")}
+        wishes = {name: value for name, value in self.wishes.items() if name in (*named, "chunked_loss", "seq_len")}
         model = T5 if self.model == "t5" else to_hf_config(attrs.asdict(job.model))
         options = Options(**wishes, dtype=self.precision)
         return from_config(
@@ -142,14 +142,6 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "muon-at-stage-3": (Case(stage=3, wishes={"optimizer": "Muon"}, deepspeed="0.18.8"), {"deepspeed": "0.18.9"}),
     "copies-at-stage-3": (Case(stage=3, wishes=_BESIDE), {"offload_param": "cpu"}),
     "copies-not-counted": (Case(wishes={**_BESIDE, "optimizer": "Muon"}), {"wishes": _BESIDE}),
-    "encoder-with-qlora": (Case(model="t5", wishes={"method": "qlora"}), {"wishes": {"method": "lora"}}),
-    "encoder-with-chunked-loss": (Case(model="t5", wishes={"chunked_loss": True}), {"model": "1b"}),
-    "encoder-with-muon": (Case(model="t5", wishes={"optimizer": "Muon"}), {"wishes": {"optimizer": "Lion"}}),
-    "encoder-with-sdpa": (Case(model="t5", wishes={"attention": "sdpa"}), {"wishes": {"attention": "eager"}}),
-    "encoder-with-dotted-targets": (
-        Case(model="t5", wishes={"method": "lora", "lora_targets": ("EncDecAttention.q",)}),
-        {"wishes": {"method": "lora", "lora_targets": ("q",)}},
-    ),
     "encoder-with-autotp": (Case(model="t5", tp=2), {"tp": 1}),
     "encoder-on-nvme": (Case(model="t5", stage=3, offload_param="nvme"), {"offload_param": "cpu"}),
     "no-autotp": (Case(tp=2, deepspeed="0.16.3"), {"deepspeed": "0.16.4"}),
@@ -182,10 +174,24 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "sums-at-stage-0": (Case(stage=0, precision="fp32", keys={_SUMS: "bf16"}), {"keys": {_SUMS: "fp32"}}),
     "fp32-sums-at-stage-0": (Case(stage=0, keys={_SUMS: "fp32"}), {"stage": 1}),
     "bf16-sums-at-stage-0": (Case(stage=0, keys={_SUMS: "bf16"}, deepspeed="0.17.5"), {"deepspeed": "0.17.6"}),
+    "no-muon": (Case(wishes={"optimizer": "Muon"}, deepspeed="0.17.5"), {"deepspeed": "0.17.6"}),
+    "learned-positions": (Case(model="gpt2", wishes={"seq_len": 2048}), {"wishes": {"seq_len": 1024}}),
     "dropout-of-experts": (
         Case(model="mixtral-8x7b", stage=3, wishes={"method": "lora", "lora_dropout": 0.1}),
         {"wishes": {"method": "lora"}},
     ),
     "copies-of-tied-weights": (Case(model="gemma-3-1b", wishes=_BESIDE), {"wishes": {"method": "lora"}}),
     "head-copied-and-adapted": (Case(wishes={**_BESIDE, "lora_targets": ("lm_head",)}), {"wishes": _BESIDE}),
+    "head-adapted-and-chunked": (
+        Case(wishes={"method": "lora", "lora_targets": ("lm_head",), "chunked_loss": True}),
+        {"wishes": {"method": "lora", "lora_targets": ("q_proj",), "chunked_loss": True}},
+    ),
+    "encoder-with-qlora": (Case(model="t5", wishes={"method": "qlora"}), {"wishes": {"method": "lora"}}),
+    "encoder-with-chunked-loss": (Case(model="t5", wishes={"chunked_loss": True}), {"model": "1b"}),
+    "encoder-with-muon": (Case(model="t5", wishes={"optimizer": "Muon"}), {"wishes": {"optimizer": "Lion"}}),
+    "encoder-with-sdpa": (Case(model="t5", wishes={"attention": "sdpa"}), {"wishes": {"attention": "eager"}}),
+    "encoder-with-dotted-targets": (
+        Case(model="t5", wishes={"method": "lora", "lora_targets": ("EncDecAttention.q",)}),
+        {"wishes": {"method": "lora", "lora_targets": ("q",)}},
+    ),
 }

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "key_facts", "probes", "published", "published_later"]
+__all__ = ["DATA", "kernel_rows", "key_facts", "probes", "published", "published_later"]
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
 
@@ -29,6 +29,11 @@ def published() -> list[dict[str, Any]]:
 def published_later() -> list[dict[str, Any]]:
     """The 624 more that the speed model is compared with too."""
     return _records("published_2.json")
+
+
+def kernel_rows() -> list[dict[str, Any]]:
+    """The 1,741 kernels, collectives, copies and host operations that others measured."""
+    return _records("kernels.json")
 
 
 def _records(name: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ LONGEST_FILE = 400  # lines; from 300 on a file should make one think
 
 # A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
 FLOORS = {
-    "1 shapes": "shapes",
+    "1 shapes": "shapes kernels",
     "2 what there is": "deepspeed documents families proving",
     "3 named": "catalog targets",
     "4 jobs": "jobs effective",
@@ -33,7 +33,8 @@ FLOORS = {
     "11 pages": "report api",
     "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
 }
-APART = "engine"  # runs as a child process: it imports nothing of the house, and nothing imports it
+APART = "engine"  # runs as a child process: it imports nothing of the house but the laws below, and nothing imports it
+LAWS = "kernels"  # arithmetic on plain numbers, so that the child's clock and the planner's are one
 OUTSIDE = {"dsgen", "api", "__main__"}  # the only modules that lie in no room
 
 # Library -> the only modules that may import it, at the top or in a function.
@@ -141,11 +142,27 @@ def test_no_circle_inside_a_package() -> None:
     assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
 
 
-def test_the_engine_imports_nothing_of_the_house() -> None:
+def test_the_engine_imports_nothing_of_the_house_but_the_laws_of_kernels() -> None:
     engine = [name for name in MODULES if entry(name) == APART]
 
     assert len(engine) > 1
-    assert {target for name in engine for target in own_imports(name)} <= set(engine)
+    assert {entry(target) for name in engine for target in own_imports(name)} <= {APART, LAWS}
+
+
+def test_the_laws_of_kernels_load_nothing_that_the_engine_s_interpreter_may_lack() -> None:
+    """A child gets an empty package `dsgen` that only knows where its modules lie; kernels.rates must load there."""
+    program = (
+        "import sys, types; package = types.ModuleType('dsgen'); package.__path__ = [sys.argv[1]]; "
+        "sys.modules['dsgen'] = package; import dsgen.kernels; print(*sorted(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program, str(PACKAGE)], capture_output=True, text=True, check=True
+    )
+
+    loaded = done.stdout.split()
+
+    assert "dsgen.kernels.rates" in loaded
+    assert [name for name in loaded if name.startswith("dsgen.") and not name.startswith(f"dsgen.{LAWS}")] == []
 
 
 @pytest.mark.parametrize("library", WALLS)

@@ -16,6 +16,7 @@ from dsgen.families.hf_config import model_from_hf
 from dsgen.families.parameters import model_types
 from dsgen.memory.activations import activations, whole
 from dsgen.memory.modules import LENDING, modules
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model, yaml_name
 
 ROOT = Path(__file__).parents[2]
@@ -215,3 +216,31 @@ def test_t5_s_feed_forward_is_gathered_with_the_weight_whose_type_it_reads():
     assert len(around) == len(inside) > 0
     assert [one.tensors for one in around] == [one.tensors[:1] for one in inside]
     assert all(one.tensors[0].read for one in around)
+
+
+@pytest.mark.parametrize("targets", [(), ("nothing",), ("embed_tokens",)])
+def test_targets_that_name_no_matrix_are_refused_in_words(targets):
+    shape = model(next(name for name in benchmark()["MODELS"] if benchmark()["MODELS"][name]["model_type"] == "llama"))
+    asked = {"precision": "bf16", "attention": "flash", "seq_len": 64, "method": "lora"}
+
+    with pytest.raises(DsgenError, match="Valid: all-linear, q_proj, k_proj"):
+        activations(shape, **asked, lora_targets=targets)
+    assert activations(shape, **asked, lora_targets=("q_proj",)).kept[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("mixtral", {"drops": True}, "lora_dropout beside adapters of all-linear; peft has no dropout"),
+        ("llama", {"lora_targets": ("lm_head",), "chunked_loss": True}, "chunked_loss beside adapters of lm_head"),
+        ("llama", {"lora_targets": ("lm_head",), "embeddings": True}, "lora_train_embeddings beside adapters"),
+    ],
+)
+def test_adapters_that_the_table_of_constraints_refuses_are_refused(name, more, words):
+    shape = model(next(one for one in benchmark()["MODELS"] if benchmark()["MODELS"][one]["model_type"] == name))
+    shape = attrs.evolve(shape, tied_embeddings=False)
+    asked = {"precision": "bf16", "attention": "flash", "seq_len": 64, "method": "lora"}
+
+    with pytest.raises(DsgenError, match=words):
+        activations(shape, **asked, **more)
+    assert activations(shape, **asked, **{**more, "lora_targets": ("q_proj",)}).kept[1] > 0

@@ -15,6 +15,7 @@ from dsgen.asking.memory_questions.questions import strategy_of
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place, Verdict, estimate
 from dsgen.report import memory as report
+from dsgen.strategies.wishes import check_wishes
 
 QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates
 
@@ -102,6 +103,7 @@ def config_questions(choose: draw.DrawFn) -> Question:
     layers = dsgen.profile(choose(HARDWARE)) | dsgen.profile(choose(MODELS))
     try:
         job = dsgen.job(layers | {"training": said, "cluster": {"gpus": choose(GPUS)}})
+        check_wishes(job)
     except dsgen.DsgenError:
         assume(False)
         raise

@@ -7,13 +7,12 @@ import pytest
 
 import dsgen
 from dsgen import catalog
+from dsgen.kernels.architectures import architecture, multiprocessors
 from dsgen.memory.overheads import (
     CUBLAS_WORKSPACE_BYTES,
     LOADED_KERNELS_BYTES,
     RECEIVER_BYTES,
     SENDER_BYTES,
-    architecture,
-    multiprocessors,
     overhead,
 )
 from dsgen.shapes.profiles import Hardware

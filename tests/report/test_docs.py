@@ -12,7 +12,8 @@ import pytest
 
 from dsgen import catalog
 from dsgen.cli import COMMANDS, cli
-from dsgen.report.reference import commands_page, pages
+from dsgen.linting.rules import RULES, Rule
+from dsgen.report.reference import commands_page, pages, rules
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -75,6 +76,11 @@ def test_a_page_states_what_is_computed() -> None:
     assert "46,702,792,704" in written["model/mixtral-8x7b.md"]  # the published size of Mixtral 8x7B
     assert "| [7b](../model/7b.md) | ZeRO-" in written["hardware/a100-40g.md"]
     assert "[standard](standard.md)" in written["training/lora.md"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_the_page_of_a_rule_shows_what_the_linter_says_of_its_example(rule: Rule) -> None:
+    assert rules.page(rule) == (DOCS / "rules" / f"{rule.name}.md").read_text("utf-8")
 
 
 def test_every_command_and_option_is_documented() -> None:

@@ -18,8 +18,19 @@ from dsgen.memory import estimate
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Training
 from dsgen.simulating import Options, from_config
-from dsgen.strategies.constraints import BY, BY_CODE, CONSTRAINTS, ENCODERS, OF_LAYOUTS, Constraint, Keys, Setup
-from dsgen.strategies.constraints.adapters import ADAPTERS
+from dsgen.simulating.requests import CHUNKED_AS_LIGER
+from dsgen.strategies.constraints import (
+    ADAPTERS,
+    BY,
+    BY_CODE,
+    CONSTRAINTS,
+    ENCODER_WISHES,
+    OF_LAYOUTS,
+    WISHES,
+    Constraint,
+    Keys,
+    Setup,
+)
 from dsgen.strategies.constraints.keys import KEYS
 from dsgen.strategies.strategies import Rejection, layouts
 
@@ -42,7 +53,6 @@ def sentence(item: Constraint, folder: Path) -> str:
 def test_every_constraint_has_a_case_and_a_name_of_its_own() -> None:
     assert list(CASES) == [item.code for item in CONSTRAINTS]
     assert len(BY_CODE) == len(CONSTRAINTS)
-    assert len({item.code for item in ENCODERS} & set(BY_CODE)) == len(ENCODERS)
 
 
 @each
@@ -106,11 +116,25 @@ def test_a_key_that_the_strategy_cannot_have_is_not_rendered(item: Constraint, t
     assert dsgen.render(accepted(item).job(tmp_path))
 
 
-@pytest.mark.parametrize("item", [item for item in ADAPTERS if item.by == "peft"], ids=lambda item: item.code)
-def test_what_peft_refuses_whatever_the_strategy_is_not_planned(item: Constraint, tmp_path: Path) -> None:
-    with pytest.raises(DsgenError, match=re.escape(sentence(item, tmp_path))):
+@pytest.mark.parametrize("item", WISHES, ids=lambda item: item.code)
+def test_a_wish_that_no_strategy_can_have_is_not_planned(item: Constraint, tmp_path: Path) -> None:
+    with pytest.raises(DsgenError, match=re.escape(sentence(item, tmp_path))) as caught:
         dsgen.render(refused(item).job(tmp_path))
+    assert caught.value.what.startswith(f"training.{item.about} is ")
+    assert caught.value.code == "refused"
     assert dsgen.render(accepted(item).job(tmp_path))
+
+
+@pytest.mark.parametrize("item", (*ADAPTERS, *ENCODER_WISHES), ids=lambda item: item.code)
+def test_the_arithmetic_of_memory_refuses_a_wish_that_it_does_not_count(item: Constraint, tmp_path: Path) -> None:
+    """Also where nobody has asked before, and without a place where it was written."""
+    taken, case = accepted(item).job(tmp_path), refused(item)
+    strategy = ask(taken).strategy
+    wished = attrs.evolve(case.job(tmp_path), pins=())
+
+    with pytest.raises(DsgenError, match=re.escape(sentence(item, tmp_path))):
+        estimate(wished, strategy)
+    assert estimate(taken, strategy).gpu.peak_bytes > 0
 
 
 @each
@@ -131,7 +155,7 @@ def test_a_simulation_is_refused_or_noted_before_a_process_starts(item: Constrai
     case, said = refused(item), sentence(item, tmp_path)
     if item.until is not None:  # the engine that simulates is a newer one
         assert not any(said in note for note in case.request(tmp_path).notes)
-    elif item.stops:
+    elif item.stops or item.code == CHUNKED_AS_LIGER:
         with pytest.raises(DsgenError, match=re.escape(said)):
             case.request(tmp_path)
     else:
@@ -161,3 +185,13 @@ def test_force_asks_the_engine_what_is_known_to_be_refused(tmp_path: Path) -> No
     found = from_config(case.config(), model=model, world_size=8, options=Options(force=True))
 
     assert found.notes == ()
+
+
+def test_force_does_not_ask_for_a_chunked_loss_that_is_not_simulated(tmp_path: Path) -> None:
+    """Liger's needs the whole head: DeepSpeed would fail with words about something else."""
+    case = CASES[CHUNKED_AS_LIGER][0]
+    model = to_hf_config(attrs.asdict(case.job(tmp_path).model))
+    options = Options(chunked_loss=True, force=True)
+
+    with pytest.raises(DsgenError, match=re.escape(BY_CODE[CHUNKED_AS_LIGER].reason)):
+        from_config(case.config(), model=model, world_size=8, options=options)

@@ -21,14 +21,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "copies-of-tied-weights": {"model_type": "llama", **SIZES, "tie_word_embeddings": True},
 }
 LLAMA = {"model_type": "llama", **SIZES}
-# Those of single model types are held against the engine in tests/engine/test_simulate_split.py.
-STOPS = [item for item in CONSTRAINTS if item.stops and item.until is None and item.code != "autotp-unsplit"]
+# Those of single model types are held against the engine in tests/engine/test_simulate_split.py; a simulation has no
+# values, so that no token is past the end of a table of positions.
+ELSEWHERE = ("autotp-unsplit", "learned-positions")
+STOPS = [item for item in CONSTRAINTS if item.stops and item.until is None and item.code not in ELSEWHERE]
+RANKS = {"autotp-and-gpus": 5}  # only a rank that is left over stops
 
 
 def asked(item: Constraint, case: Case) -> dict[str, Any]:
     """The request as the engine reads it, whatever the table says of it."""
     wishes = {name: value for name, value in case.wishes.items() if name != "optimizer"}
-    options = Options(**wishes, dtype=case.precision, seq_len=16, steps=1, attention="eager", force=True)
+    rank = min(RANKS.get(item.code, 0), case.gpus - 1)
+    options = Options(**wishes, dtype=case.precision, seq_len=16, steps=1, attention="eager", rank=rank, force=True)
     model = MODELS.get(item.code, LLAMA)
     return from_config(case.config(), model=model, world_size=case.gpus, options=options).to_engine()
 
@@ -51,3 +55,14 @@ def test_heads_that_do_not_divide_are_no_reason_for_the_engine(degree: int, rank
     request = from_config(case.config(), model=LLAMA, world_size=case.gpus, gpus_per_node=degree, options=options)
 
     assert "error" not in simulations.simulate(request.to_engine())
+
+
+def test_a_sequence_past_learned_positions_stops_in_transformers() -> None:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=8, vocab_size=32))
+
+    assert model(torch.zeros((1, 8), dtype=torch.long)).logits.shape == (1, 8, 32)
+    with pytest.raises(IndexError):
+        model(torch.zeros((1, 9), dtype=torch.long))

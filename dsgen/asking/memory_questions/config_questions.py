@@ -32,6 +32,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
+from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["ask_config", "given"]
 
@@ -76,6 +77,7 @@ def ask_config(job: Job, source: Source) -> Question:
     if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
         training = attrs.evolve(training, optimizer=optimizer)
     asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
+    check_wishes(asked)
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(

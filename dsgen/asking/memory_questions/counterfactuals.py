@@ -15,11 +15,11 @@ import attrs
 from dsgen.asking.memory_questions.alternatives import places
 from dsgen.asking.memory_questions.questions import Question, strategy_of
 from dsgen.families import family_of
-from dsgen.families.parameters import adaptable
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
+from dsgen.strategies.wishes import adaptable
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
 

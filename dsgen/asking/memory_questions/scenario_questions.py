@@ -15,7 +15,6 @@ import attrs
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
-from dsgen.families.parameters import check_dropout, check_embeddings, check_head
 from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
@@ -27,9 +26,10 @@ from dsgen.planning.planner import decide
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import choose
-from dsgen.strategies.constraints import ENCODERS, Keys, cannot, keys, of_layout, refusals
+from dsgen.strategies.constraints import OF_LAYOUTS, Keys, cannot, keys, of_layout, refusals
 from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
+from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["FIELDS", "ask", "at_stage", "closest", "counted", "doubts", "not_counted", "refuse"]
 
@@ -59,6 +59,7 @@ def ask(job: Job) -> Question:
     Raises:
         DsgenError: Sizes that no run has: a degree that divides neither GPUs nor heads, a batch that never adds up.
     """
+    check_wishes(job)
     chosen = _planned(job) or _nearest(job)
     refuse(job, chosen)
     pinned: dict[str, Pin] = {}
@@ -162,19 +163,14 @@ def refuse(job: Job, chosen: Layout) -> None:
     """Refuse what DeepSpeed or peft cannot run at all, or nobody has counted: see `dsgen.strategies.constraints`.
 
     Raises:
-        DsgenError: The first constraint that is broken; where the arithmetic of memory knows what to do, its own words.
+        DsgenError: The first constraint that is broken.
     """
-    if job.training.method != "full" and job.training.lora_dropout:
-        check_dropout(job.model, job.training.lora_targets)
-    if job.training.method != "full" and job.training.lora_train_embeddings:
-        check_embeddings(job.model, job.training.lora_targets)
-    if job.training.method != "full" and job.training.chunked_loss:
-        check_head(job.model, job.training.lora_targets)
+    check_wishes(job)
     at = of_layout(job, chosen)
-    for item in refusals(at):
-        if item.fatal and not item.of_keys and item not in ENCODERS:  # of those the arithmetic of memory says more
+    for item in refusals(at, OF_LAYOUTS):
+        if item.fatal and not item.of_keys:
             what = _WHAT.get(item.about, f"{item.about} with {{0}}").format(chosen)
-            raise mistake(what, must=item.says(at), where=_place(job, item.about))
+            raise mistake(what, must=item.says(at), where=_place(job, item.about), todo=item.helps(at))
 
 
 def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""The request of a simulation with every default filled in, checked where DeepSpeed itself does not check."""
+"""The request of a simulation with every default filled in, checked as far as it is the simulation's own.
+
+What DeepSpeed, transformers or peft refuse is said before a child starts: dsgen/strategies/constraints.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     """The request with its defaults.
 
     Raises:
-        ValueError: A value cannot be; DeepSpeed would go on with it or fail with words about something else.
+        ValueError: A value cannot be, or asks for what a simulation does not follow.
     """
     for name, kind in _NEEDED.items():
         if not isinstance(request.get(name), kind):
@@ -56,7 +59,6 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(asked["model"].get("model_type"), str):
         raise ValueError("the model has no model_type: it is not a config.json of transformers")
     _switches(asked)
-    _divisible(asked)
     _followed(asked["config"])
     return asked
 
@@ -75,18 +77,6 @@ def _switches(asked: dict[str, Any]) -> None:
         raise ValueError(f"lora_dropout is {dropout!r}; it must be a number of at least 0 and below 1")
     if asked["method"] == "qlora" and asked["dtype"] == "float32":
         raise ValueError("method is 'qlora' with dtype 'float32'; it must be a 16-bit type, in which weights are used")
-
-
-def _divisible(asked: dict[str, Any]) -> None:
-    """DeepSpeed 0.19 does not check that the tensor-parallel degree divides the world."""
-    section = asked["config"].get("tensor_parallel")
-    degree = section.get("autotp_size", 0) if isinstance(section, dict) else 0
-    if not isinstance(degree, int) or degree < 2:
-        return
-    if asked["chunked_loss"]:
-        raise ValueError("chunked_loss is true with tensor_parallel; it must be false: Liger needs the whole head")
-    if asked["world_size"] % degree:
-        raise ValueError(f"tensor_parallel.autotp_size is {degree}, which does not divide {asked['world_size']} ranks")
 
 
 def _followed(config: dict[str, Any]) -> None:

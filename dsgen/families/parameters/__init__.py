@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dsgen.families.parameters.adapters import (
     ALL_LINEAR,
-    HEAD_TWICE,
-    NO_DROPOUT,
-    TWO_COPIES,
     Adapter,
-    adaptable,
     adapters,
     adapts_head,
     added,
-    check_dropout,
-    check_embeddings,
-    check_head,
     expert_target,
     fused_targets,
     in_outer_module,
     lora_parameters,
+    unfused,
 )
 from dsgen.families.parameters.counts import (
     active_parameter_count,
@@ -32,20 +26,13 @@ from dsgen.families.parameters.tensors import Parameter, Stretch, stretches
 
 __all__ = [
     "ALL_LINEAR",
-    "HEAD_TWICE",
-    "NO_DROPOUT",
-    "TWO_COPIES",
     "Adapter",
     "Parameter",
     "Stretch",
     "active_parameter_count",
-    "adaptable",
     "adapters",
     "adapts_head",
     "added",
-    "check_dropout",
-    "check_embeddings",
-    "check_head",
     "encoder_parameter_count",
     "expert_target",
     "fused_targets",
@@ -56,4 +43,5 @@ __all__ = [
     "parameters",
     "routed_parameter_count",
     "stretches",
+    "unfused",
 ]

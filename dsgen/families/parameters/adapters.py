@@ -12,31 +12,20 @@ from dsgen.families.parameters.counts import parameters
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
 from dsgen.families.peft import ALL_LINEAR, PAIR
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.profiles import Model, Training
+from dsgen.shapes.profiles import Model
 
 __all__ = [
     "ALL_LINEAR",
-    "HEAD_TWICE",
-    "NO_DROPOUT",
-    "TWO_COPIES",
     "Adapter",
-    "adaptable",
     "adapters",
     "adapts_head",
     "added",
-    "check_dropout",
-    "check_embeddings",
-    "check_head",
     "expert_target",
     "fused_targets",
     "in_outer_module",
     "lora_parameters",
+    "unfused",
 ]
-
-# What peft refuses of adapters, as the table of constraints says it too (dsgen.strategies.constraints).
-NO_DROPOUT = "peft has no dropout for adapters of experts and their router"
-TWO_COPIES = "peft trains a copy of embedding and head each, which are then no longer one tensor"
-HEAD_TWICE = "the head must get one of the two: a trained copy or an adapter"
 
 
 class Adapter(NamedTuple):
@@ -64,56 +53,10 @@ def adapts_head(model: Model, targets: Iterable[str]) -> bool:
     return any(_module(item).rpartition(".")[2] in named for item in parameters(model) if item.kind == "head")
 
 
-def check_head(model: Model, targets: Iterable[str]) -> None:
-    """Refuse an adapter of the head beside a chunked loss, which takes the head's weight itself.
-
-    Raises:
-        DsgenError: A target is the head.
-    """
-    if adapts_head(model, targets):
-        raise mistake(
-            "chunked_loss is true and lora_targets names the output head",
-            must="one of the two: a chunked loss takes the head's own weight, so its adapter would learn nothing",
-            todo="Leave lm_head out of lora_targets, or set chunked_loss to false.",
-        )
-
-
-def check_dropout(model: Model, targets: Iterable[str]) -> None:
-    """Refuse a dropout where peft does: it knows none for adapters of experts and routers (lora.ParamWrapper).
-
-    Raises:
-        DsgenError: A target is for one of them.
-    """
-    target = expert_target(model, targets)
-    if target is not None:
-        fused = fused_targets(model)
-        plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
-        raise mistake(
-            f"lora_dropout is above 0 and lora_targets names {target!r}",
-            must=f"it must be 0 there: {NO_DROPOUT}",
-            todo=f"Name only others of: {', '.join(name for name in dict.fromkeys(plain) if name not in fused)}.",
-        )
-
-
-def check_embeddings(model: Model, targets: Iterable[str]) -> None:
-    """Refuse to train embedding and head beside adapters where peft makes two of one tensor.
-
-    Raises:
-        DsgenError: They are one tensor, or the head is to get an adapter too.
-    """
-    if model.tied_embeddings:
-        raise mistake(
-            "lora_train_embeddings is true, and the model's head is tied to its embedding",
-            must=f"it must be false there: {TWO_COPIES}",
-            todo="Train the adapters alone, or the whole model.",
-        )
-    heads = [item.name for item in parameters(model) if item.kind == "head"]
-    if named := next((one for one in targets if set(_matches(model, one, fused_targets(model))) & {*heads}), None):
-        raise mistake(
-            f"lora_train_embeddings is true and lora_targets names {named!r}",
-            must=HEAD_TWICE,
-            todo="Leave it out of lora_targets.",
-        )
+def unfused(model: Model) -> tuple[str, ...]:
+    """Names of the modules that peft adapts as linear layers: all but experts and routers."""
+    plain = (_module(item).rpartition(".")[2] for item in parameters(model) if item.matrix)
+    return tuple(name for name in dict.fromkeys(plain) if name not in fused_targets(model))
 
 
 def in_outer_module(item: Parameter) -> bool:
@@ -132,28 +75,12 @@ def added(model: Model, rank: int, targets: tuple[str, ...], embeddings: bool) -
         embeddings: A copy of the input embedding and of the output head is trained (modules_to_save).
 
     Raises:
-        DsgenError: As for `adapters` and `check_embeddings`.
+        DsgenError: As for `adapters`.
     """
     adapted: Mapping[str, tuple[int, ...]] = adapters(model, rank, targets)
     if not embeddings:
         return adapted
-    check_embeddings(model, targets)
     return {**adapted, **{item.name: (item.numel,) for item in parameters(model) if in_outer_module(item)}}
-
-
-def adaptable(model: Model, training: Training) -> bool:
-    """Whether peft takes the adapters that somebody wishes, should he train any."""
-    try:
-        adapters(model, training.lora_rank, training.lora_targets)
-        if training.lora_dropout:
-            check_dropout(model, training.lora_targets)
-        if training.lora_train_embeddings:
-            check_embeddings(model, training.lora_targets)
-        if training.chunked_loss:
-            check_head(model, training.lora_targets)
-    except DsgenError:
-        return False
-    return True
 
 
 def lora_parameters(model: Model, rank: int, targets: Iterable[str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
-from dsgen.families.parameters import adapts_head, check_dropout, check_head, parameters
+from dsgen.families.parameters import adapters, adapts_head, parameters
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
@@ -17,7 +17,9 @@ from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.recording import Recording, record
 from dsgen.memory.numbers import quantized
-from dsgen.shapes.profiles import Model
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.constraints import ADAPTERS, Setup, refusals
 
 __all__ = ["Activations", "BlockRun", "activations"]
 
@@ -116,12 +118,20 @@ def activations(
         target_len: Tokens of a target, of a model with an encoder; as many as those of a sequence where it is None.
 
     Raises:
-        DsgenError: Adapters of experts are to drop elements, which peft refuses; a chunked loss and an adapter of the
-            head.
+        DsgenError: Targets that name no matrix; adapters that peft refuses or that a chunked loss does not train.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     targets = target_len or seq_len
     return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full", targets)
+
+
+def _check_adapters(model: Model, wished: Training) -> None:
+    """Refuse adapters that peft does not make, and those that would learn nothing."""
+    at = Setup(training=wished, model=model, architecture=model.architecture)
+    if item := next(refusals(at, ADAPTERS), None):
+        targets = ", ".join(wished.lora_targets)
+        what = f"{item.about} beside adapters of {targets}"
+        raise mistake(what, must=item.says(at), todo=item.helps(at), code="refused")
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -144,10 +154,18 @@ def _activations(
     target_len: int,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
-    if drops and method != "full":
-        check_dropout(model, lora_targets)
-    if chunked_loss and method != "full":
-        check_head(model, lora_targets)
+    if method != "full":
+        adapters(model, lora_rank, lora_targets)  # that they name a matrix is asked first
+        _check_adapters(
+            model,
+            Training(
+                method=method,
+                lora_targets=lora_targets,
+                lora_dropout=float(drops),  # any above 0 is refused alike
+                lora_train_embeddings=embeddings,
+                chunked_loss=chunked_loss,
+            ),
+        )
     family = family_of(model)
     targets = tuple(target.rpartition(".")[2] for target in lora_targets)
     on = Execution(

@@ -15,19 +15,23 @@ from typing import Any
 from dsgen.jobs.job import Job
 from dsgen.strategies.constraints.adapters import ADAPTERS, COPIES
 from dsgen.strategies.constraints.constraint import BY, Constraint
-from dsgen.strategies.constraints.encoders import ENCODERS
+from dsgen.strategies.constraints.encoders import ENCODER_WISHES, ENCODERS
 from dsgen.strategies.constraints.keys import KEYS
 from dsgen.strategies.constraints.setup import Keys, Setup, keys, of_layout
 from dsgen.strategies.constraints.tensor_parallelism import CHUNKED, DEGREE, TENSOR_PARALLELISM
+from dsgen.strategies.constraints.wishes import WISHES
 from dsgen.strategies.constraints.zero import PRECISION, ZERO
 
 __all__ = [
+    "ADAPTERS",
     "BY",
     "BY_CODE",
     "CONSTRAINTS",
     "DEGREE",
     "ENCODERS",
+    "ENCODER_WISHES",
     "OF_LAYOUTS",
+    "WISHES",
     "Constraint",
     "Keys",
     "Setup",
@@ -41,7 +45,7 @@ __all__ = [
 # What a plan rejects a layout for, in the order in which it is asked: of several the first is said.
 OF_LAYOUTS: tuple[Constraint, ...] = (*PRECISION, *ZERO, *COPIES, *ENCODERS, *TENSOR_PARALLELISM)
 # The others hang on keys beside a strategy, or on wishes that no layout mends.
-CONSTRAINTS: tuple[Constraint, ...] = (*OF_LAYOUTS, *CHUNKED, *KEYS, *ADAPTERS)
+CONSTRAINTS: tuple[Constraint, ...] = (*OF_LAYOUTS, *CHUNKED, *KEYS, *WISHES)
 BY_CODE = MappingProxyType({item.code: item for item in CONSTRAINTS})
 
 
@@ -63,7 +67,7 @@ def cannot(job: Job, layout: Any) -> str | None:
     Keys of the job beside the strategy are left out: its memory is told as if they were away.
     """
     at = of_layout(job, layout)
-    refused = (item for item in refusals(at, _asked(at)) if item.fatal and not item.of_keys)
+    refused = (item for item in refusals(at, (*_asked(at), *WISHES)) if item.fatal and not item.of_keys)
     return next((item.says(at) for item in refused), None)
 
 

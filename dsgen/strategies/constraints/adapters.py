@@ -1,8 +1,8 @@
-"""What peft and DeepSpeed refuse of adapters, and what of trained copies beside them is not counted."""
+"""What peft and DeepSpeed refuse of adapters, and what of trained copies and a chunked loss beside them is lost."""
 
 from __future__ import annotations
 
-from dsgen.families.parameters import HEAD_TWICE, NO_DROPOUT, TWO_COPIES, adapts_head, expert_target
+from dsgen.families.parameters import adapts_head, expert_target
 from dsgen.strategies.constraints.constraint import Constraint
 from dsgen.strategies.constraints.setup import Setup
 
@@ -45,7 +45,7 @@ COPIES = (
     ),
 )
 
-# They hang on wishes and model alone, whatever the strategy: the arithmetic of memory refuses them too.
+# They hang on wishes and model alone.
 ADAPTERS = (
     Constraint(
         code="dropout-of-experts",
@@ -58,8 +58,9 @@ ADAPTERS = (
             and at.model is not None
             and expert_target(at.model, at.training.lora_targets) is not None
         ),
-        reason=NO_DROPOUT,
+        reason="peft has no dropout for adapters of experts and their router",
         source="peft 0.21, tuners/lora/layer.py: ParamWrapper",
+        todo="Leave it 0, or name as lora_targets only others of: {at.unfused}.",
     ),
     Constraint(
         code="copies-of-tied-weights",
@@ -67,8 +68,10 @@ ADAPTERS = (
         by="peft",
         stops=True,
         condition=lambda at: _copies(at) and at.model is not None and at.model.tied_embeddings,
-        reason=TWO_COPIES,
+        reason="peft trains a copy of embedding and head each, and a head that is tied to its embedding is then no"
+        " longer one tensor with it",
         source="peft 0.21, utils/other.py: ModulesToSaveWrapper",
+        todo="Train the adapters alone, or the whole model.",
     ),
     Constraint(
         code="head-copied-and-adapted",
@@ -81,7 +84,23 @@ ADAPTERS = (
             and not at.model.tied_embeddings
             and adapts_head(at.model, at.training.lora_targets)
         ),
-        reason=HEAD_TWICE,
+        reason="the head must get one of the two: a trained copy or an adapter",
         source="peft 0.21, tuners/tuners_utils.py: what modules_to_save names gets no adapter",
+        todo="Leave the head out of lora_targets.",
+    ),
+    Constraint(
+        code="head-adapted-and-chunked",
+        about="chunked_loss",
+        by="dsgen",
+        stops=False,
+        condition=lambda at: (
+            at.adapters
+            and at.training.chunked_loss
+            and at.model is not None
+            and adapts_head(at.model, at.training.lora_targets)
+        ),
+        reason="a chunked loss takes the head's own weight, so the head's adapter would learn nothing",
+        source="liger_kernel/ops/fused_linear_cross_entropy.py takes lm_head.weight; peft 0.21, tuners/lora/layer.py",
+        todo="Leave the head out of lora_targets, or set chunked_loss to false.",
     ),
 )

@@ -27,6 +27,7 @@ class Constraint(NamedTuple):
         since: First release that refuses ("0.18.3"); None for all known.
         until: First release that no longer refuses.
         rule: Code of the lint rule that says the same of a config, where there is one.
+        todo: What helps, as far as it depends on nobody's place of writing; with fields of the Setup as the reason.
     """
 
     code: str
@@ -39,6 +40,7 @@ class Constraint(NamedTuple):
     since: str | None = None
     until: str | None = None
     rule: str | None = None
+    todo: str | None = None
 
     def refuses(self, at: Setup) -> bool:
         """Whether a way to run is refused, by the release that runs it."""
@@ -47,6 +49,10 @@ class Constraint(NamedTuple):
     def says(self, at: Setup) -> str:
         """The sentence for a way to run."""
         return self.reason.format(at=at) if "{" in self.reason else self.reason
+
+    def helps(self, at: Setup) -> str | None:
+        """What to do in a way to run; None where the sentence says it."""
+        return self.todo.format(at=at) if self.todo is not None else None
 
     @property
     def of_keys(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dsgen.families import FAMILIES
 from dsgen.families.family import AutoTP
+from dsgen.families.parameters import unfused
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Hardware, Model, Training
 
@@ -137,6 +138,11 @@ class Setup(NamedTuple):
         """Why AutoTP does not train the model; None where it does, or without AutoTP."""
         refused = self.autotp.refused if self.tp > 1 else ""
         return refused.format(self.architecture) or None
+
+    @property
+    def unfused(self) -> str:
+        """The modules of the model that peft adapts as linear layers."""
+        return ", ".join(unfused(self.model)) if self.model is not None else ""
 
     def path(self, about: str) -> str:
         """The key of a config that says what a constraint is about; a wish's own name where none does."""

@@ -111,5 +111,6 @@ CHUNKED = (
         condition=lambda at: at.tp > 1 and at.training.chunked_loss,
         reason="a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this",
         source="liger_kernel/ops/fused_linear_cross_entropy.py takes the head's weight, of which a rank has a part",
+        todo="Leave chunked_loss out, or tensor parallelism.",
     ),
 )

@@ -1,0 +1,25 @@
+"""How long one kernel, collective, copy or host operation takes on given hardware: pure arithmetic from facts."""
+
+from __future__ import annotations
+
+from dsgen.kernels.attention import attention_seconds
+from dsgen.kernels.collectives import collective_seconds
+from dsgen.kernels.host_work import copy_seconds, cpu_adam_seconds, dispatch_seconds, hook_seconds, nvme_seconds
+from dsgen.kernels.products import product_seconds
+from dsgen.kernels.rates import Link, Rates, rates
+from dsgen.kernels.traffic import traffic_seconds
+
+__all__ = [
+    "Link",
+    "Rates",
+    "attention_seconds",
+    "collective_seconds",
+    "copy_seconds",
+    "cpu_adam_seconds",
+    "dispatch_seconds",
+    "hook_seconds",
+    "nvme_seconds",
+    "product_seconds",
+    "rates",
+    "traffic_seconds",
+]

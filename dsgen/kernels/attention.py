@@ -1,0 +1,135 @@
+"""How long an attention kernel takes: blocks of queries over the processors, each over the keys it sees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dsgen.kernels.products import SIZES, product_seconds
+from dsgen.kernels.rates import Rates
+from dsgen.kernels.traffic import traffic_seconds
+
+__all__ = ["KERNELS", "attention_seconds", "available"]
+
+FORWARD, BACKWARD = "forward", "backward"
+KERNELS = ("flash2", "flash3", "flash4", "cudnn", "memory-efficient", "math")
+BLOCK = 128  # queries and keys of a tile
+FILL = 192  # keys' worth of time that a block's pipeline takes to fill and drain; fitted with the shares below
+FORWARD_FLOPS, BACKWARD_FLOPS = 4, 10  # per query, key and element of a head: two products, and five
+NARROW = 64  # widest head of which the narrow share holds
+# Times the scores are read or written beside the products: scale, softmax in fp32, and where a mask is given, its
+# addition. Fitted on the rows `math` of benchmarks/data/kernels.json.
+MATH_PASSES = {FORWARD: 4, BACKWARD: 6}
+MASK_PASSES = {FORWARD: 4, BACKWARD: 0}
+
+
+class Shares(NamedTuple):
+    """Share of the dense peak that long sequences with heads of 128 reach, and which part of it heads of 64 reach."""
+
+    forward: float
+    backward: float
+    narrow: float
+
+
+# Fitted on benchmarks/data/kernels.json, rows of attention: the medians of their errors are 0 by phase and head.
+SHARES = {
+    ("sm80", "flash2"): Shares(0.68, 0.64, 0.88),  # Dao-AILab/flash-attention, A100 SXM, forward and backward together
+    ("sm90", "flash2"): Shares(0.377, 0.332, 0.88),  # the same, H100 SXM
+    ("sm90", "flash3"): Shares(0.67, 0.49, 0.73),  # the same, and facebookexperimental/triton
+    ("sm90", "cudnn"): Shares(0.63, 0.49, 0.80),  # forward the same; backward as FlashAttention 3
+    ("sm100", "flash2"): Shares(0.19, 0.17, 0.88),  # Dao-AILab/flash-attention issue 1589, heads of 64
+    ("sm100", "cudnn"): Shares(0.56, 0.42, 0.80),  # MooreThreads/SimuMax, B200, Transformer Engine
+    ("sm100", "flash4"): Shares(0.70, 0.56, 0.80),  # Dao-AILab/flash-attention pull request 2280
+    ("sm80", "memory-efficient"): Shares(0.36, 0.31, 0.80),  # xformers' CUTLASS kernel, A100 SXM
+    ("sm75", "memory-efficient"): Shares(0.30, 0.26, 0.80),  # Dao-AILab/flash-attention pull request 2379, T4 forward
+    ("sm90", "memory-efficient"): Shares(0.16, 0.14, 0.80),  # derived: A100's FLOP/s and 1.4 of it, it has no wgmma
+    ("sm100", "memory-efficient"): Shares(0.10, 0.09, 0.80),  # derived likewise
+}
+# A family without rows: the kernel is the one compiled for Ampere, so its share is A100's.
+STAND_IN = "sm80"
+
+
+def available(architecture: str, kernel: str) -> str:
+    """The kernel that runs where one is asked for.
+
+    FlashAttention 2 needs Ampere or later, 3 Hopper, 4 and cuDNN's the big Blackwell or (cuDNN) Hopper; before Ampere
+    PyTorch takes its memory-efficient kernel.
+    """
+    if kernel == "flash4" and architecture != "sm100":
+        kernel = "flash3"
+    if (kernel == "flash3" and architecture != "sm90") or (kernel == "cudnn" and architecture not in ("sm90", "sm100")):
+        kernel = "flash2"
+    if kernel == "flash2" and architecture in ("sm70", "sm75"):
+        return "memory-efficient"
+    return kernel
+
+
+def attention_seconds(
+    rates: Rates,
+    kernel: str,
+    phase: str,
+    *,
+    batch: int,
+    heads: int,
+    kv_heads: int,
+    queries: int,
+    keys: int,
+    head_size: int,
+    causal: bool,
+    window: int = 0,
+    dtype: str = "bf16",
+) -> float:
+    """One call of attention.
+
+    Args:
+        rates: The node.
+        kernel: One of `KERNELS`; math is the unfused one, PyTorch's and eager code. Where it cannot run, `available`
+            says what does.
+        phase: forward or backward.
+        batch: Sequences.
+        heads: Query heads.
+        kv_heads: Heads of keys and values.
+        queries: Tokens that ask, of a sequence.
+        keys: Tokens that are asked.
+        head_size: Width of a head.
+        causal: A query sees no key behind it.
+        window: Keys that a query sees at most; 0 for all.
+        dtype: Of queries, keys and values.
+    """
+    kernel = available(rates.architecture, kernel)
+    if kernel == "math":
+        passes = MATH_PASSES[phase] + (MASK_PASSES[phase] if causal else 0)
+        return _math_seconds(rates, phase, passes, batch * heads, queries, keys, head_size, dtype)
+    shares = SHARES.get((rates.architecture, kernel)) or SHARES[(STAND_IN, kernel)]
+    share = (shares.forward if phase == FORWARD else shares.backward) * (shares.narrow if head_size <= NARROW else 1.0)
+    share *= min(1.0, rates.sustained)  # a card that power holds back from its products is held back here too
+    pairs, longest = _visited(queries, keys, causal, window)
+    work = max(pairs * batch * heads / rates.processors, longest)
+    flops = (FORWARD_FLOPS if phase == FORWARD else BACKWARD_FLOPS) * head_size * work * rates.processors
+    moved = SIZES[dtype] * batch * head_size * (2 * queries * heads + 2 * keys * kv_heads)
+    moved *= 1 if phase == FORWARD else 3
+    memory = rates.memory_bytes_per_second * rates.memory_efficiency
+    return max(flops / (rates.peak(dtype) * share), moved / memory) + rates.kernel_seconds
+
+
+def _visited(queries: int, keys: int, causal: bool, window: int) -> tuple[float, float]:
+    """Pairs of a query and a key that the blocks of one head visit, and those of the longest block."""
+    blocks = -(-queries // BLOCK)
+    most = min(keys, window + BLOCK) if window else keys
+    if not causal:
+        return blocks * BLOCK * (most + FILL), BLOCK * (most + FILL)
+    ahead = max(0, keys - queries)
+    # A block sees what lies ahead of the queries and the tiles up to its own: the sum of a capped arithmetic row.
+    first = min(ahead + BLOCK, most)
+    growing = min(blocks, max(0, (most - first) // BLOCK) + 1)
+    seen = growing * first + BLOCK * growing * (growing - 1) // 2 + (blocks - growing) * most
+    longest = first + BLOCK * (growing - 1) if growing == blocks else most
+    return BLOCK * (seen + blocks * FILL), BLOCK * (longest + FILL)
+
+
+def _math_seconds(
+    rates: Rates, phase: str, passes: int, heads: int, queries: int, keys: int, head_size: int, dtype: str
+) -> float:
+    """Two products and the passes over all scores, no pair left out; backward four products."""
+    scores = SIZES[dtype] * heads * queries * keys
+    products = 2 * product_seconds(rates, queries, keys, head_size, dtype, batch=heads)
+    return products * (1 if phase == FORWARD else 2) + passes * traffic_seconds(rates, scores)

@@ -1,0 +1,110 @@
+"""How long the host takes: to dispatch operators, to copy, to run Adam on its cores, to read and write its drives."""
+
+from __future__ import annotations
+
+from dsgen.kernels.rates import Rates
+
+__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds", "nvme_seconds",
+           "threads_per_rank"]  # fmt: skip
+
+# Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
+# developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
+# more through a pinned buffer; derived.
+PINNED_SHARE = 0.82
+PAGEABLE_SHARE = 0.35
+BOTH_SHARE = 0.43
+COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engine's start; derived from a launch of 3 us
+ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
+# Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
+# superoffload_grace_adam.png).
+HOST_MEMORY_SHARE = 0.74
+# Of that where threads of a rank run on both sockets and the memory lies on the one that touched it first: derived,
+# half of the bandwidth; --bind_cores_to_rank takes a fifth off a whole offloaded step (DeepSpeed pull request 7474).
+UNBOUND_SHARE = 0.5
+NVME_SHARE = (
+    0.85  # of the drives' rating: 2.9 of 3.25 GB/s with one, 10.1 of 13 with four (DeepSpeed, DeepNVMe 08-2024)
+)
+LAUNCHERS = ("deepspeed", "bound", "torchrun")
+
+
+def dispatch_seconds(rates: Rates, operators: float, *, phase: str = "forward", views: float = 0) -> float:
+    """What the host needs to launch eager operators.
+
+    Args:
+        rates: The node.
+        operators: Those that launch a kernel.
+        phase: forward (from Python) or backward (from autograd's C++).
+        views: Those that launch none.
+    """
+    each = rates.dispatch_seconds if phase == "forward" else rates.backward_dispatch_seconds
+    return operators * each + views * rates.view_seconds
+
+
+def hook_seconds(rates: Rates, modules: float) -> float:
+    """What ZeRO-3's hooks cost the host in one pass over modules that hold parameters."""
+    return modules * rates.hook_seconds
+
+
+def copy_seconds(
+    rates: Rates, size_bytes: float, *, pinned: bool = True, direction: str = "to_device", both: bool = False
+) -> float:
+    """One copy between a GPU and its host.
+
+    Args:
+        rates: The node.
+        size_bytes: What is copied.
+        pinned: Whether the host's memory is page-locked.
+        direction: to_device or to_host.
+        both: Whether the other direction is busy at once.
+    """
+    share = PINNED_SHARE if pinned else PAGEABLE_SHARE
+    if both and direction == "to_device":
+        share *= BOTH_SHARE
+    return size_bytes / (rates.host_link_bytes_per_second * share) + COPY_SECONDS
+
+
+def threads_per_rank(rates: Rates, ranks_per_node: int, launcher: str) -> float:
+    """OpenMP threads that a rank has for itself.
+
+    torchrun and accelerate set OMP_NUM_THREADS=1 where several ranks share a node; the deepspeed launcher leaves it,
+    so that all ranks take all cores, and with --bind_cores_to_rank gives each its share.
+    """
+    if launcher == "torchrun" and ranks_per_node > 1:
+        return 1.0
+    return max(1.0, rates.cpu_cores / ranks_per_node)
+
+
+def cpu_adam_seconds(
+    rates: Rates,
+    elements: float,
+    *,
+    ranks_per_node: int,
+    bytes_per_element: float = ADAM_BYTES,
+    launcher: str = "torchrun",
+) -> float:
+    """DeepSpeed's Adam on the host's cores, all ranks of a node at once.
+
+    Args:
+        rates: The node.
+        elements: What one rank updates.
+        ranks_per_node: Ranks that share the node.
+        bytes_per_element: What is read and written for one.
+        launcher: One of `LAUNCHERS`; decides the threads of a rank.
+    """
+    cores = threads_per_rank(rates, ranks_per_node, launcher) * rates.core_bytes_per_second
+    memory = rates.host_memory_bytes_per_second * HOST_MEMORY_SHARE / ranks_per_node
+    if launcher == "deepspeed" and ranks_per_node > 1:
+        memory *= UNBOUND_SHARE
+    return elements * bytes_per_element / min(cores, memory)
+
+
+def nvme_seconds(rates: Rates, size_bytes: float, direction: str) -> float:
+    """Reading or writing what all ranks of a node have on its drives.
+
+    Args:
+        rates: The node.
+        size_bytes: Of all its ranks.
+        direction: read or write.
+    """
+    speed = rates.nvme_read_bytes_per_second if direction == "read" else rates.nvme_write_bytes_per_second
+    return size_bytes / max(speed * NVME_SHARE, 1.0)

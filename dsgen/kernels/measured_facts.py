@@ -1,0 +1,96 @@
+"""Measured facts of families of GPUs, of links and of hosts, each with its unit and its source.
+
+The rows lie in benchmarks/data/kernels.json; docs/kernels.md holds the laws against them. A profile's own value
+(`product_efficiency`, `memory_efficiency`, `dispatch`) goes before its family's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["GENERATIONS", "HOST", "LINKS", "NETWORKS", "Generation", "HostCosts"]
+
+
+class Generation(NamedTuple):
+    """What the cards of one generation share.
+
+    Attributes:
+        measured_on: The profile whose measurements these are.
+        product_efficiency: Share of the dense 16-bit peak that large products keep up.
+        fp32_efficiency: The same of fp32 outside tensor cores.
+        memory_efficiency: Share of peak memory bandwidth that large element-wise kernels reach.
+        kernel_seconds: Shortest time a kernel takes on the device, launched behind another.
+        processors: Units that tiles are spread over, where the fp32 peak does not tell.
+    """
+
+    measured_on: str
+    product_efficiency: float
+    fp32_efficiency: float
+    memory_efficiency: float
+    kernel_seconds: float
+    processors: int = 0
+
+
+# Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
+# streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
+# 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
+GENERATIONS = {
+    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
+    "sm75": Generation("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
+    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
+    "sm86": Generation("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
+    "sm89": Generation("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
+    "sm90": Generation("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
+    "sm100": Generation("b200-180g", 0.51, 0.75, 0.82, 2.0e-6),
+    "sm120": Generation("rtxpro6000-96g", 0.82, 0.75, 0.85, 1.8e-6),
+    "gfx90a": Generation("mi210-64g", 0.72, 0.75, 0.80, 2.0e-6, 104),
+    "gfx94": Generation("mi300x-192g", 0.54, 0.75, 0.75, 2.0e-6, 304),
+    "gaudi": Generation("gaudi2-96g", 0.92, 0.75, 0.80, 4.0e-6, 24),
+    "cpu": Generation("cpu", 0.05, 0.50, 0.70, 1.0e-6, 56),
+}
+
+# Share of the line rate that the ring of a large collective reaches on the wire (nccl-tests' bus bandwidth), within
+# a socket and across them. NVLink: 0.78 A100, 0.81 H200, 0.75 B200 (stas00/ml-engineering, microsoft/superbenchmark);
+# xGMI: MI300X, eight GPUs; PCIe: MooreThreads/SimuMax, A100 PCIe by two, four and eight; through the host:
+# NVIDIA/nccl issue 1639, RTX 5090 by four and eight. Ethernet (Gaudi) and memory (CPU) have no rows.
+LINKS = {
+    "nvlink": (0.79, 0.79), "xgmi": (0.75, 0.75), "pcie": (0.69, 0.43), "pcie through the host": (0.55, 0.44),
+    "ethernet": (0.75, 0.75), "memory": (0.50, 0.50), "none": (1.0, 1.0),
+}  # fmt: skip
+# The same between nodes. InfiniBand: 46 to 48 of 50 GB/s a port (NVIDIA/nccl-tests issue 290), DGX A100 192 of 200
+# (NVIDIA/nccl issue 1576). EFA: 365 of 400 (stas00/ml-engineering). RoCE: 0.73 to 0.90 on one port (google/dranet),
+# 340 of 400 (NVIDIA/nccl issue 1218). TCP: NVIDIA/nccl issue 209.
+NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "tcp": 0.60, "none": 1.0}
+
+
+class HostCosts(NamedTuple):
+    """What the host's cores cost and do.
+
+    Attributes:
+        dispatch_seconds: One eager operator, forward.
+        backward_dispatch_seconds: One operator that autograd calls.
+        view_seconds: One operator without a kernel.
+        collective_dispatch_seconds: One call of torch.distributed.
+        hook_seconds: ZeRO-3's hooks of one module in one pass.
+        core_bytes_per_second: What one core moves in CPU Adam.
+    """
+
+    dispatch_seconds: float
+    backward_dispatch_seconds: float
+    view_seconds: float
+    collective_dispatch_seconds: float
+    hook_seconds: float
+    core_bytes_per_second: float
+
+
+# Dispatch: between 6.8 us for the smallest operator with autograd (pytorch/pytorch issue 41383) and 12.6 us in Hugging
+# Face's Llama: 0.51 ms a layer of 38 kernels and 17 views, modules' Python included (stas00/ml-engineering, 1B on B200,
+# eager, 8.1 ms against 1.9 ms of kernels). Backward: autograd calls from C++, which saves the modules' Python, about
+# 2 us. View: 0.7 us on a core of 2023, 2 us on one of 2020 (issue 41383).
+# Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
+# Hook: between 0.15 and 0.19 ms for a linear layer in a pass, backward and forward, gathered or persistent, with
+# DeepSpeed 0.19.8 and torch 2.13 on a quiet Xeon core of 2023 (benchmarks/zero3_hooks.py; a busy one takes three times
+# that; half of it is what torch.autograd.Function does with arguments), and 0.31 ms in 2021: forward of 64 layers of
+# BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters (deepspeedai/DeepSpeed pull request 1188).
+# Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
+HOST = HostCosts(10e-6, 8e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
