@@ -122,7 +122,7 @@ def _work(
     on = execution(model, precision, attention, seq_len, *ways)
     forward = family_of(model).forward
     running = modules(model, method, lora_rank, lora_targets, tp, embeddings)
-    named = [len(found) for _, found in running.parts]
+    named = [len(inside) for _, inside in running.parts]
     tape = WorkTape()
     hidden, *_ = forward.before(tape, on)
     parts = [_over(tape, hidden).part("before", 1, running.roots + named[0])]

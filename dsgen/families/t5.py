@@ -300,9 +300,9 @@ def _between(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
         return []
 
     def embedding_gradient(gradient: Tensor) -> list[Any]:
-        found = op.gradient_of(tape, kernel)
-        tape.moves(EMBEDDING, gradient, found)
-        return [found]
+        result = op.gradient_of(tape, kernel)
+        tape.moves(EMBEDDING, gradient, result)
+        return [result]
 
     tape.moves(COPY, ids, ids)
     tape.moves(EMBEDDING, embedded, embedded)

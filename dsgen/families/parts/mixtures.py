@@ -60,15 +60,15 @@ def _shared_out(tape: Tape, on: Execution, values: Tensor) -> Tensor:
     saved = tape.keep(total, copy)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(gradient)
+        result = tape.like(gradient)
         for _ in range(3):  # divided by the total, for the values' own gradient and twice for the total's
-            tape.moves(STREAM, gradient, total, found)
-        tape.moves(STREAM, gradient, found)
-        tape.moves(STREAM, gradient, gradient, found)
+            tape.moves(STREAM, gradient, total, result)
+        tape.moves(STREAM, gradient, result)
+        tape.moves(STREAM, gradient, gradient, result)
         tape.moves(NORM, gradient, total)
-        tape.moves(STREAM, gradient, total, found)
+        tape.moves(STREAM, gradient, total, result)
         tape.dispatches(views=1)
-        return [found]
+        return [result]
 
     return tape.node(op.view(values), (values,), saved, back)  # type: ignore[no-any-return]
 
@@ -192,9 +192,9 @@ def _factors(tape: Tape, on: Execution, out: int, into: int, name: str) -> tuple
 
 def _copied_back(tape: Tape, adapter: Tensor) -> Callable[..., list[Any]]:
     def back(gradient: Tensor) -> list[Any]:
-        found = op.gradient_of(tape, adapter)
-        tape.moves(COPY, gradient, found)
-        return [found]
+        result = op.gradient_of(tape, adapter)
+        tape.moves(COPY, gradient, result)
+        return [result]
 
     return back
 
@@ -262,10 +262,10 @@ def _over_experts(tape: Tape, on: Execution, weighted: Tensor) -> Tensor:
     tape.dispatches(views=2)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(weighted)
-        tape.moves(COPY, gradient, found)
+        result = tape.like(weighted)
+        tape.moves(COPY, gradient, result)
         tape.dispatches(views=6)
-        return [found]
+        return [result]
 
     return tape.node(made, (weighted,), None, back)  # type: ignore[no-any-return]
 

@@ -52,9 +52,9 @@ def distance_biases(tape: Tape, on: Execution, place: InStack) -> Tensor:
     tape.moves(EMBEDDING, made, made)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = op.gradient_of(tape, kernel)
-        tape.moves(EMBEDDING, gradient, found)
-        return [found]
+        result = op.gradient_of(tape, kernel)
+        tape.moves(EMBEDDING, gradient, result)
+        return [result]
 
     tape.node(made, (kernel,), saved, back)
     if not place.last:

@@ -35,7 +35,7 @@ def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine:
 def note_positions(tape: Tape, on: Execution, masks: int = 1) -> None:
     """Note the work on position ids: counted up, and for each mask looked through for sequences packed into one."""
     ids = Tensor(on.rows, 1, op.INDEX, None)
-    found = Tensor(on.rows, 1, op.MASK, None)
+    mask = Tensor(on.rows, 1, op.MASK, None)
     counted = Tensor((on.seq_len, 0), 1, op.INDEX, None)
     tape.moves(COPY, counted)
     tape.moves(STREAM, counted, counted)
@@ -44,8 +44,8 @@ def note_positions(tape: Tape, on: Execution, masks: int = 1) -> None:
         tape.moves(STREAM, Tensor((0, 2), 1, op.INDEX, None))
         tape.moves(COPY, ids, ids)
         tape.moves(STREAM, ids, ids, ids)
-        tape.moves(STREAM, ids, found)
-        tape.moves(NORM, found, ids)
+        tape.moves(STREAM, ids, mask)
+        tape.moves(NORM, mask, ids)
         tape.dispatches(views=4)
 
 

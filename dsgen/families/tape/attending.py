@@ -108,9 +108,9 @@ def _with_sinks(tape: Tape, on: Execution, weights: Tensor) -> Tensor:
     tape.dispatches(views=2)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = op.gradient_of(tape, sinks)
-        tape.moves(NORM, gradient, found)
-        return [found]
+        result = op.gradient_of(tape, sinks)
+        tape.moves(NORM, gradient, result)
+        return [result]
 
     tape.node(column, (sinks,), None, back)
     scores = op.cat(tape, weights, column)
@@ -161,9 +161,9 @@ def _repeat(tape: Tape, on: Execution, tensor: Tensor, kv_heads: int, view: bool
         tape.moves(COPY, tensor, made)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(tensor)
+        result = tape.like(tensor)
         tape.dispatches(views=2)
-        tape.moves(NORM, gradient, found)
-        return [found]
+        tape.moves(NORM, gradient, result)
+        return [result]
 
     return tape.node(made, (tensor,), None, back)  # type: ignore[no-any-return]

@@ -69,9 +69,9 @@ def _simple(
     """A node whose backward makes one tensor, the gradient of its input; `read` is of the size of what it reads too."""
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(into)
-        tape.moves(sort, gradient, read, found)
-        return [found]
+        result = tape.like(into)
+        tape.moves(sort, gradient, read, result)
+        return [result]
 
     return tape.node(made, (into,), saved, back)  # type: ignore[no-any-return]
 
@@ -173,10 +173,10 @@ def mean(tape: Tape, tensor: Tensor) -> Tensor:
     tape.moves(NORM, tensor, made)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(tensor)
+        result = tape.like(tensor)
         tape.dispatches(views=1)
-        tape.moves(STREAM, gradient, found)
-        return [found]
+        tape.moves(STREAM, gradient, result)
+        return [result]
 
     return tape.node(made, (tensor,), None, back)  # type: ignore[no-any-return]
 
@@ -254,10 +254,10 @@ def transposed(tape: Tape, tensor: Tensor) -> Tensor:
     tape.dispatches(views=2)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(tensor)
+        result = tape.like(tensor)
         tape.dispatches(views=2)
-        tape.moves(COPY, gradient, found)
-        return [found]
+        tape.moves(COPY, gradient, result)
+        return [result]
 
     return tape.node(Tensor(tensor.rows, tensor.width, tensor.item, tensor.storage), (tensor,), None, back)  # type: ignore[no-any-return]
 
@@ -304,9 +304,9 @@ def embedding(tape: Tape, rows: Size, kernel: Tensor, width: int) -> Tensor:
     tape.moves(EMBEDDING, made, made)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = gradient_of(tape, kernel)
-        tape.moves(EMBEDDING, gradient, found)
-        return [found]
+        result = gradient_of(tape, kernel)
+        tape.moves(EMBEDDING, gradient, result)
+        return [result]
 
     return tape.node(made, (kernel,), None, back)  # type: ignore[no-any-return]
 
@@ -365,11 +365,11 @@ def picked(tape: Tape, tensor: Tensor, rows: Size, width: int, item: int) -> tup
     saved = tape.keep(ids)
 
     def back(gradient: Tensor) -> list[Any]:
-        zeros, found = tape.like(tensor), tape.like(tensor)
+        zeros, result = tape.like(tensor), tape.like(tensor)
         tape.moves(COPY, zeros)
-        tape.moves(EMBEDDING, zeros, gradient, ids, found)
+        tape.moves(EMBEDDING, zeros, gradient, ids, result)
         tape.hold(zeros)
-        return [found]
+        return [result]
 
     return tape.node(values, (tensor,), saved, back), ids
 

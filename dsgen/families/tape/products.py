@@ -212,16 +212,16 @@ def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
     middle = Tensor(logits.rows, logits.width, logits.item, None)
 
     def back(gradient: Tensor) -> list[Any]:
-        found = tape.like(gradient)
-        tape.moves(SOFTMAX, gradient, scores, found)
-        return [found]
+        result = tape.like(gradient)
+        tape.moves(SOFTMAX, gradient, scores, result)
+        return [result]
 
     def spread(_: Tensor) -> list[Any]:  # zeros, but for the tokens' own
-        found = tape.like(logits)
+        result = tape.like(logits)
         tape.moves(COPY, Tensor((1, 0), 1, FP32, None))  # the gradient of the loss itself
-        tape.moves(COPY, found)
+        tape.moves(COPY, result)
         tape.dispatches(views=1)
-        return [found]
+        return [result]
 
     tape.node(middle, (logits,), saved, back)
     made = tape.make((1, 0), 1, logits.item)
@@ -248,10 +248,10 @@ def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> T
         tape.moves(COPY, copy, copy)
 
     def uncut(gradient: Tensor) -> list[Any]:
-        found = tape.like(logits)
-        tape.moves(COPY, found)
+        result = tape.like(logits)
+        tape.moves(COPY, result)
         tape.moves(COPY, gradient, gradient, operators=0)
-        return [found]
+        return [result]
 
     tape.node(copy, (logits,), None, uncut)
     wide = copy if item == FP32 else tape.make(rows, width, FP32)

@@ -129,10 +129,10 @@ NO_WORK = Work((), (), (), 0, 0)
 
 
 def _joined(one: tuple[tuple[object, int], ...], other: tuple[tuple[object, int], ...], times: int) -> tuple:  # type: ignore[type-arg]
-    found = Counter(dict(one))
+    counts = Counter(dict(one))
     for kind, count in other:
-        found[kind] += times * count
-    return tuple((kind, count) for kind, count in found.items() if count)
+        counts[kind] += times * count
+    return tuple((kind, count) for kind, count in counts.items() if count)
 
 
 class _Done(NamedTuple):
@@ -152,17 +152,17 @@ class _Done(NamedTuple):
 
 def summed(done: Iterable[_Done]) -> Work:
     """Work of what was done."""
-    found: Counter[Product | Attention | MemoryTraffic] = Counter()
+    counts: Counter[Product | Attention | MemoryTraffic] = Counter()
     operators = views = 0
     for one in done:
         operators += one.operators
         views += one.views
         if one.what is not None:
-            found[one.what] += 1
+            counts[one.what] += 1
     return Work(
-        tuple((one, count) for one, count in found.items() if isinstance(one, Product)),
-        tuple((one, count) for one, count in found.items() if isinstance(one, Attention)),
-        tuple((one, count) for one, count in found.items() if isinstance(one, MemoryTraffic)),
+        tuple((one, count) for one, count in counts.items() if isinstance(one, Product)),
+        tuple((one, count) for one, count in counts.items() if isinstance(one, Attention)),
+        tuple((one, count) for one, count in counts.items() if isinstance(one, MemoryTraffic)),
         operators,
         views,
     )
