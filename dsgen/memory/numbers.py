@@ -26,7 +26,6 @@ class Numbers(NamedTuple):
         frozen_other: Other frozen elements: embeddings, head, norms.
         block: The largest transformer block.
         largest: The largest single tensor.
-        block_largest: The largest tensor inside a block.
         persistent: Elements of tensors at or below the persistence threshold, which stage 3 never partitions.
         persistent_adapters: Those of adapters among them.
     """
@@ -36,7 +35,6 @@ class Numbers(NamedTuple):
     frozen_other: int
     block: int
     largest: int
-    block_largest: int
     persistent: int
     persistent_adapters: int
 
@@ -78,13 +76,12 @@ def count(
         embeddings: Copies of embedding and head are trained beside the adapters.
         persistence: stage3_param_persistence_threshold, in elements.
     """
-    linear = other = persistent = adapted = largest = inside = trained = 0
+    linear = other = persistent = adapted = largest = trained = 0
     adapters = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     packed = quantized(model, method)
     for item in parameters(model):
         numel = sharded(model, item, tp)
         largest = max(largest, numel)
-        inside = max(inside, numel if item.layer else 0)
         own = adapters.get(item.name, ())
         trained += sum(own) * item.repeats
         whole = partitioned(model, item, tp, packed)
@@ -98,8 +95,8 @@ def count(
             other += numel * item.repeats
     block = math.ceil(block_elements(model) / tp)
     if method == "full":
-        return Numbers(linear + other, 0, 0, block, largest, inside, persistent, 0)
-    return Numbers(trained, linear, other, block, largest, inside, persistent, adapted)
+        return Numbers(linear + other, 0, 0, block, largest, persistent, 0)
+    return Numbers(trained, linear, other, block, largest, persistent, adapted)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -318,7 +318,7 @@ def test_the_host_pays_for_operators_views_and_hooks():
 
 # Law -> the largest median absolute error of all its rows; what docs/kernels.md shows is below it.
 BOUNDS = {"product": 0.07, "attention": 0.06, "small kernel": 0.05, "eager chain": 0.02, "collective": 0.16,
-          "copy": 0.06, "adam": 0.01, "nvme": 0.08, "grouped product": 0.23}  # fmt: skip
+          "copy": 0.06, "adam": 0.01, "nvme": 0.09, "grouped product": 0.23}  # fmt: skip
 
 
 @pytest.mark.parametrize("law", BOUNDS)

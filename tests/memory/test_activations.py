@@ -15,6 +15,7 @@ import pytest
 from dsgen.families.hf_config import model_from_hf
 from dsgen.families.parameters import model_types
 from dsgen.memory.activations import activations, whole
+from dsgen.memory.modules import LENDING, modules
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Model, yaml_name
 
@@ -169,6 +170,52 @@ def test_without_adapters_nothing_is_dropped():
     )
 
     assert plain == dropping
+
+
+@pytest.mark.parametrize("name", ["deepseek_v2", "llama"])
+def test_when_backward_comes_to_a_block_those_behind_it_keep_nothing(name):
+    """Whatever kinds they are of: dense and sparse ones keep different sizes. Its own goes in its course."""
+    found = activations(model(name), precision="bf16", attention="eager", seq_len=64)
+    kept = [run.kept[1] for run in found.blocks for _ in range(run.repeats)]
+    most: dict[int, int] = {}
+    for moment in found.backward:
+        if moment.where == "block":
+            most[moment.blocks] = max(most.get(moment.blocks, 0), moment.activations[1])
+
+    assert {0, len(kept) - 1} <= set(most)
+    for behind, size in most.items():
+        there = len(kept) - behind
+        assert sum(kept[: there - 1]) < size - found.tables[1] <= sum(kept[:there])
+
+
+@pytest.mark.parametrize(("checkpointing", "again"), [(False, 1), (True, 0)])
+def test_forward_counts_the_embedding_s_output_unless_the_first_block_keeps_it(checkpointing, again):
+    """Hugging Face's forward refers to it until its end; a checkpoint keeps it, Llama's norm only a copy in fp32."""
+    found = activations(
+        model("llama"), precision="bf16", attention="flash", seq_len=64, checkpointing=checkpointing, method="full"
+    )
+    (run,), output = found.blocks, 64 * model("llama").hidden_size * 2
+
+    def most(block):
+        return max(
+            one.activations[1] + one.temporaries[1]
+            for one in found.forward
+            if (one.where, one.blocks) == ("block", block)
+        )
+
+    assert most(run.repeats - 1) - most(0) == (run.repeats - 1) * run.kept[1] + again * output
+
+
+def test_t5_s_feed_forward_is_gathered_with_the_weight_whose_type_it_reads():
+    """`wo.weight.dtype` is asked for before the layer runs: it stays while the part around it runs."""
+    found = modules(model("t5-gated"), "full", 0, (), 1)
+    parts = [part for _, part in found.parts]
+
+    around = [one for part in parts for one in part if one.name.endswith(LENDING)]
+    inside = [one for part in parts for one in part if one.name.endswith(f"{LENDING}.wo")]
+    assert len(around) == len(inside) > 0
+    assert [one.tensors for one in around] == [one.tensors[:1] for one in inside]
+    assert all(one.tensors[0].read for one in around)
 
 
 @pytest.mark.parametrize("targets", [(), ("nothing",), ("embed_tokens",)])

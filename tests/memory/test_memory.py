@@ -176,7 +176,7 @@ def test_even_never_reaches_zero():
 
 
 def test_adagrad_makes_two_fp32_copies_of_all_gradients_in_its_step(make_job):
-    """torch's list of square roots, and that of updates; beside it there is one state an element, with AdamW two."""
+    """torch's lists of square roots and of updates, beside its one state an element."""
     plain = strategy(0, precision="fp32")
     of = {name: make_job(training={"seq_len": 128, "optimizer": name}) for name in ("SGD", "Adagrad")}
     count = parameter_count(of["SGD"].model)
@@ -184,3 +184,40 @@ def test_adagrad_makes_two_fp32_copies_of_all_gradients_in_its_step(make_job):
     taken = {name: sum(highest(job, plain, "step").values()) for name, job in of.items()}
 
     assert taken["Adagrad"] - taken["SGD"] == 4 * count + 2 * 4 * count
+
+
+@pytest.mark.parametrize(("optimizer", "phase"), [("AdamW", "training"), ("SGD", "load")])
+def test_the_interval_of_ram_has_processes_and_what_pinning_rounds_up(make_job, optimizer, phase):
+    """3 GiB a rank; torch rounds pinned memory up to a power of two, but nothing is pinned yet while a model loads."""
+    job = make_job(training={"optimizer": optimizer})
+    chosen = strategy(2, offload_optimizer="cpu")
+    counted = parts(job, chosen, BUFFERS, 1)
+
+    found = estimate(job, chosen, counted).host
+
+    assert (found.phase, counted.host.pinned > 0) == (phase, True)
+    rounding = counted.host.pinned // 2 if phase == "training" else 0
+    assert found.high_bytes - found.peak_bytes == rounding + 8 * 3 * 2**30
+    assert found.low_bytes == found.peak_bytes
+
+
+@pytest.mark.parametrize(("model", "full"), [("7b", False), ("70b", True)])
+def test_of_parameters_on_nvme_no_rank_keeps_more_than_max_in_cpu_in_ram(make_job, model, full):
+    """A billion elements of 2 bytes."""
+    job = make_job(model=model)
+    ram = parts(job, strategy(3, offload_optimizer="cpu", offload_param="nvme"), BUFFERS, 1).host.phases["training"]
+
+    share = 2 * parameter_count(job.model)
+    assert ram["weights"] == pytest.approx(8 * 2 * 10**9 if full else share, rel=1e-3)
+    assert ram["weights"] <= share
+
+
+def test_with_the_optimizer_in_ram_the_last_norm_of_stage_1_is_taken_beside_all_large_gradients(make_job):
+    """In float64, of the largest tensor of a rank's share: the embedding."""
+    buffers = BUFFERS._replace(overlap_comm=True)
+    job = make_job(training={"seq_len": 128})
+
+    found = highest(job, strategy(1, offload_optimizer="cpu", checkpointing=True, buffers=buffers), "backward", buffers)
+
+    assert found["temporaries"] == 8 * 32000 * 4096
+    assert found["gradients"] > 2 * 0.8 * parameter_count(job.model)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 
+import attrs
 import pytest
 
 from dsgen.memory import muon
 from dsgen.memory.muon import orthogonal, states
-from dsgen.memory.muon_matrices import _batches
+from dsgen.memory.muon_matrices import _batches, _Kept, states_at_stage_3
 from dsgen.memory.trained import Trained
 
 MIB = 2**20
@@ -63,3 +64,57 @@ def test_matrices_come_to_the_gpu_by_64_mib_of_fp32_gradients_and_momenta(elemen
     full = max(1, 8 * MIB // elements)
     assert sizes == [full] * (10 // full) + [10 % full] * (10 % full > 0)
     assert [index for batch in _batches(given) for index in batch] == list(range(10))
+
+
+def at_stage_3(shapes: list[tuple[int, ...]], on_gpu: bool) -> tuple[int, ...]:
+    """Bytes of states, of momenta among them, of buffers and of updates, of one of two ranks in bf16."""
+    given = attrs.evolve(tensors(shapes, (OTHER,)), split=0)
+    own = sum(given.numels) // 2
+    return states_at_stage_3(given, 2, own, 10**9, 10**9, 2, "bf16", on_gpu)
+
+
+def test_at_stage_3_gradients_and_momenta_of_all_matrices_are_gathered_beside_the_share_they_came_from():
+    """Then each rank updates one matrix, and equal ones are gathered where they are."""
+    shares = 2 * math.prod(SQUARE)  # bytes of one rank's halves of two
+    kept = 3 * shares  # a flat buffer: what is sent, and what comes from two ranks
+
+    found = at_stage_3([SQUARE, SQUARE], True)
+
+    states = 8 * OTHER // 2 + shares
+    assert found == (states, shares, kept, 2 * 2 * shares + shares + kept + orthogonal(SQUARE, 2, "bf16"))
+
+
+def test_of_unequal_matrices_a_round_leaves_what_it_gathered_to_the_next():
+    """In pieces as large as the larger one; the third is updated beside them and the first update."""
+    first = 2 * math.prod(SQUARE)  # bytes; as large as the second, which has another shape
+    shares = 3 * first // 2
+
+    found = at_stage_3([SQUARE, WIDE, SQUARE], True)
+
+    there = 2 * 2 * shares + shares + 3 * shares
+    rounds = 2 * 2 * first + 2 * first + first + orthogonal(SQUARE, 2, "bf16")
+    assert found == (8 * OTHER // 2 + shares, shares, 3 * shares, there + rounds)
+
+
+def test_with_the_states_in_ram_a_sub_group_is_gathered_at_once_and_updates_add_up():
+    elements = math.prod(SQUARE)  # of one rank's halves of two
+    full, kept = 2 * 2 * elements * 2, 2 * elements * 3
+
+    found = at_stage_3([SQUARE, SQUARE], False)
+
+    update = 2 * math.prod(SQUARE)  # the first, beside the work on the second
+    there = (4 + 2) * elements + full + kept + 2 * kept
+    assert found == (8 * OTHER // 2 + 2 * elements, 0, kept, there + update + orthogonal(SQUARE, 2, "bf16"))
+
+
+def test_buffers_are_kept_by_what_they_are_for_and_the_oldest_go_first():
+    """Up to 256 MiB of them; one that is larger alone is not kept."""
+    kept = _Kept()
+
+    assert kept.taking((1, 1, 100 * MIB)) == 100 * MIB
+    assert kept.taking((1, 1, 100 * MIB)) == 100 * MIB
+    assert kept.taking((1, 2, 100 * MIB)) == 200 * MIB
+    assert kept.taking((1, 1, 100 * MIB)) == 200 * MIB  # used again, it is the youngest
+    assert kept.taking((3, 1, 300 * MIB)) == 500 * MIB
+    assert kept.taking((2, 1, 100 * MIB)) == 200 * MIB
+    assert sorted(kept) == [(1, 1), (2, 1)]

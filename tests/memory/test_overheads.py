@@ -149,3 +149,12 @@ def test_nvlink_sharp_counts_where_it_is_larger_than_the_tree():
 
     assert overhead(h100, 8).nccl_bytes == (256 + 24 * 12 + 24 * 12) * MIB
     assert overhead(b200, 16).nccl_bytes == (256 + 32 * 12 + 24 * 2 * 16) * MIB
+
+
+def test_nvlink_sharp_needs_a_switch():
+    """Two GPUs have a link of their own, and cards in PCIe slots none."""
+    joined = attrs.evolve(hardware("b200-180g"), gpus_per_node=16)
+    slots = attrs.evolve(joined, intra_node_link="pcie")
+
+    assert overhead(joined, 2).nccl_bytes == (256 + 32 * 12) * MIB
+    assert overhead(slots, 16).nccl_bytes == (256 + 4 * 12 + 4 * 12) * MIB

@@ -104,7 +104,7 @@ def test_a_little_more_speed_is_no_reason_for_more_parts(choose):
 
 def test_what_is_as_fast_as_the_fastest_is_weighed_as_it_may_be_simpler(make_job):
     """On one GPU stages 1 and 2 send nothing; the second is weighed after the first, and chosen."""
-    wishes = {"objective": "throughput", "offload": "optimizer"}
+    wishes = {"objective": "throughput", "offload": "optimizer", "micro_batch": 1}
     job = make_job("a100-80g", "1.3b", cluster={"gpus": 1}, training=wishes)
     speeds = {item.strategy.stage: item.speed for item in search(job).fitting if not item.strategy.checkpointing}
 
