@@ -10,13 +10,16 @@ import pytest
 from simulated import ANSWER, CONFIG, MODEL, answering, asked
 
 import dsgen
+from dsgen import catalog
 from dsgen.cli import main
+from dsgen.kernels import rates
 from dsgen.report import simulation as report
 from dsgen.report.trace import trace
 from dsgen.simulating import Simulation, Timeline, from_config, hardware_of, network_of, simulate
+from dsgen.simulating.replay import replay
 
 TOKENS = 64
-PROGRAM = {
+PROGRAM: dict[str, Any] = {
     "entries": [
         ["phase", "input", 1],
         ["phase", "forward", 1],
@@ -124,6 +127,20 @@ def test_one_record_is_timed_on_other_cards_and_networks(tmp_path: Path) -> None
     assert slower.busy["all-gather"] > 4 * base.busy["all-gather"]
     assert slower.busy["products"] == base.busy["products"]
     assert faster.busy["products"] < base.busy["products"] / 1.5
+
+
+@pytest.mark.parametrize("gpu", catalog.names("hardware"))
+def test_every_card_has_a_time(gpu: str) -> None:
+    hardware = hardware_of(dsgen.profile(gpu).layers)
+    network = network_of(dsgen.profile("ib-hdr-200g").layers)
+
+    node = min(8, hardware.gpus_per_node)
+    entries = [[*one[:-1], node] if one[0] == "collective" else one for one in PROGRAM["entries"]]
+
+    told = replay({**PROGRAM, "entries": entries}, rates(hardware, network), ranks_per_node=node)
+
+    assert 0 < told.seconds < 60
+    assert sum(told.parts.values()) == pytest.approx(told.seconds)
 
 
 def test_without_time_the_data_says_so(tmp_path: Path) -> None:

@@ -157,3 +157,20 @@ def test_a_program_is_the_same_every_time() -> None:
     first, again = answered("stage 3"), answered("stage 3", every_pass=True)  # one pass: nothing is left out
 
     assert again["program"] == first["program"]
+
+
+def test_a_collective_knows_how_many_of_its_ranks_share_a_node() -> None:
+    """AutoTP 2 on two nodes of 8: pairs lie in a node, the replicas of a shard are every second rank."""
+    zero, _, _ = CASES["stage 2"]
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+        "zero_optimization": {**zero, "stage": 1},
+        "tensor_parallel": {"autotp_size": 2},
+    }
+
+    found = simulate({"config": config, "model": LLAMA, "world_size": 16, "seq_len": TOKENS, "time": True})
+
+    shares = {(one[6], one[7]) for one in entries(found) if one[0] == "collective"}
+    assert {(2, 2), (8, 4)} <= shares <= {(1, 1), (2, 2), (8, 4), (16, 8)}
