@@ -57,6 +57,10 @@ def _no_buffers(_: Model) -> int:
     return 0
 
 
+def _every_block(_: int) -> bool:
+    return True
+
+
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Family:
     """All that is special about one model_type.
@@ -90,6 +94,7 @@ class Family:
         transposed: Its linear layers are Conv1D, whose weight is (inputs, outputs).
         experts_as_stored: The product of experts is with their weight as it is stored, and not with a turned view, of
             which autograd would keep the gathered place. (With adapters it is with their sum, which it keeps.)
+        windowed: Whether a block attends to a window only, of its place, where the model has one.
         buffers: Bytes of its buffers on the GPU, of a model.
 
     What others make of it:
@@ -123,6 +128,7 @@ class Family:
     direct: bool = False
     transposed: bool = False
     experts_as_stored: bool = False
+    windowed: Callable[[int], bool] = _every_block
     buffers: Callable[[Model], int] = _no_buffers
 
     autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above

@@ -49,6 +49,7 @@ GEMMA2 = attrs.evolve(
     ),
     order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {_SANDWICH}"),
     kernels=("flash",),
+    windowed=lambda block: block % 2 == 0,
 )
 GEMMA3_TEXT = attrs.evolve(
     GEMMA,
@@ -65,5 +66,6 @@ GEMMA3_TEXT = attrs.evolve(
         before=functools.partial(llama.before, multiplied=True, masks=2, pairs=2),
     ),
     order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}"),
+    windowed=lambda block: (block + 1) % 6 != 0,
     autotp=AutoTP(head=True, tied_head=True),
 )

@@ -39,7 +39,7 @@ def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Te
     my.query, my.key, my.value = op.split(tape, fused, width, width, width)
     if on.eager:
         my.query, my.key, my.value = (op.transposed(tape, one) for one in (my.query, my.key, my.value))
-    out, weights = attend(tape, on, my.query, my.key, my.value, style=attending.GPT2, drop=True)
+    out, weights = attend(tape, on, my.query, my.key, my.value, style=attending.GPT2, drop=True, apart=6)
     out = on.linear(tape, out, on.hidden, "c_proj", bias=True)
     return op.dropout(tape, out, True), weights
 

@@ -87,12 +87,13 @@ GPT_OSS = Family(
     ),
     forward=llama.llama_forward(
         attending=_attention,
-        mixture=routed(_router, functools.partial(experts, gated=_gated, biased=True)),
+        mixture=routed(_router, functools.partial(experts, gated=_gated, biased=True, turned=True)),
         norm=wide_rms_norm,
         before=functools.partial(llama.before, masks=2, part=2),
     ),
     order=Order(sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.router mlp.experts"),
     kernels=("flash",),
+    windowed=lambda block: block % 2 == 0,
     experts_as_stored=True,
     autotp=AutoTP(
         refused="AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU", runs=True

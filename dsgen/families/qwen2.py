@@ -16,14 +16,20 @@ from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
-__all__ = ["QWEN2", "QWEN2_MOE", "leading", "read_window", "written_leading", "written_window"]
+__all__ = ["QWEN2", "QWEN2_MOE", "late_window", "leading", "read_window", "written_leading", "written_window"]
 
+_FULL = 28  # max_window_layers of the configs of Qwen2, Qwen2.5 and Qwen3
 _SHARED = "shared_expert_intermediate_size"
 
 
 def read_window(reader: Reader, facts: Facts) -> dict[str, object]:
     """The window, which is in force only with use_sliding_window."""
     return {"sliding_window": facts["sliding_window"] if reader.boolean("use_sliding_window", False) else 0}
+
+
+def late_window(block: int) -> bool:
+    """Only the blocks from max_window_layers on have it, by default from the 29th."""
+    return block >= _FULL
 
 
 def written_window(facts: Facts) -> dict[str, object]:
@@ -88,6 +94,7 @@ QWEN2 = Family(
     keys=keys(32, 4096, 32, 32, SPLIT, 22016, 151936, 32768, tied=False, sliding_window=4096),
     read=read_window,
     write=written_window,
+    windowed=late_window,
     layout=rows.llama_frame(dense=(*_ATTENTION_ROWS, *rows.gated_mlp(), *rows.TWO_NORMS)),
     forward=llama.llama_forward(attending=_attention),
     autotp=AutoTP(head=True, tied_head=True),

@@ -10,7 +10,7 @@ from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Facts, Family
 from dsgen.families.orders import FIRST, GATED, NORMED, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.mixtures import routed
-from dsgen.families.qwen2 import leading, read_window, written_leading, written_window
+from dsgen.families.qwen2 import late_window, leading, read_window, written_leading, written_window
 from dsgen.families.reading import Reader
 
 __all__ = ["QWEN3", "QWEN3_MOE"]
@@ -37,6 +37,7 @@ QWEN3 = Family(
     keys=keys(32, 4096, 32, 32, 128, 22016, 151936, 32768, tied=False, attention_bias=False, sliding_window=4096),
     read=read_window,
     write=written_window,
+    windowed=late_window,
     layout=rows.llama_frame(dense=_DENSE),
     forward=llama.llama_forward(attending=_attention),
     order=Order(dense=f"{_LEADING} {GATED}"),

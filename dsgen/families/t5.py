@@ -23,6 +23,7 @@ from dsgen.families.tape.attending import joined
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack, Stacks
 from dsgen.families.tape.gelus import gelu_steps
+from dsgen.families.tape.graph import COPY, EMBEDDING, STREAM
 from dsgen.families.tape.products import bmm, cross_entropy
 from dsgen.families.tape.tape import Names, Node, Tape, Tensor, forward
 
@@ -231,14 +232,17 @@ def _scored(
 ) -> tuple[Tensor, Tensor]:
     """eager_attention_forward: scores times 1.0, the bias, the mask, softmax in the model's type, dropout."""
     read = key.rows[1]  # tokens of a sequence that it attends to
-    weights = bmm(tape, joined(tape, on, query), joined(tape, on, key), (0, on.seq_len * on.heads), read)
+    size = query.width // on.heads
+    first, second = joined(tape, on, query), joined(tape, on, key)
+    weights = bmm(tape, first, second, (0, on.seq_len * on.heads), read, on.heads, (on.seq_len, read, size))
     weights = op.scaled(tape, weights)
     weights = op.add(tape, weights, bias)
     if masked:
         weights = op.add(tape, weights, Tensor(on.rows, read, on.item, None))
     weights = op.softmax(tape, weights)
     weights = op.dropout(tape, weights, on.model.dropout)
-    out = op.transposed(tape, bmm(tape, weights, joined(tape, on, value), on.rows, value.width))
+    shape = on.seq_len, size, read
+    out = op.transposed(tape, bmm(tape, weights, joined(tape, on, value), on.rows, value.width, on.heads, shape))
     return op.clone(tape, out), weights
 
 
@@ -291,13 +295,20 @@ def _between(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     embedded = tape.make(on.rows, on.hidden, on.item)
     tape.used()
 
-    def added(_: Tensor) -> list[Any]:
-        op.gradient_of(tape, kernel)
+    def added(gradient: Tensor) -> list[Any]:
+        tape.moves(STREAM, gradient, gradient, op.gradient_of(tape, kernel))
         return []
 
+    def embedding_gradient(gradient: Tensor) -> list[Any]:
+        result = op.gradient_of(tape, kernel)
+        tape.moves(EMBEDDING, gradient, result)
+        return [result]
+
+    tape.moves(COPY, ids, ids)
+    tape.moves(EMBEDDING, embedded, embedded)
     if kernel.edge:
         shared = Tensor(kernel.rows, kernel.width, kernel.item, None, (Node(tape.next(), (), None, added), 0))
-        tape.node(embedded, (shared,), tape.keep(ids), lambda _: [op.gradient_of(tape, kernel)])
+        tape.node(embedded, (shared,), tape.keep(ids), embedding_gradient)
     on.ask(tape, embedded)
     states = op.dropout(tape, embedded, on.model.dropout)
     tape.hold(ids, embedded)

@@ -211,6 +211,22 @@ def test_fixing_the_example_of_a_rule_once_is_enough(rule: Rule) -> None:
     assert (found.text == rule.example) == (not found.applied)
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_fixing_the_example_of_a_rule_brings_no_other_fault(rule: Rule) -> None:
+    read = launch_files.read if rule.reads == "launch" else reader.read
+    lint = of_rule(rule)
+
+    def alone(document: Document) -> tuple[Finding, ...]:
+        return tuple(item for item in lint(document) if item.rule == rule.name)
+
+    def faults(text: str) -> set[str]:
+        return {item.rule for item in lint(read(text, "example")) if item.severity > Severity.INFO}
+
+    mended = fix(read(rule.example, "example"), unsafe=True, lint=alone, read=read)
+
+    assert faults(mended.text) <= faults(rule.example) | faults(rule.instead)
+
+
 def test_a_config_in_a_yaml_file_is_fixed_in_that_file() -> None:
     text = (
         "lr: 1.0e-4\ndeepspeed:  # ours\n  train_batch_size: 8\n  zero_optimization:\n    stagee: 2 # two\nbf16: true\n"

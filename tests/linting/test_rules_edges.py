@@ -11,7 +11,11 @@ from dsgen.linting.subjects import Facts
 from dsgen.shapes.findings import Assign, Edit, Finding, Move, Remove
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+PREDIVIDE, PARAMETERS = "gradient_predivide_factor", "zero_optimization.offload_param.device"
 LARGEST_OF_7B = 4096 * 11008  # elements: a matrix of the feed-forward part; only embedding and head are larger
+SIZE = "tensor_parallel.autotp_size"
+OFFLOAD: dict[str, Any] = {"offload_optimizer": {"device": "cpu"}}
+ZENFLOW: dict[str, Any] = {**OFFLOAD, "zenflow": {"offload": True}}
 MLP = {"parameters": ("layers.0.up_proj.weight", "layers.0.down_proj.weight")}
 TIMERS = {"timers": {"throughput": {"enabled": True}}}
 
@@ -24,9 +28,26 @@ def opt(kind: str, **params: Any) -> dict[str, Any]:
     return {"optimizer": {"type": kind, "params": {"lr": 1e-3, **params}}}
 
 
+def warmup(**params: Any) -> dict[str, Any]:
+    return {"scheduler": {"type": "WarmupLR", "params": params}}
+
+
+def cycle(**params: Any) -> dict[str, Any]:
+    rates = {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3, "cycle_min_mom": "0.8"}
+    return {"scheduler": {"type": "OneCycle", "params": {**rates, **params}}}
+
+
 def tp(*layers: str) -> dict[str, Any]:
     specs = [{"patterns": [rf".*{layer}\.weight$"], "partition_type": "column"} for layer in layers]
     return {"tensor_parallel": {"autotp_size": 2, "partition_config": {"layer_specs": specs}}}
+
+
+def legacy() -> dict[str, Any]:
+    return {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}, "legacy_fusion": True}}
+
+
+def experts(size: int) -> dict[str, Any]:
+    return {"expert_parallel": {"enabled": True, "autoep_size": size}}
 
 
 def fp16(**keys: Any) -> dict[str, Any]:
@@ -65,6 +86,8 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     # The old section is read, and judged, where no new one stands beside it
     ("loss-scale-in-bf16", {"bfloat16": {"enabled": True, "loss_scale": 0}}, {}, {"bfloat16.loss_scale": "error"}),
     ("loss-scale-in-bf16", {"bfloat16": {"enabled": True, "loss_scale": 0}, "bf16": {}}, {}, {}),
+    ("rejected-value", {"bfloat16": {"enabled": 3}}, {}, {"bfloat16.enabled": "error"}),
+    ("rejected-value", {"bfloat16": {"enabled": 3}, "bf16": {"enabled": True}}, {}, {}),
     # DeepSpeed asks whether the name is in there, and takes it out as from a map
     ("section-is-no-map", TIMERS, {}, {}),
     ("section-is-no-map", {"timers": ["throughput"]}, {}, {"timers": "error"}),
@@ -83,18 +106,45 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     # One of two reasons is enough
     ("profiler-left-on", {"comms_logger": {"enabled": True}}, {}, {"comms_logger.enabled": "info"}),
     ("profiler-left-on", {"comms_logger": {"enabled": True, "verbose": True}}, {}, {"comms_logger.enabled": "warning"}),
+    ("chatty-output", {"dump_state": True}, {}, {"dump_state": "info"}),
+    ("chatty-output", {"dump_state": False}, {}, {}),
+    # OneCycle looks at the momentum unless it is told not to
+    ("scheduler-argument-type", cycle(), {}, {"scheduler.params.cycle_min_mom": "error"}),
+    ("scheduler-argument-type", cycle(cycle_momentum=False), {}, {}),
     # Only a loss scale that adapts, of a mode that is on, counts hysteresis down
     ("hysteresis-not-positive", fp16(hysteresis=0), {}, {"fp16.hysteresis": "warning"}),
+    ("hysteresis-not-positive", fp16(hysteresis=1), {}, {}),
     ("hysteresis-not-positive", fp16(hysteresis=0, loss_scale=128), {}, {}),
     ("hysteresis-not-positive", fp16(hysteresis=0, enabled=False), {}, {}),
     # Stage 1 that scatters never divides by it
-    ("rejected-value", {"gradient_predivide_factor": "2", **z(1)}, {}, {}),
+    ("rejected-value", {PREDIVIDE: "2", **z(1)}, {}, {}),
     (
         "rejected-value",
-        {"gradient_predivide_factor": "2", **z(1, reduce_scatter=False)},
+        {PREDIVIDE: "2", **z(1, reduce_scatter=False)},
         {},
-        {"gradient_predivide_factor": "error"},
+        {PREDIVIDE: "error"},
     ),
+    ("auto-outside-hugging-face", {PREDIVIDE: "auto", **z(1)}, {}, {PREDIVIDE: "warning"}),
+    ("auto-outside-hugging-face", {PREDIVIDE: "auto", **z(0)}, {}, {PREDIVIDE: "error"}),
+    ("auto-outside-hugging-face", {PREDIVIDE: "auto", **z(2)}, {}, {PREDIVIDE: "error"}),
+    ("auto-outside-hugging-face", {"bfloat16": {"enabled": "auto"}}, {}, {"bfloat16.enabled": "warning"}),
+    ("auto-outside-hugging-face", {"bfloat16": {"enabled": "auto"}, "bf16": {}}, {}, {}),
+    # A device that the stage ignores is only worth knowing
+    ("auto-not-filled", z(2, offload_param={"device": "auto"}), {"target": "hf-trainer"}, {PARAMETERS: "info"}),
+    ("auto-not-filled", z(3, offload_param={"device": "auto"}), {"target": "hf-trainer"}, {PARAMETERS: "warning"}),
+    # In which dtype it runs is not known while the Trainer fills it in
+    ("legacy-fusion", legacy(), {}, {"optimizer.legacy_fusion": "warning"}),
+    ("legacy-fusion", {**legacy(), "fp16": {"enabled": True}}, {}, {"optimizer.legacy_fusion": "error"}),
+    ("legacy-fusion", {**legacy(), "fp16": {"enabled": "auto"}}, {"target": "hf-trainer"}, {}),
+    # A stage that DeepSpeed refuses is none that ignores the offload
+    ("offload-optimizer-at-stage-0", z(0, **OFFLOAD), {}, {"zero_optimization.offload_optimizer": "warning"}),
+    ("offload-optimizer-at-stage-0", z(4, **OFFLOAD), {}, {}),
+    # Stage 3 overlaps where nobody says
+    ("zenflow-offload-without-overlap", z(2, **ZENFLOW), {}, {"zero_optimization.zenflow.offload": "error"}),
+    ("zenflow-offload-without-overlap", z(3, **ZENFLOW), {}, {}),
+    # On a CPU DeepSpeed has rules of its own for dtypes
+    ("dtype-not-in-hardware", {"bf16": {"enabled": True}}, {"hardware": "v100-16g"}, {"bf16.enabled": "warning"}),
+    ("dtype-not-in-hardware", {"fp16": {"enabled": True}}, {"hardware": "cpu"}, {}),
     # A tensor as large as the threshold stays whole
     (
         "nothing-is-partitioned",
@@ -118,6 +168,14 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
         {"parameters": ("weight",)},
         {"optimizer.params.per_head_muon": "error"},
     ),
+    # Experts and layers that are both split need more than one GPU for the experts
+    ("expert-parallel-refused", {**experts(1), **tp("up_proj")}, {}, {"expert_parallel.autoep_size": "error"}),
+    ("expert-parallel-refused", {**experts(2), **tp("up_proj")}, {}, {}),
+    ("expert-parallel-refused", experts(1), {}, {}),
+    # Muon has rates of its own; another optimizer does not take them
+    ("learning-rate-zero", opt("Muon", lr=0), {}, {"optimizer.params.lr": "warning"}),
+    ("learning-rate-zero", opt("Muon", lr=0, muon_lr=0.02), {}, {}),
+    ("learning-rate-zero", opt("AdamW", lr=0, muon_lr=0.02), {}, {"optimizer.params.lr": "warning"}),
     # The hardware tells where nobody names the accelerator
     ("gds-without-cuda", {"aio": {"use_gds": True}}, {"hardware": "cpu"}, {"aio.use_gds": "error"}),
     ("gds-without-cuda", {"aio": {"use_gds": True}}, {"hardware": "a100-40g"}, {}),
@@ -162,15 +220,46 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
         (Assign("data_parallel_size", 2), False),
     ),
     ("sequence-parallel-does-not-fit-gpus", sequence(2, 1), {"world_size": 5}, None),
+    ("tensor-parallel-does-not-fit-gpus", tp("up_proj"), {"world_size": 3}, (Assign(SIZE, 1), False)),
     # A name that is only near is no sure one, unless it is a slip that many make
     ("rejected-key", z(2, overlap=True), {}, (Remove("zero_optimization.overlap"), False)),
     ("rejected-key", z(2, bucket_size=5), {}, (renamed("bucket_size", "reduce_bucket_size"), True)),
+    (
+        "unread-key",
+        {"overlap_comm": True, **z(2)},
+        {},
+        (Move("overlap_comm", "zero_optimization.overlap_comm"), True),
+    ),
     ("unread-key", {"max_grad_norm": 1.0}, {}, (Move("max_grad_norm", "gradient_clipping"), False)),
     (
         "unread-key",
         {"max_grad_norm": 1.0, "gradient_clipping": 1.0},
         {},
         (Remove("max_grad_norm"), False),
+    ),
+    (
+        "unknown-scheduler-argument",
+        warmup(warmup_numsteps=5),
+        {},
+        (Move("scheduler.params.warmup_numsteps", "scheduler.params.warmup_num_steps"), True),
+    ),
+    ("unknown-scheduler-argument", warmup(warmup_steps=5), {}, (Remove("scheduler.params.warmup_steps"), False)),
+    # What goes was off anyway
+    ("removed-key", {"amp": {"enabled": False}}, {}, (Remove("amp"), True)),
+    ("removed-key", {"amp": {"enabled": True}}, {}, (Remove("amp"), False)),
+    # A switch that nobody wrote can be added; one that says no, or no section, cannot
+    ("param-dtype-conflict", {"data_types": {"param_dtype": "bf16"}}, {}, (Assign("bf16.enabled", True), False)),
+    (
+        "param-dtype-conflict",
+        {"data_types": {"param_dtype": "bf16"}, "bf16": {"enabled": False}},
+        {},
+        (Remove("data_types.param_dtype"), False),
+    ),
+    (
+        "param-dtype-conflict",
+        {"data_types": {"param_dtype": "bf16"}, "bf16": True},
+        {},
+        (Remove("data_types.param_dtype"), False),
     ),
     # A strict section reads the text, elsewhere any text counts as true
     ("coerced-value", z(2, overlap_comm="false"), {}, (Assign("zero_optimization.overlap_comm", False), True)),
@@ -195,7 +284,7 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
         "tensor-parallel-leaves-the-node",
         {"tensor_parallel": {"autotp_size": 16}},
         {"hardware": "a100-80g", "world_size": 16},
-        (Assign("tensor_parallel.autotp_size", 8), False),
+        (Assign(SIZE, 8), False),
     ),
     (
         "stage-3-on-a-slow-network",
@@ -236,6 +325,10 @@ def test_a_fix_is_offered_where_one_is_known_and_safe_where_it_changes_nothing(
     assert (said.fix and (*said.fix.edits, said.fix.safe)) == mended
 
 
+IN_BF16 = {**opt("AdamW"), **z(2), "bf16": {"enabled": True}}
+PCIE = {"hardware": "a100-40g-pcie", "world_size": 4, "model": "7b", "seq_len": 2048}  # one node: no network counts
+
+
 @pytest.mark.parametrize(
     ("rule", "config", "known", "words"),
     [
@@ -245,6 +338,10 @@ def test_a_fix_is_offered_where_one_is_known_and_safe_where_it_changes_nothing(
         ("optimizer-type-missing", {"optimizer": {}}, {"client_optimizer": "torch"}, "the program's own optimizer"),
         ("coerced-value", z(2, overlap_comm="false"), {}, "DeepSpeed reads it as false"),
         ("coerced-value", {"dump_state": "false"}, {}, "DeepSpeed does not check it and takes it for true"),
+        ("no-overlap-on-a-slow-link", IN_BF16, {**PCIE, "network": None}, "times slower than with it"),
+        ("no-overlap-on-a-slow-link", IN_BF16, {**PCIE, "network": "ethernet-10g"}, "times slower than with it"),
+        ("removed-key", {"amp": {"enabled": False}}, {}, "a config that has it, even switched off; use bf16"),
+        ("removed-key", {"amp": {"enabled": True}}, {}, "a config that has it; use bf16"),
         ("datastates-missing", {"datastates_ckpt": {}}, {}, "which DeepSpeed does not install"),
         ("datastates-missing", {"datastates_ckpt": {}}, {"missing": frozenset({"datastates"})}, "this machine"),
     ],

@@ -5,6 +5,7 @@ Source: transformers 5.23, models/{gpt2,gpt_neox}/modeling_*.py.
 
 from __future__ import annotations
 
+from dsgen.families.parts.rotary import note_mask, note_positions, note_tables
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Before, Block
@@ -20,6 +21,10 @@ def embed(tape: Tape, on: Execution) -> tuple[Tensor, list[Tensor]]:
     embedded = op.embedding(tape, on.rows, on.outer(on.model.vocab_size * width), width)
     on.ask(tape, embedded)
     ids = tape.make((on.seq_len, 0), 1, op.INDEX)
+    if tape.works:
+        note_positions(tape, on)
+        if on.eager:
+            note_mask(tape, on)
     return embedded, [ids, *([tape.make(on.rows, on.seq_len, on.item)] if on.eager else [])]
 
 
@@ -35,6 +40,8 @@ def rotary(tape: Tape, on: Execution, size: int) -> Before:
     """Embedding, and rope tables for so many elements of a head."""
     embedded, read = embed(tape, on)
     tables = [tape.make((on.seq_len, 0), size, on.item) for _ in range(2)]
+    if tape.works:
+        note_tables(tape, on, size, on.item)
     return embedded, tables, read, [embedded]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dsgen.families.parts.rotary import rotate
+from dsgen.families.parts.rotary import note_mask, note_positions, note_tables, rotate
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.attending import attend
 from dsgen.families.tape.execution import Execution
@@ -79,6 +79,7 @@ def attention(
         my.key = head_norm(tape, on, my.key, on.kv_heads)
     if rope:
         table = on.table(model.head_size)
+        tape.dispatches(views=2)
         my.query, my.key = rotate(tape, my.query, table, table), rotate(tape, my.key, table, table)
     out, weights = attend(tape, on, my.query, my.key, my.value, cap=cap, drop=model.dropout)
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias)
@@ -170,6 +171,12 @@ def before(
     read = [tape.make(on.rows, on.seq_len, on.item) for _ in range(masks)] if on.eager else []
     size = (model.qk_rope_head_size or model.head_size) // part
     tables = [tape.make((on.seq_len, 0), size, item or on.item) for _ in range(2 * pairs)]
+    if tape.works:
+        note_positions(tape, on, masks)
+        for _ in read:
+            note_mask(tape, on)
+        for _ in range(pairs):
+            note_tables(tape, on, size, item or on.item)
     # Forward refers to what was embedded, after what is done to it; the graph to what checkpointing asks of it.
     referred = [embedded] if model.dropout else [hidden]
     if on.asks and remembered:

@@ -14,6 +14,7 @@ from dsgen.families.parts.llama import mlp
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block
+from dsgen.families.tape.graph import COPY, EMBEDDING, NORM, STREAM
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.products import grouped, linear
 from dsgen.families.tape.tape import GRADIENTS, Names, Tape, Tensor, forward
@@ -52,9 +53,24 @@ def _shared_out(tape: Tape, on: Execution, values: Tensor) -> Tensor:
     """`values /= values.sum(dim=-1)`: the values before are kept in a copy."""
     total = tape.make(on.rows, 1, values.item)
     copy = tape.make(values.rows, 1, values.item)
+    tape.moves(NORM, values, total)
+    tape.moves(COPY, values, copy)
+    tape.moves(STREAM, values, total, values)
     tape.hold(total)
     saved = tape.keep(total, copy)
-    return tape.node(op.view(values), (values,), saved, lambda gradient: [tape.like(gradient)])  # type: ignore[no-any-return]
+
+    def back(gradient: Tensor) -> list[Any]:
+        result = tape.like(gradient)
+        for _ in range(3):  # divided by the total, for the values' own gradient and twice for the total's
+            tape.moves(STREAM, gradient, total, result)
+        tape.moves(STREAM, gradient, result)
+        tape.moves(STREAM, gradient, gradient, result)
+        tape.moves(NORM, gradient, total)
+        tape.moves(STREAM, gradient, total, result)
+        tape.dispatches(views=1)
+        return [result]
+
+    return tape.node(op.view(values), (values,), saved, back)  # type: ignore[no-any-return]
 
 
 @forward
@@ -100,6 +116,7 @@ def experts(
     *,
     gated: Callable[[Tape, Tensor], Tensor] = _gated,
     biased: bool = False,
+    turned: bool = False,
 ) -> Tensor:
     """grouped_mm_experts_forward.
 
@@ -111,6 +128,7 @@ def experts(
         weights: Of the experts of each token.
         gated: What is made of gate and up, which are one product.
         biased: Both products have biases.
+        turned: Weights lie as (inputs, outputs).
     """
     tape.fetch()
     model = on.model
@@ -122,23 +140,32 @@ def experts(
     ids = tape.make(rows, 1, op.INDEX)
     order = tape.make(rows, 1, op.INDEX)
     tokens = tape.make(rows, 1, op.INDEX)
+    tape.moves(NORM, ids, ids, order)  # sorted by expert
+    tape.moves(STREAM, order, tokens)
+    tape.dispatches(views=3)
     chosen = op.index(tape, hidden, rows, ids=tokens)
     share = op.index(tape, weights, rows, ids=order)
     counted = tape.make(rows, 1, 4)
+    tape.moves(STREAM, ids, counted)
+    tape.moves(NORM, counted)  # rows of every expert, and where they end
+    tape.moves(NORM, Tensor((2 * model.experts, 0), 1, 4, None))
     bias = _bias(tape, on, rows, 2 * width, ids) if biased else None
     into, many = model.hidden_size, model.experts
     kernel = kernel_of(tape, on, 2 * width, into, "gate_up_proj", many, factors)
-    states = grouped(tape, chosen, kernel, 2 * width)
+    states = grouped(tape, chosen, kernel, 2 * width, many, turned)
     states = gated(tape, _plus(tape, states, bias))
     before, bias = bias, _bias(tape, on, rows, model.hidden_size, ids) if biased else None
     tape.hold(before)
     tape.between()
     before, kernel = kernel, kernel_of(tape, on, into, width, "down_proj", many, outer)
     tape.hold(before)
-    states = grouped(tape, states, kernel, into)
+    states = grouped(tape, states, kernel, into, many, turned)
     states = _plus(tape, states, bias)
     weighted = op.mul(tape, states, share)
     my.back = tape.make(rows, 1, op.INDEX)
+    tape.dispatches(operators=1)
+    tape.moves(COPY, my.back)
+    tape.moves(EMBEDDING, my.back, my.back)
     my.weighted = op.index(tape, weighted, rows, ids=my.back)
     final = _over_experts(tape, on, my.weighted)
     tape.hold(counted, ids, order, chosen, share, states, bias, kernel, *outer, *factors)
@@ -164,7 +191,12 @@ def _factors(tape: Tape, on: Execution, out: int, into: int, name: str) -> tuple
 
 
 def _copied_back(tape: Tape, adapter: Tensor) -> Callable[..., list[Any]]:
-    return lambda _: [op.gradient_of(tape, adapter)]
+    def back(gradient: Tensor) -> list[Any]:
+        result = op.gradient_of(tape, adapter)
+        tape.moves(COPY, gradient, result)
+        return [result]
+
+    return back
 
 
 def kernel_of(
@@ -172,7 +204,7 @@ def kernel_of(
 ) -> Tensor:
     """The weights of experts, or of a router; peft adds its product for all of them to a copy (`torch.baddbmm`)."""
     if factors:
-        return _added(tape, on, experts * out * into, factors)
+        return _added(tape, on, (out, into, experts), factors)
     rank = on.fused_rank(name)
     if not rank:
         return on.weight(experts * out * into)
@@ -180,24 +212,43 @@ def kernel_of(
     copies = [tape.make((1, 0), side, on.item) for side in sides] if on.adapter_item != on.item else []
     saved = tape.keep(*copies)
     made = tape.make((1, 0), experts * out * into, on.item)
+    tape.multiplies((out, 0), (into, 0), (rank, 0), on.item, views=2)
+    for tensors in ((made, made), (made, made, made), (made, made, made)):  # scaled, and added as peft asks for it
+        tape.moves(STREAM, *tensors)
     tape.hold(*copies)
     adapters = [op.weight(side, on.adapter_item, True) for side in sides]
-    return tape.node(made, adapters, saved, lambda _: [op.gradient_of(tape, one) for one in adapters])  # type: ignore[no-any-return]
+
+    def back(gradient: Tensor) -> list[Any]:
+        tape.moves(STREAM, gradient, gradient)
+        tape.multiplies((rank, 0), (into, 0), (out, 0), on.item, views=3)
+        tape.multiplies((out, 0), (rank, 0), (into, 0), on.item, views=3)
+        return [op.gradient_of(tape, one) for one in adapters]
+
+    return tape.node(made, adapters, saved, back)  # type: ignore[no-any-return]
 
 
-def _added(tape: Tape, on: Execution, elements: int, factors: tuple[Tensor, ...]) -> Tensor:
-    """`torch.baddbmm(weight, high, low, alpha=scaling)`: gradients of the high one and then of the low one."""
+def _added(tape: Tape, on: Execution, shape: tuple[int, int, int], factors: tuple[Tensor, ...]) -> Tensor:
+    """`torch.baddbmm(weight, high, low, alpha=scaling)`: gradients of the high one and then of the low one.
+
+    `shape` is a weight's: outputs, inputs, experts. peft makes the sum when it registers it, and when it is read.
+    """
     low, high = factors
     item = on.item
+    out, into, batch = (shape[0], 0), (shape[1], 0), (shape[2], 0)
+    rank = (low.width // (shape[1] * shape[2]), 0)
     saved = tape.keep(high, low)
-    made = tape.make((1, 0), elements, item)
+    for _ in range(2):
+        tape.multiplies(out, into, rank, item, batch=batch, views=1)
+    made = tape.make((1, 0), shape[0] * shape[1] * shape[2], item)
     last = GRADIENTS if on.adapter_item == item else None  # the low one's is its leaf's
 
     def back(_: Tensor) -> list[Any]:
         gradients = []
-        for width, kind in ((high.width, None), (low.width, last)):
+        for width, kind, dims in ((high.width, None, (out, rank, into)), (low.width, last, (rank, into, out))):
             product = tape.make((1, 0), width, item)
+            tape.multiplies(*dims, item, batch=batch, views=2)
             gradients.append(tape.make((1, 0), width, item, kind))
+            tape.moves(STREAM, product, gradients[-1])  # times the scale
             tape.hold(product)
         return gradients
 
@@ -207,7 +258,16 @@ def _added(tape: Tape, on: Execution, elements: int, factors: tuple[Tensor, ...]
 def _over_experts(tape: Tape, on: Execution, weighted: Tensor) -> Tensor:
     """`weighted.view(tokens, experts, hidden).sum(dim=1)`; backward repeats the gradient, in a copy."""
     made = tape.make(on.rows, weighted.width, weighted.item)
-    return tape.node(made, (weighted,), None, lambda _: [tape.like(weighted)])  # type: ignore[no-any-return]
+    tape.moves(NORM, weighted, made)
+    tape.dispatches(views=2)
+
+    def back(gradient: Tensor) -> list[Any]:
+        result = tape.like(weighted)
+        tape.moves(COPY, gradient, result)
+        tape.dispatches(views=6)
+        return [result]
+
+    return tape.node(made, (weighted,), None, back)  # type: ignore[no-any-return]
 
 
 def _bias(tape: Tape, on: Execution, picked: Size, width: int, ids: Tensor) -> Tensor:

@@ -9,9 +9,12 @@ Source: transformers 5.23, models/t5/modeling_t5.py. Names are those of the clas
 
 from __future__ import annotations
 
+from typing import Any
+
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import InStack
+from dsgen.families.tape.graph import EMBEDDING, STREAM
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.tape import Node, Tape, Tensor
 
@@ -46,7 +49,14 @@ def distance_biases(tape: Tape, on: Execution, place: InStack) -> Tensor:
     saved = tape.keep(ids) if kernel.edge else None
     made = tape.make(rows, tokens, on.item)
     tape.hold(distance, ids)
-    tape.node(made, (kernel,), saved, lambda _: [op.gradient_of(tape, kernel)])
+    tape.moves(EMBEDDING, made, made)
+
+    def back(gradient: Tensor) -> list[Any]:
+        result = op.gradient_of(tape, kernel)
+        tape.moves(EMBEDDING, gradient, result)
+        return [result]
+
+    tape.node(made, (kernel,), saved, back)
     if not place.last:
         tape.seed(made)
     return made
@@ -57,6 +67,7 @@ def _buckets(tape: Tape, rows: Size, tokens: int, causal: bool) -> Tensor:
 
     def new(item: int, *read: Tensor) -> Tensor:
         made = tape.make(rows, tokens, item)
+        tape.moves(STREAM, *(read or (made,)), made)
         tape.hold(*read)
         return made
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.execution import Execution
+from dsgen.families.tape.graph import COPY, EMBEDDING, NORM, STREAM
 from dsgen.families.tape.tape import Tape, Tensor
 
-__all__ = ["rotate", "rotated_part", "turned_pair"]
+__all__ = ["note_mask", "note_positions", "note_tables", "rotate", "rotated_part", "turned_pair"]
 
 
 def rotate(tape: Tape, tensor: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -28,6 +30,60 @@ def turned_pair(tape: Tape, first: Tensor, second: Tensor, cosine: Tensor, sine:
     made = op.cat(tape, left, right)
     tape.hold(first, second)
     return made
+
+
+def note_positions(tape: Tape, on: Execution, masks: int = 1) -> None:
+    """Note the work on position ids: counted up, and for each mask looked through for sequences packed into one."""
+    ids = Tensor(on.rows, 1, op.INDEX, None)
+    mask = Tensor(on.rows, 1, op.MASK, None)
+    counted = Tensor((on.seq_len, 0), 1, op.INDEX, None)
+    tape.moves(COPY, counted)
+    tape.moves(STREAM, counted, counted)
+    tape.dispatches(views=1)
+    for _ in range(masks):
+        tape.moves(STREAM, Tensor((0, 2), 1, op.INDEX, None))
+        tape.moves(COPY, ids, ids)
+        tape.moves(STREAM, ids, ids, ids)
+        tape.moves(STREAM, ids, mask)
+        tape.moves(NORM, mask, ids)
+        tape.dispatches(views=4)
+
+
+def note_mask(tape: Tape, on: Execution) -> None:
+    """Note the work on a mask for eager attention: which tokens each may see, and that as numbers to add."""
+    one, seen = (Tensor((on.seq_len, 0), on.seq_len, op.MASK, None), Tensor(on.rows, on.seq_len, op.MASK, None))
+    tokens = Tensor((on.seq_len, 0), 1, op.INDEX, None)
+    for _ in range(2):
+        tape.moves(COPY, tokens)  # counted up
+        tape.moves(STREAM, tokens, tokens)
+    for _ in range(4):
+        tape.moves(EMBEDDING, tokens, tokens)
+    tape.dispatches(operators=5)
+    tape.moves(STREAM, one, one)  # the past
+    tape.moves(STREAM, seen)  # the same one of packed sequences
+    tape.moves(STREAM, one, seen)
+    tape.moves(STREAM, seen, seen, seen)
+    tape.moves(STREAM, seen, Tensor(on.rows, on.seq_len, on.item, None))
+    tape.dispatches(views=10)
+
+
+def note_tables(tape: Tape, on: Execution, size: int, item: int) -> None:
+    """Note the work on a pair of rope tables (LlamaRotaryEmbedding): angles, joined with themselves, and cast."""
+    ids = Tensor((on.seq_len, 0), 1, op.INDEX, None)
+    wide = Tensor((on.seq_len, 0), 1, op.FP32, None)
+    angles = Tensor((on.seq_len, 0), size // 2, op.FP32, None)
+    table = Tensor((on.seq_len, 0), size, op.FP32, None)
+    made = Tensor((on.seq_len, 0), size, item, None)
+    tape.moves(STREAM, ids, wide)
+    tape.moves(STREAM, wide, angles)
+    tape.moves(COPY, angles, angles, table)
+    for _ in range(4):  # cosine and sine, each times a number
+        tape.moves(STREAM, table, table)
+    tape.dispatches(views=2)
+    if item != op.FP32:
+        tape.moves(STREAM, Tensor((1, 0), size // 2, item, None), Tensor((1, 0), size // 2, op.FP32, None))
+        tape.moves(STREAM, table, made)
+        tape.moves(STREAM, table, made)
 
 
 def rotated_part(tape: Tape, tensor: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.execution import Execution
+from dsgen.families.tape.graph import COPY, NORM, STREAM
 from dsgen.families.tape.products import bmm, flash
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
@@ -30,6 +31,7 @@ def attend(
     drop: bool = False,
     cap: bool = False,
     sinks: bool = False,
+    apart: int = 2,
 ) -> tuple[Tensor, Tensor | None]:
     """The output with a row for every token, and the weights that the eager function hands back.
 
@@ -47,10 +49,11 @@ def attend(
         drop: There is dropout on the weights.
         cap: Scores pass a tanh (Gemma 2).
         sinks: Every head has a learned score that takes weight and gives none (gpt-oss).
+        apart: Views that tell heads apart before a fused kernel: those of the values, unless the caller counts more.
     """
     kv_heads = kv_heads or on.kv_heads
     if not on.eager:
-        out = flash(tape, query, key, value, on.heads, kv_heads)
+        out = flash(tape, query, key, value, on.heads, kv_heads, apart)
         return (op.clone(tape, out) if heads_first else out), None
     shared = kv_heads == 1 and on.heads > 1 and not heads_first
     late = shared and style == FALCON  # the product itself repeats them
@@ -59,7 +62,9 @@ def attend(
     copied = kv_heads == on.heads or shared
     first = query if heads_first else joined(tape, on, query)
     second = joined(tape, on, my.keys) if copied and not heads_first else my.keys
-    my.weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len)
+    size = query.width // on.heads
+    shape = on.seq_len, on.seq_len, size
+    my.weights = bmm(tape, first, second, (0, on.seq_len * on.heads), on.seq_len, on.heads, shape)
     my.weights = op.in_place(tape, my.weights) if style == FALCON else op.scaled(tape, my.weights)
     if cap:
         my.weights = op.scaled(tape, my.weights)
@@ -92,14 +97,22 @@ def joined(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
 def _gathered(tape: Tape, on: Execution, weights: Tensor, values: Tensor, copied: bool) -> Tensor:
     """Weights times values, and the heads of a token brought together in a copy."""
     given = joined(tape, on, values) if copied else values
-    return op.clone(tape, op.transposed(tape, bmm(tape, weights, given, on.rows, given.width)))
+    shape = on.seq_len, given.width // on.heads, on.seq_len
+    return op.clone(tape, op.transposed(tape, bmm(tape, weights, given, on.rows, given.width, on.heads, shape)))
 
 
 def _with_sinks(tape: Tape, on: Execution, weights: Tensor) -> Tensor:
     """GptOss' softmax: the sinks' column is joined, the largest score taken off, and the column dropped again."""
     rows, width, sinks = weights.rows, weights.width, on.weight(on.heads)
     column = Tensor(rows, 1, sinks.item, None)  # a view of them for every row
-    tape.node(column, (sinks,), None, lambda _: [op.gradient_of(tape, sinks)])
+    tape.dispatches(views=2)
+
+    def back(gradient: Tensor) -> list[Any]:
+        result = op.gradient_of(tape, sinks)
+        tape.moves(NORM, gradient, result)
+        return [result]
+
+    tape.node(column, (sinks,), None, back)
     scores = op.cat(tape, weights, column)
     largest, _ = op.picked(tape, scores, rows, 1, weights.item)
     return op.part(tape, op.softmax(tape, op.sub(tape, scores, largest)), width)
@@ -113,20 +126,26 @@ def attend_alibi(
     my.query, my.key, my.value = (joined(tape, on, one) for one in (query, key, value))
     saved = tape.keep(my.query, my.key)
     my.scores = tape.make((0, on.seq_len * on.heads), on.seq_len, query.item)
-    inner = my.query
+    inner, tokens, size = my.query, on.seq_len, query.width // on.heads
+    batch, item = (0, on.heads), query.item
+    tape.multiplies((tokens, 0), (tokens, 0), (size, 0), item, batch=batch, views=4)
 
     def back(_: Tensor) -> list[Any]:
         gradients = []
-        for _side in range(2):
+        for shape in ((tokens, size, tokens), (size, tokens, tokens)):  # keys lie turned
             product = tape.like(inner)
+            m, n, k = ((length, 0) for length in shape)
+            tape.multiplies(m, n, k, item, batch=batch, views=2)
             gradients.append(tape.like(inner))
+            tape.moves(STREAM, product, gradients[-1])  # times the scale
             tape.hold(product)
         return gradients
 
     tape.node(my.scores, (my.query, my.key), saved, back)
     my.masked = op.add(tape, my.scores, Tensor(on.rows, on.seq_len, on.item, None))
     weights = op.cast(tape, op.softmax(tape, op.cast(tape, my.masked, op.FP32)), query.item)
-    out = op.transposed(tape, bmm(tape, weights, my.value, on.rows, my.value.width))
+    shape = tokens, size, tokens
+    out = op.transposed(tape, bmm(tape, weights, my.value, on.rows, my.value.width, on.heads, shape))
     return op.clone(tape, out), weights
 
 
@@ -137,4 +156,14 @@ def _repeat(tape: Tape, on: Execution, tensor: Tensor, kv_heads: int, view: bool
     whole = tensor.width // kv_heads * on.heads
     rows, item = tensor.rows, tensor.item
     made = Tensor(rows, whole, item, tensor.storage) if view else tape.make(rows, whole, item)
-    return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]
+    tape.dispatches(views=3)
+    if not view:
+        tape.moves(COPY, tensor, made)
+
+    def back(gradient: Tensor) -> list[Any]:
+        result = tape.like(tensor)
+        tape.dispatches(views=2)
+        tape.moves(NORM, gradient, result)
+        return [result]
+
+    return tape.node(made, (tensor,), None, back)  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from dsgen.families.tape.graph import Delivery, Fitted, Leaf, Node, Storage, Tensor
+from dsgen.families.tape.graph import NORM, STREAM, Delivery, Fitted, Leaf, Node, Storage, Tensor
 from dsgen.families.tape.tape import GRADIENTS, Tape
 
 __all__ = ["backward", "reachable"]
@@ -59,7 +59,7 @@ def backward(tape: Tape, result: Tensor) -> int:
             buffer = buffers.setdefault(target, [None] * target.outputs)
             if gradient is not None:
                 before = buffer[index]
-                buffer[index] = gradient if before is None else tape.like(gradient)
+                buffer[index] = gradient if before is None else _sum(tape, before, gradient)
                 tape.hold(before, gradient)
             waiting[target] -= 1
             if not waiting[target]:
@@ -74,6 +74,13 @@ def backward(tape: Tape, result: Tensor) -> int:
     return asked
 
 
+def _sum(tape: Tape, one: Tensor, other: Tensor) -> Tensor:
+    """Two gradients of one tensor, added."""
+    made = tape.like(other)
+    tape.moves(STREAM, one, other, made)
+    return made
+
+
 def _fit(tape: Tape, made: list[Any], node: Node) -> None:
     """Sum and cast gradients that have another shape or type than what they are for (validate_outputs)."""
     for index, one in enumerate(made):
@@ -83,12 +90,25 @@ def _fit(tape: Tape, made: list[Any], node: Node) -> None:
         if fitted.rows != into.rows or fitted.width != into.width:
             kind = GRADIENTS if isinstance(node.edges[index], Leaf) else None
             fitted = tape.make(into.rows, into.width, one.made.item, kind)
+            if tape.works:
+                _note_sum(tape, one.made, fitted)
             tape.hold(one.made)
         made[index] = fitted
         if fitted.item != into.item:
             kind = GRADIENTS if isinstance(node.edges[index], Leaf) else None
             made[index] = tape.make(into.rows, into.width, into.item, kind)
+            tape.moves(STREAM, fitted, made[index])
             tape.hold(one.made, fitted)
+
+
+def _note_sum(tape: Tape, whole: Tensor, fitted: Tensor) -> None:
+    """A sum over rows or columns; nothing is done where the shape is another and the size is not."""
+    if (whole.rows[0] * whole.width, whole.rows[1] * whole.width) != (
+        fitted.rows[0] * fitted.width,
+        fitted.rows[1] * fitted.width,
+    ):
+        tape.moves(NORM, whole, fitted)
+        tape.dispatches(views=0 if fitted.rows[1] else 1)
 
 
 def reachable(result: Tensor) -> list[Node]:

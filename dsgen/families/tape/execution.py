@@ -47,6 +47,7 @@ class Execution(NamedTuple):
         source_len: Tokens of the sequence whose encoding a decoder attends to.
         quantized: Linear layers of blocks hold 4-bit weights.
         direct: Blocks multiply by their weights without torch's linear function, which zero.Init replaces.
+        turned: Linear layers of blocks hold their weight as (inputs, outputs), Conv1D.
         leaf: DeepSpeed gathers a mixture whole.
         parts: Names that peft takes for a part of experts or router, each with its tensor.
         adapts_head: The output head gets an adapter.
@@ -73,6 +74,7 @@ class Execution(NamedTuple):
     source_len: int = 0
     quantized: bool = False
     direct: bool = False
+    turned: bool = False
     leaf: bool = False
     parts: tuple[tuple[str, str], ...] = ()
     adapts_head: bool = False
@@ -154,7 +156,8 @@ class Execution(NamedTuple):
             made = op.add(tape, linear(tape, hidden, kernel, out, zero3=self.zero3), offset)
             tape.hold(hidden)
         else:
-            made = linear(tape, hidden, kernel, out, offset, self.zero3 and not (name and self.direct))
+            zero3, turned = self.zero3 and not (name and self.direct), self.turned and bool(name)
+            made = linear(tape, hidden, kernel, out, offset, zero3, turned=turned)
         if name:
             tape.used()
         targeted = ALL_LINEAR in self.targets or name in self.targets

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.graph import STREAM
 from dsgen.families.tape.tape import Names, Tape, Tensor, forward
 
 __all__ = ["bloom_gelu", "gelu_steps"]
@@ -27,6 +28,7 @@ def bloom_gelu(tape: Tape, tensor: Tensor) -> Tensor:
 
     def new(*read: Tensor) -> Tensor:
         made = tape.like(tensor)
+        tape.moves(STREAM, *(read or (made,)), made)
         tape.hold(*read)
         return made
 

@@ -9,8 +9,16 @@ from dsgen.families.tape.moments import START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",
+    "BACKWARD_PASS",
+    "COPY",
+    "DEQUANTIZATION",
+    "EMBEDDING",
+    "FORWARD_PASS",
     "GRADIENTS",
     "LOGITS",
+    "NORM",
+    "SOFTMAX",
+    "STREAM",
     "TEMPORARIES",
     "Delivery",
     "Fitted",
@@ -21,6 +29,12 @@ __all__ = [
 ]
 
 ACTIVATIONS, LOGITS, TEMPORARIES, GRADIENTS = range(4)
+
+# Sorts of kernels that are bound by memory: one element after the other; over rows (norms, sums, the best of a row);
+# softmax; rows picked by index; layouts (copies, joins, zeros); 4-bit weights made into 16 bits.
+STREAM, NORM, SOFTMAX = "stream", "norm", "softmax"
+EMBEDDING, COPY, DEQUANTIZATION = "embedding", "copy", "dequantization"
+FORWARD_PASS, BACKWARD_PASS = "forward", "backward"  # of attention
 
 
 class Storage:

@@ -48,7 +48,7 @@ def gemma_norm(_: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """GemmaRMSNorm: `_norm(x.float()) * (1.0 + weight.float())`, then back to the type."""
     states = op.cast(tape, hidden, op.FP32)
     output = op.mul(tape, states, op.rsqrt(tape, mean_square(tape, states)))
-    kernel = op.scaled(tape, op.cast(tape, on.weight(hidden.width), op.FP32))
+    kernel = op.raised_weight(tape, op.cast(tape, on.weight(hidden.width), op.FP32))
     return op.cast(tape, op.mul(tape, output, kernel), hidden.item)
 
 

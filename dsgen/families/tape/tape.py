@@ -58,7 +58,10 @@ class Tape:
         seeds: Tensors whose gradients others have brought before backward begins.
         whole: What runs is gathered whole: no matrix of it is fetched by itself, and its gradients are taken together,
             in order of this number and then of use; 0 outside such a module.
+        works: It notes the work that operators are, as that of work.py does; this one does not.
     """
+
+    works = False
 
     def __init__(self, vocabulary: tuple[int, ...] = (), told: bool = False) -> None:
         self.vocabulary = vocabulary
@@ -163,6 +166,20 @@ class Tape:
         if made.edge is not None:
             made.edge[0].takes = True
         return made
+
+    def moves(self, sort: str, *tensors: Tensor | None, operators: int = 1) -> None:
+        """Note that a kernel bound by memory reads or writes these tensors whole."""
+
+    def multiplies(
+        self, m: Size, n: Size, k: Size, item: int, *, batch: Size = (1, 0), groups: int = 1, views: int = 0
+    ) -> None:
+        """Note a product of (m, k) and (k, n) matrices, and the views that are dispatched around it."""
+
+    def attends(self, phase: str, query: Tensor, key: Tensor, heads: int, kv_heads: int) -> None:
+        """Note a fused attention."""
+
+    def dispatches(self, operators: int = 0, views: int = 0) -> None:
+        """Note what the host dispatches and the device does nothing for."""
 
     def seed(self, tensor: Tensor) -> None:
         """Let a gradient of a tensor wait when backward begins: later parts of the model use the tensor too."""

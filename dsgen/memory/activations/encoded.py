@@ -17,8 +17,9 @@ from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
 from dsgen.memory.activations.recording import Recording
+from dsgen.shapes.profiles import Model
 
-__all__ = ["encoded"]
+__all__ = ["encoded", "in_stack", "kinds"]
 
 
 def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bool, told: bool) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bo
     own, zeros = (_bytes(stacks.biases(late_on), length * on.item) for length in (target_len, on.seq_len))
     mask = (0, target_len * target_len * on.item)
     source = NOTHING if stacks.saves_encoded(on) else size  # the encoder's output, to which forward refers
-    names = [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
+    names = kinds(model)
     runs: list[tuple[str, int, Recording]] = []
     forward: list[Size] = []
     behind: list[tuple[str, int, Recording]] = []  # with what lives beside them in backward
@@ -107,6 +108,17 @@ def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bo
     }
 
 
+def kinds(model: Model) -> list[tuple[str, int]]:
+    """Kinds of blocks as they follow each other, what is between the stacks among them, and how many of each."""
+    return [*_stack("encoder", model.encoder_layers), ("between", 1), *_stack("decoder", model.layers)]
+
+
+def in_stack(name: str, again: bool) -> InStack:
+    """Where a block of a kind is."""
+    only = name.endswith("only first")
+    return InStack(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
+
+
 def _stack(name: str, blocks: int) -> list[tuple[str, int]]:
     """Kinds of blocks of a stack, and how many of each."""
     if blocks == 1:
@@ -120,8 +132,7 @@ def _run(stacks: Stacks, on: Execution, name: str, shape: Tensor, again: bool, t
         return Recording.run(
             lambda tape, hidden: stacks.between(tape, on, hidden), shape, again=False, told=told, shrinks=True
         )
-    only = name.endswith("only first")
-    place = InStack(name.startswith("decoder"), name.endswith("first"), only or name.endswith("last"), again)
+    place = in_stack(name, again)
     return Recording.run(
         lambda tape, hidden: stacks.block(tape, on, hidden, place), shape, again=again, told=told, shrinks=True
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
-from dsgen.families.parameters import adapters, adapts_head, parameters
+from dsgen.families.parameters import parameters
 from dsgen.families.tape.execution import Execution
 from dsgen.families.tape.forwards import Block, Stacks
 from dsgen.families.tape.lifetimes import Record, opening, size
@@ -15,15 +15,12 @@ from dsgen.families.tape.moments import Activity, Size
 from dsgen.families.tape.tape import Tape, Tensor
 from dsgen.memory.activations import course
 from dsgen.memory.activations.course import NOTHING, plus
+from dsgen.memory.activations.executions import execution
 from dsgen.memory.activations.recording import Recording, record
-from dsgen.memory.numbers import quantized
-from dsgen.shapes.errors import mistake
-from dsgen.shapes.profiles import Model, Training
-from dsgen.strategies.constraints import ADAPTERS, Setup, refusals
+from dsgen.shapes.profiles import Model
 
 __all__ = ["Activations", "BlockRun", "activations"]
 
-FP32 = 4  # bytes
 INDEX = 8  # bytes of an int64 token id or label
 _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
 
@@ -125,15 +122,6 @@ def activations(
     return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full", targets)
 
 
-def _check_adapters(model: Model, wished: Training) -> None:
-    """Refuse adapters that peft does not make, and those that would learn nothing."""
-    at = Setup(training=wished, model=model, architecture=model.architecture)
-    if item := next(refusals(at, ADAPTERS), None):
-        targets = ", ".join(wished.lora_targets)
-        what = f"{item.about} beside adapters of {targets}"
-        raise mistake(what, must=item.says(at), todo=item.helps(at), code="refused")
-
-
 @functools.lru_cache(maxsize=_CACHED)
 def _activations(
     model: Model,
@@ -154,45 +142,9 @@ def _activations(
     target_len: int,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
-    if method != "full":
-        adapters(model, lora_rank, lora_targets)  # that they name a matrix is asked first
-        _check_adapters(
-            model,
-            Training(
-                method=method,
-                lora_targets=lora_targets,
-                lora_dropout=float(drops),  # any above 0 is refused alike
-                lora_train_embeddings=embeddings,
-                chunked_loss=chunked_loss,
-            ),
-        )
+    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings)
+    on = execution(model, precision, attention, seq_len, *ways)
     family = family_of(model)
-    targets = tuple(target.rpartition(".")[2] for target in lora_targets)
-    on = Execution(
-        model,
-        FP32 if precision == "fp32" else 2,
-        family.eager(attention),
-        tp,
-        method,
-        seq_len,
-        family.forward.norm,
-        rank=lora_rank,
-        targets=targets,
-        zero3=zero3,
-        chunked=chunked_loss,
-        asks=checkpointing and method != "full" and not embeddings,
-        single=single,
-        drops=drops,
-        embeddings=embeddings,
-        sdpa=attention == "sdpa",
-        clamps=family.encodes and precision == "fp16",
-        quantized=quantized(model, method),
-        direct=family.direct,
-        leaf=family.leaf,
-        parts=tuple(family.parts.items()),
-        adapts_head=method != "full" and adapts_head(model, targets),
-        splits_head=family.autotp.splits_head(model.tied_embeddings),
-    )
     if isinstance(family.forward, Stacks):
         return _encoded(family.forward, on, target_len, checkpointing, told)
     first, forward = Tape(), family.forward

@@ -1,0 +1,83 @@
+"""How a model runs, for the tape, made of what a person or a strategy says."""
+
+from __future__ import annotations
+
+from dsgen.families import family_of
+from dsgen.families.parameters import adapters, adapts_head
+from dsgen.families.tape.execution import Execution
+from dsgen.memory.numbers import quantized
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.constraints import ADAPTERS, Setup, refusals
+
+__all__ = ["execution"]
+
+FP32 = 4  # bytes
+
+
+def execution(
+    model: Model,
+    precision: str,
+    attention: str,
+    seq_len: int,
+    tp: int,
+    method: str,
+    checkpointing: bool,
+    chunked_loss: bool,
+    lora_rank: int,
+    lora_targets: tuple[str, ...],
+    zero3: bool,
+    single: bool,
+    drops: bool,
+    embeddings: bool,
+) -> Execution:
+    """The execution; arguments and errors are those of `activations`."""
+    if method != "full":
+        adapters(model, lora_rank, lora_targets)  # that they name a matrix is asked first
+        _check_adapters(
+            model,
+            Training(
+                method=method,
+                lora_targets=lora_targets,
+                lora_dropout=float(drops),  # any above 0 is refused alike
+                lora_train_embeddings=embeddings,
+                chunked_loss=chunked_loss,
+            ),
+        )
+    family = family_of(model)
+    targets = tuple(target.rpartition(".")[2] for target in lora_targets)
+    return Execution(
+        model,
+        FP32 if precision == "fp32" else 2,
+        family.eager(attention),
+        tp,
+        method,
+        seq_len,
+        family.forward.norm,
+        rank=lora_rank,
+        targets=targets,
+        zero3=zero3,
+        chunked=chunked_loss,
+        asks=checkpointing and method != "full" and not embeddings,
+        single=single,
+        drops=drops,
+        embeddings=embeddings,
+        sdpa=attention == "sdpa",
+        clamps=family.encodes and precision == "fp16",
+        quantized=quantized(model, method),
+        direct=family.direct,
+        turned=family.transposed,
+        leaf=family.leaf,
+        parts=tuple(family.parts.items()),
+        adapts_head=method != "full" and adapts_head(model, targets),
+        splits_head=family.autotp.splits_head(model.tied_embeddings),
+    )
+
+
+def _check_adapters(model: Model, wished: Training) -> None:
+    """Refuse adapters that peft does not make, and those that would learn nothing."""
+    at = Setup(training=wished, model=model, architecture=model.architecture)
+    if item := next(refusals(at, ADAPTERS), None):
+        targets = ", ".join(wished.lora_targets)
+        what = f"{item.about} beside adapters of {targets}"
+        raise mistake(what, must=item.says(at), todo=item.helps(at), code="refused")
