@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
-    from dsgen.shapes.profiles import Hardware
+    from dsgen.shapes.profiles import Hardware, Network
     from dsgen.simulating import Simulation
 
 __all__ = [
@@ -259,6 +259,7 @@ def simulate(
     world_size: int | None = None,
     gpus_per_node: int | None = None,
     hardware: Hardware | str | None = None,
+    network: Network | str | None = None,
     target: str | None = None,
     rank: int = 0,
     steps: int = 2,
@@ -277,13 +278,14 @@ def simulate(
     python: str | None = None,
     timeout_seconds: float | None = None,
 ) -> Simulation:
-    """Run the real DeepSpeed at full size on a virtual GPU, in a child process: bytes by place and phase.
+    """Run the real DeepSpeed at full size on a virtual GPU, in a child process: bytes by place and phase, and time.
 
     Args:
         wanted: What `render` makes a config of, or its Config; or a DeepSpeed config as a dict.
         model: For a dict: a model profile's name, a config.json or its folder, or what stands in it.
         world_size, gpus_per_node: For a dict: GPUs in all, and of a node; by default those of the hardware, else 8.
-        hardware: For a dict: what there is, or the name of its profile; without it there are no limits.
+        hardware: For a dict: what there is, or the name of its profile; without it there are no limits and no time.
+        network: For a dict: what joins the nodes, or the name of its profile; several nodes without it have no time.
         target: For a dict: the program that loads it, which fills in "auto".
         rank, steps: The rank that is simulated, and its optimizer steps.
         seq_len, target_len: Tokens per sequence, and per target of a model with an encoder.
@@ -307,7 +309,8 @@ def simulate(
         lora_targets=None if lora_targets is None else tuple(lora_targets),
         lora_train_embeddings=lora_train_embeddings, chunked_loss=chunked_loss,
     )  # fmt: skip
-    said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware}
+    said = {"model": model, "world_size": world_size, "gpus_per_node": gpus_per_node, "hardware": hardware,
+            "network": network}  # fmt: skip
     if isinstance(wanted, Mapping) and not isinstance(wanted, Config):
         if model is None or world_size is None:
             absent = "model" if model is None else "world_size"
@@ -321,6 +324,7 @@ def simulate(
             world_size=world_size,
             gpus_per_node=gpus_per_node,
             hardware=simulating.hardware_of(profile(hardware).layers) if isinstance(hardware, str) else hardware,
+            network=simulating.network_of(profile(network).layers) if isinstance(network, str) else network,
             target=target or "deepspeed",
             options=run,
         )

@@ -25,7 +25,7 @@ __all__ = ["command"]
 
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
-_WITH_CONFIG = ("hardware", "model", "gpus", "nodes", "seq_len", "target_len", "micro_batch", "accumulation",
+_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "micro_batch", "accumulation",
                 "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
 _TICK_SECONDS = 1.0
@@ -49,7 +49,14 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
 @click.option("--timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS")
-@click.option("--format", "form", type=click.Choice(["text", "json", "svg", "html"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "svg", "html", "trace"]),
+    default="text",
+    show_default=True,
+    help="trace: what runs when, for chrome://tracing or ui.perfetto.dev.",
+)
 @click.option(
     "--all", "every", is_flag=True, help="Text: forty tensors instead of eight, and every step's collectives."
 )
@@ -64,7 +71,7 @@ def command(
     output: str | None,
     **options: Any,
 ) -> int:
-    """Run the real DeepSpeed at full size on a virtual GPU and show the memory of every phase.
+    """Run the real DeepSpeed at full size on a virtual GPU and show the memory of every phase, and the step's time.
 
     SCENARIO is a file, or the options describe one; it is planned and rendered as by `dsgen render`. --config takes a
     DeepSpeed config as it is, with --model (a profile, or a Hugging Face config.json) and --world-size. Besides none
@@ -74,12 +81,19 @@ def command(
     """
     from dsgen import simulating
     from dsgen.memory import Verdict
+    from dsgen.shapes.errors import mistake
 
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
     if output is not None:
         ensure_writable(output)
     if every and form != "text":
         idle("--all", f"it is for --format text, not {form}")
+    if form == "trace" and request.rates is None:
+        raise mistake(
+            "--format trace shows times, and what the GPUs or the nodes' network are is not said",
+            todo="Say it: --hw a100-40g --network ib-hdr-200g.",
+            code="missing",
+        )
     with _waiting(f"simulating {request.title}"):
         simulation = simulating.simulate(request, python=python, timeout_seconds=timeout)
     shown = _shown(simulation, form, every)
@@ -105,6 +119,10 @@ def _shown(simulation: Simulation, form: str, every: bool) -> str:
         return report.text(simulation, shutil.get_terminal_size().columns, every)
     if form == "json":
         return json.dumps(report.data(simulation), indent=2) + "\n"
+    if form == "trace" and simulation.step_time is not None:
+        from dsgen.report.trace import trace
+
+        return trace(simulation.step_time, simulation.title)
     from dsgen.report import simulation_page, timeline
 
     return timeline.svg(simulation) if form == "svg" else simulation_page.html(simulation)
@@ -194,6 +212,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
         world_size=world,
         gpus_per_node=per_node,
         hardware=hardware,
+        network=_network(options),
         target=source.target,
         micro_batch=wished["micro_batch"],
         accumulation=wished["accumulation"],
@@ -233,6 +252,20 @@ def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:
     kept = {name: setting for name, setting in said.fields.items() if name in ("gpu_memory", "host_memory")}
     alone = attrs.evolve(said, profiles={"hardware": said.profiles["hardware"]}, fields=kept, files=(), sets=())
     return simulating.hardware_of(layers(alone))
+
+
+def _network(options: dict[str, Any]) -> Any:
+    """What joins the nodes, where an option says it."""
+    import attrs
+
+    from dsgen import simulating
+    from dsgen.jobs.scenarios import layers
+
+    if options["network"] is None:
+        return None
+    said = scenario_from(None, dict(options))
+    alone = attrs.evolve(said, profiles={"network": said.profiles["network"]}, fields={}, files=(), sets=())
+    return simulating.network_of(layers(alone))
 
 
 @contextlib.contextmanager

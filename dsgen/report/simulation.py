@@ -1,4 +1,4 @@
-"""A simulation as text and as data: memory by place and phase, the largest tensors, the collectives, and how it ran."""
+"""A simulation as text and as data: memory by place and phase, time, the largest tensors, collectives, how it ran."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsgen.report import footprints
+from dsgen.report import footprints, step_time
 from dsgen.report.tables import table
 from dsgen.shapes.units import gib
 from dsgen.simulating import Collective, Simulation, TensorGroup
@@ -59,6 +59,8 @@ def text(simulation: Simulation, width: int = 80, every: bool = False) -> str:
     lines = [line for head in heads for line in textwrap.wrap(head, width, subsequent_indent="  ")]
     lines += ["", *_memory(simulation, width)]
     lines += ["", *footprints.phase_lines(simulation.estimate.phases, simulation.ends)]
+    if timed := list(step_time.text_lines(simulation, width)):
+        lines += ["", *textwrap.wrap(timed[0], width, subsequent_indent="  "), *timed[1:]]
     lines += ["", *_largest(simulation, width, every)]
     moved = list(_shown(simulation, every))
     if moved:
@@ -123,6 +125,8 @@ def how(simulation: Simulation) -> Iterator[str]:
     """How it was done, and what that leaves open."""
     if not simulation.limits:
         yield "no limits: --hw or --gpu-memory says what there is, and adds what lies outside torch (CUDA, NCCL)"
+    elif simulation.step_time is None:
+        yield "no time: --hw says how fast the GPUs are, and --network what joins several nodes"
     names = {name: version.partition("+")[0] for name, version in simulation.versions.items()}
     others = ", ".join(f"{name} {version}" for name, version in names.items() if name != "deepspeed")
     yield (
@@ -266,6 +270,7 @@ def data(simulation: Simulation) -> dict[str, Any]:
             name: [{"phase": one.phase, "bytes": sum(one.parts.values()), "parts": dict(one.parts)} for one in samples]
             for name, samples in simulation.timeline.items()
         },
+        "time": step_time.data(simulation),
         "filled": [attrs.asdict(one) for one in simulation.filled],
         "notes": list(simulation.notes),
         "versions": dict(simulation.versions),

@@ -1,4 +1,4 @@
-"""The real DeepSpeed engine at true size on a virtual GPU cluster: bytes by device and phase, without a GPU."""
+"""The real DeepSpeed engine at true size on a virtual GPU cluster: memory by device and phase, and time; no GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
 from dsgen.simulating.filling import Filled
-from dsgen.simulating.model_configs import hardware_of
+from dsgen.simulating.model_configs import hardware_of, network_of
 from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
+from dsgen.simulating.timelines import Interval, PhaseTime, Timeline
 
 __all__ = [
     "ATTENTION",
@@ -19,14 +20,18 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "Collective",
     "Filled",
+    "Interval",
     "Options",
+    "PhaseTime",
     "Request",
     "Sample",
     "Simulation",
     "TensorGroup",
+    "Timeline",
     "from_config",
     "from_rendered",
     "hardware_of",
+    "network_of",
     "simulate",
 ]
 

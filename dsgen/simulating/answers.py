@@ -9,6 +9,7 @@ from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.estimates import plausible
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
+from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
 
@@ -23,6 +24,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
     peaks, phases = answer["peak"], answer["phases"]
     pinned = peaks["host"]["pinned"]
     collectives = tuple(Collective(**one) for one in answer["collectives"])
+    rates, program = request.rates, answer.get("program")
     return Simulation(
         title=request.title,
         estimate=MemoryEstimate(
@@ -56,6 +58,8 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
             )
             for name in ("gpu", "host")
         },
+        step_time=replay(program, rates, ranks_per_node=ranks) if rates and program else None,
+        peak_flops_per_second=rates.peak(request.run.dtype or "bf16") if rates and program else 0.0,
         filled=request.filled,
         notes=request.notes,
         seconds=answer["seconds"],

@@ -1,4 +1,4 @@
-"""The model of a simulation as a config.json: of a profile, of a file, or given as it is."""
+"""The model of a simulation as a config.json: of a profile, of a file, or given as it is; hardware and network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs.assembly import canonical
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, fold
-from dsgen.shapes.profiles import Hardware, Model
+from dsgen.shapes.profiles import Hardware, Model, Network
 
-__all__ = ["hardware_of", "read"]
+__all__ = ["hardware_of", "network_of", "read"]
 
 # Sizes that every config.json holds as one number; transformers takes any, and what is wrong fails later on.
 _SIZES = ("hidden_size", "n_embd", "num_hidden_layers", "n_layer", "vocab_size")
@@ -56,6 +56,15 @@ def hardware_of(layers: tuple[Layer, ...]) -> Hardware:
         DsgenError: A fact is missing or wrong.
     """
     return _one(Hardware, "hardware", layers)
+
+
+def network_of(layers: tuple[Layer, ...]) -> Network:
+    """The network that some layers say, the rest of a job left out.
+
+    Raises:
+        DsgenError: A fact is missing or wrong.
+    """
+    return _one(Network, "network", layers)
 
 
 def _one(shape: type[T], section: str, layers: tuple[Layer, ...]) -> T:

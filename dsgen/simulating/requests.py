@@ -11,11 +11,12 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
+from dsgen.kernels import Rates, rates
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.limits import check_gpus
-from dsgen.shapes.profiles import Hardware
+from dsgen.shapes.profiles import Hardware, Network
 from dsgen.simulating import model_configs
 from dsgen.simulating.filling import Filled, fill
 from dsgen.simulating.setups import of_config
@@ -42,6 +43,8 @@ CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
+_UNKNOWN_GPU = "generic"  # vendor of what --gpu-memory alone describes
+_NO_NETWORK = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)  # of one node
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +91,7 @@ class Request:
         world_size: GPUs in all.
         gpus_per_node: GPUs of a node.
         hardware: What there is; None where nobody said.
+        network: What joins the nodes; None where nobody said.
         run: The options, each of them decided.
         filled: What the training program would fill in.
         notes: What a person should know besides.
@@ -99,6 +103,7 @@ class Request:
     world_size: int
     gpus_per_node: int
     hardware: Hardware | None
+    network: Network | None = None
     run: Options
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
@@ -107,6 +112,13 @@ class Request:
     def ranks_per_node(self) -> int:
         """Ranks that share a node."""
         return min(self.world_size, self.gpus_per_node)
+
+    @property
+    def rates(self) -> Rates | None:
+        """How fast all is; None where the GPUs are not known, or what joins several nodes."""
+        network = _NO_NETWORK if self.world_size <= self.gpus_per_node else self.network
+        known = self.hardware is not None and self.hardware.vendor != _UNKNOWN_GPU
+        return rates(self.hardware, network) if self.hardware and known and network else None
 
     def to_engine(self) -> dict[str, Any]:
         """The request as the child process reads it; without the paths of the config."""
@@ -125,6 +137,7 @@ class Request:
             "dtype": DTYPES[run.dtype or "bf16"],
             "method": run.method,
             "chunked_loss": run.chunked_loss,
+            "time": self.rates is not None,
             "force": run.force,
         }
         if run.method != "full":
@@ -168,6 +181,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             world_size=job.world,
             gpus_per_node=job.gpus_per_node,
             hardware=job.hardware,
+            network=job.network,
             run=decided,
         )
     )
@@ -180,6 +194,7 @@ def from_config(
     world_size: int,
     gpus_per_node: int | None = None,
     hardware: Hardware | None = None,
+    network: Network | None = None,
     target: str = "deepspeed",
     micro_batch: int | None = None,
     accumulation: int | None = None,
@@ -194,7 +209,8 @@ def from_config(
         model: A model profile's name or file, a Hugging Face config.json or its folder, or what stands in it.
         world_size: GPUs in all.
         gpus_per_node: GPUs of a node; by default those of the hardware, else 8.
-        hardware: What there is; without it there are no limits.
+        hardware: What there is; without it there are no limits, and no time.
+        network: What joins the nodes; several without it have no time.
         target: The program that hands the config to DeepSpeed.
         micro_batch, accumulation, precision: For "auto", as `autos.fill` takes them.
         options: How the engine is run.
@@ -243,6 +259,7 @@ def from_config(
             world_size=world_size,
             gpus_per_node=nodes,
             hardware=hardware,
+            network=network,
             run=decided,
             filled=filled,
             notes=notes,

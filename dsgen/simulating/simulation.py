@@ -10,6 +10,7 @@ import attrs
 from dsgen.memory import MemoryEstimate, PhaseMemory
 from dsgen.simulating.filling import Filled
 from dsgen.simulating.requests import Options
+from dsgen.simulating.timelines import Timeline
 
 __all__ = ["Collective", "Sample", "Simulation", "TensorGroup"]
 
@@ -96,6 +97,8 @@ class Simulation:
         largest: "gpu" and "host" -> the tensors that hold most at the peak, largest first.
         collectives: In the order of steps and phases.
         timeline: "gpu" and "host" -> samples in the order of time.
+        step_time: The last step on the hardware; None where that, or the network of several nodes, is not known.
+        peak_flops_per_second: Dense, of one GPU in the dtype of the run; 0 where there is no `step_time`.
         filled: What the training program would fill in, and was filled in so.
         notes: What a person should know besides.
         seconds: The simulation took.
@@ -119,7 +122,16 @@ class Simulation:
     largest: Mapping[str, tuple[TensorGroup, ...]]
     collectives: tuple[Collective, ...]
     timeline: Mapping[str, tuple[Sample, ...]]
+    step_time: Timeline | None = None
+    peak_flops_per_second: float = 0.0
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float
     process_bytes: int
+
+    @property
+    def tokens_per_step_and_gpu(self) -> float:
+        """Tokens of a step by GPUs, those of a tensor-parallel group sharing theirs."""
+        engine = self.engine
+        samples = engine["micro_batch"] * engine["accumulation"] * engine["data_parallel"]
+        return float(samples * (self.run.seq_len or 0)) / self.world_size

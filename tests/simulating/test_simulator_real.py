@@ -53,6 +53,11 @@ def test_a_scenario_runs_from_its_profiles_to_the_peak(tmp_path: Path, capsys: p
     for place in ("gpu", "host"):
         assert sum(told[place]["parts"].values()) == told[place]["peak_bytes"]
     assert told["gpu"]["peak_bytes"] <= told["gpu"]["allocated_bytes"] <= told["gpu"]["reserved_bytes"]
+    time = told["time"]
+    assert sum(time["parts"].values()) == pytest.approx(time["step_seconds"])
+    assert time["parts"]["host-bound"] > time["step_seconds"] / 2  # 64 wide: the GPU waits for the host
+    assert time["tokens_per_second_per_gpu"] == pytest.approx(2 * 32 / time["step_seconds"])
+    assert [one["phase"] for one in time["phases"]] == [*["input", "forward", "backward", "step"] * 2]
 
 
 def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,9 @@
 
 stdin: `{"config": a DeepSpeed config, "model": a config.json, "world_size": N}` and what
 `requests.DEFAULTS` names.
-stdout: `{"versions", "engine", "phases", "peak", "nvme", "collectives", "timeline", "seconds", "rss_bytes"}`, or
-`{"versions", "error": {"type", "message", "site", "phase"}}`, or `{"missing": package}`. What the libraries print goes
-to stderr.
+stdout: `{"versions", "engine", "phases", "peak", "nvme", "collectives", "timeline", "seconds", "rss_bytes"}`, and
+`"program"` where the request asks for `"time"`; or `{"versions", "error": {"type", "message", "site", "phase"}}`, or
+`{"missing": package}`. What the libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             "nvme": ops.written(),
             "collectives": results.collectives(recorder.collectives),
             "storages": len(ledger.sizes),
+            **({} if recorder.program is None else {"program": recorder.program.told()}),
             "seconds": round(time.monotonic() - began, 2),
             "rss_bytes": _most_bytes(),
         }

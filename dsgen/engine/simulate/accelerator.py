@@ -89,6 +89,9 @@ class VirtualAccelerator(CPU_Accelerator):  # type: ignore[misc]
     def default_stream(self, device_index: int | None = None) -> Any:
         return streams.default
 
+    def synchronize(self, device_index: int | None = None) -> None:
+        streams.note("sync_device")
+
     def empty_cache(self) -> None:
         self._emptied()
 

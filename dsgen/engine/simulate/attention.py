@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from dsgen.engine.simulate.devices import streams
+from dsgen.engine.simulate.programs import PYTHON
+from dsgen.engine.simulate.works import NAMES
+
 __all__ = ["FLASH", "implementation", "register", "word"]
 
 FLASH = "dsgen_fused"  # transformers looks for a package where a name holds "flash"
@@ -29,11 +33,13 @@ class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
+    def forward(ctx: Any, query: Any, key: Any, value: Any, causal: bool = True, window: int = 0) -> Any:
         out = torch.empty_like(query)
         batch, tokens, heads, _ = query.shape
         lse = query.new_empty((batch, heads, tokens), dtype=torch.float32)
         ctx.save_for_backward(query, key, value, out, lse)
+        ctx.sees = (causal, window)
+        _note("forward", query, key, causal, window)
         return out
 
     @staticmethod
@@ -49,7 +55,20 @@ class _FlashAttention(torch.autograd.Function):  # type: ignore[misc]
         if key.shape[2] != heads:
             work += [key.new_empty((batch, key.shape[1], heads, size)) for _ in range(2)]
         del work
-        return tuple(products)
+        _note("backward", query, key, *ctx.sees)
+        return *products, None, None
+
+
+def _note(direction: str, query: Any, key: Any, causal: bool, window: int) -> None:
+    """Write the kernel to the program, where there is one."""
+    if streams.program is None:
+        return
+    batch, tokens, heads, size = query.shape
+    keys, key_heads = key.shape[1:3]
+    # Checkpointing enables gradients again where it recomputes, in backward.
+    again = torch._C._current_graph_task_id() != -1 and direction == "forward"
+    shape = (batch, heads, key_heads, tokens, keys, size, causal, window, NAMES.get(query.dtype, "fp32"))
+    streams.program.add("attention", streams.current.number, PYTHON, again, "flash2", direction, *shape)
 
 
 def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any) -> tuple[Any, None]:
@@ -63,11 +82,13 @@ def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = 
         query, key, value = (tensor.to(target) for tensor in (query, key, value))
     # The kernel asks for a contiguous last dimension only, so a transposed view is taken as it is.
     size, narrow = query.shape[-1], value.shape[-1]
+    causal = more.get("is_causal")
+    sees = (bool(getattr(module, "is_causal", True) if causal is None else causal), more.get("sliding_window") or 0)
     if narrow == size:
-        return _FlashAttention.apply(query, key, value), None
+        return _FlashAttention.apply(query, key, value, *sees), None
     # Latent attention: one head size is all the kernel knows, so the models of DeepSeek pad values and cut the output.
     padded = torch.nn.functional.pad(value, (0, size - narrow))
-    return _FlashAttention.apply(query, key, padded)[..., :narrow], None
+    return _FlashAttention.apply(query, key, padded, *sees)[..., :narrow], None
 
 
 def _of_the_class(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> Any:

@@ -10,36 +10,53 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
+from dsgen.engine.simulate.programs import Program
+
 __all__ = ["NAME", "Event", "Stream", "fake_mode", "register", "streams", "telling"]
 
 NAME = "vgpu"
 
 
 class _Streams:
-    """Which stream is current: a new allocation belongs to it."""
+    """Which stream is current: a new allocation belongs to it; and the program that actions are written to, if any."""
 
     def __init__(self) -> None:
         self.current: Stream = Stream(number=0)
         self.default = self.current
         self.count = 1
+        self.program: Program | None = None
+
+    def note(self, *entry: Any) -> None:
+        """Write an entry of the program down, where there is one."""
+        if self.program is not None:
+            self.program.add(*entry)
 
 
 class Stream:
-    """A CUDA stream without work: everything asked of it is done at once."""
+    """A CUDA stream without work: everything asked of it is done at once, and noted."""
 
     def __init__(self, *_: Any, number: int | None = None, **__: Any) -> None:
         if number is None:
             number, streams.count = streams.count, streams.count + 1
         self.number = number
 
-    def _done(self, *_: Any, **__: Any) -> None:
-        return
+    def synchronize(self) -> None:
+        """The host waits for all work."""
+        streams.note("sync_stream", self.number)
 
-    synchronize = wait_stream = wait_event = _done
+    def wait_stream(self, other: Stream) -> None:
+        """Later work waits for what another stream has by now."""
+        streams.note("wait_stream", self.number, other.number)
 
-    def record_event(self, event: Any = None) -> Any:
+    def wait_event(self, event: Event) -> None:
+        """Later work waits for an event."""
+        event.wait(self)
+
+    def record_event(self, event: Event | None = None) -> Event:
         """An event that has happened."""
-        return event or Event()
+        event = event or Event()
+        event.record(self)
+        return event
 
     def query(self) -> bool:
         """Whether all work is done."""
@@ -51,15 +68,36 @@ class Event:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.event_id = None
+        self._slot: int | None = None  # of the program that it was recorded in
 
-    def _done(self, *_: Any, **__: Any) -> None:
-        return
+    def record(self, stream: Stream | None = None) -> None:
+        """It happens when a stream has done what it has by now."""
+        if streams.program is not None:
+            if self._slot is None:
+                self._slot = streams.program.slot()
+            streams.program.add("record", self._slot, (stream or streams.current).number)
 
-    record = synchronize = wait = _done
+    def wait(self, stream: Stream | None = None) -> None:
+        """Later work of a stream waits for it; one from before the program has happened."""
+        if self._slot is not None:
+            streams.note("wait_event", self._slot, (stream or streams.current).number)
+
+    def synchronize(self) -> None:
+        """The host waits for it."""
+        if self._slot is not None:
+            streams.note("sync_event", self._slot)
 
     def query(self) -> bool:
-        """Whether it has happened."""
-        return True
+        """Whether it has happened: not yet, to a program, which knows no times.
+
+        Who asks (DeepSpeed's limits on fetches and reductions in flight) then synchronizes with the event, which costs
+        nothing where it has happened.
+        """
+        return streams.program is None
+
+    def __del__(self) -> None:
+        if self._slot is not None and streams.program is not None:
+            streams.program.release(self._slot)
 
     def elapsed_time(self, _: Any) -> float:
         """Milliseconds: a simulation has no clock."""
@@ -79,7 +117,7 @@ class _Backend(backend_registration._DummyBackendModule):  # type: ignore[misc]
         return bool(torch.is_autocast_enabled(NAME))
 
     def synchronize(self, *_: Any) -> None:
-        return
+        streams.note("sync_device")
 
 
 # Called from Python it raises the error that waits. By its own name: the look-up of an attribute may lose the error.

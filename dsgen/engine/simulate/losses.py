@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from dsgen.engine.simulate.devices import streams
+
 __all__ = ["chunk_tokens", "chunks", "kept", "replace"]
 
 IGNORED = -100  # label that counts for nothing
@@ -59,6 +61,9 @@ def chunks(hidden: Any, weight: Any, target: Any, bias: Any) -> tuple[Any, Any, 
         logits = part @ weight.t()
         if bias is not None:
             logits = logits + bias
+        if streams.program is not None:  # the kernel reads the logits twice and writes their gradient over them
+            moved = 3 * logits.numel() * logits.element_size()
+            streams.program.kernel(streams.current.number, "cross_entropy", "reduction", moved)
         if wanted:
             hidden_gradient[begin : begin + size] = logits @ weight
         if weight_gradient is not None:

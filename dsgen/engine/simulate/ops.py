@@ -6,8 +6,12 @@ file (csrc/aio); neither allocates a tensor. Those of LAMB (csrc/lamb) and ZeRO+
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterator
 from typing import Any
+
+from dsgen.engine.simulate.devices import NAME, streams
 
 __all__ = ["FILES", "Builder", "written"]
 
@@ -54,7 +58,7 @@ class _InPlace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _nothing
+        return functools.partial(_updated, name)
 
 
 class _Lamb:
@@ -125,7 +129,7 @@ class _Files:
 
 
 def _note_file(buffer: Any, path: Any) -> None:
-    FILES[str(path)] = max(FILES.get(str(path), 0), int(buffer.numel() * buffer.element_size()))
+    FILES[str(path)] = max(FILES.get(str(path), 0), _bytes(buffer))
 
 
 def written() -> dict[str, int]:
@@ -177,7 +181,8 @@ class _Handle:
         """The buffer goes when its last reference does."""
         return True
 
-    def _ask(self, *_: Any) -> int:
+    def _ask(self, buffer: Any, *_: Any) -> int:
+        streams.note("file", "read", _bytes(buffer))
         self._waiting += 1
         return 0
 
@@ -185,26 +190,54 @@ class _Handle:
 
     def _keep(self, buffer: Any, path: Any, *_: Any) -> int:
         _note_file(buffer, path)
-        return self._ask()
+        streams.note("file", "write", _bytes(buffer))
+        self._waiting += 1
+        return 0
 
     async_pwrite = pwrite = _keep
 
-    def _now(self, *_: Any) -> int:
+    def _now(self, buffer: Any, *_: Any) -> int:
+        streams.note("file", "read", _bytes(buffer))
+        streams.note("sync_files")
         return 1
 
     sync_pread = read = _now
 
     def _keep_now(self, buffer: Any, path: Any, *_: Any) -> int:
         _note_file(buffer, path)
+        streams.note("file", "write", _bytes(buffer))
+        streams.note("sync_files")
         return 1
 
     sync_pwrite = write = _keep_now
 
     def wait(self) -> int:
         """Requests that are done since the last call."""
+        streams.note("sync_files")
         done, self._waiting = self._waiting, 0
         return done
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    return None
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def _updated(name: str, *args: Any, **_: Any) -> None:
+    """An operator that changes tensors in place: gradients are read, the rest is read and written."""
+    if streams.program is None:
+        return
+    given = list(_tensors(args))
+    of_gpu = [one for one in given if one.device.type == NAME]
+    moved = 2 * sum(map(_bytes, of_gpu or given))
+    if of_gpu:
+        streams.program.kernel(streams.current.number, name, "adam", moved * 7 // 8)
+    elif given:
+        streams.program.add("adam", max(one.numel() for one in given), moved * 7 // 8)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if hasattr(value, "untyped_storage"):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)

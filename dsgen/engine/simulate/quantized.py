@@ -60,6 +60,10 @@ class Linear4bit(torch.nn.Linear):  # type: ignore[misc]
         """The weight in 16 bits; its scales in fp32 live until it is made."""
         scales = torch.empty(self.absmax.numel(), dtype=torch.float32, device=self.absmax.device)
         scales += self.offset
+        if devices.streams.program is not None:
+            moved = self.weight.numel() * self.weight.element_size()
+            moved += self.out_features * self.in_features * self.compute_dtype.itemsize
+            devices.streams.program.kernel(devices.streams.current.number, "dequantize_4bit", "stream", moved)
         return torch.empty((self.out_features, self.in_features), dtype=self.compute_dtype, device=self.absmax.device)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dsgen.engine.simulate import devices, fakes, kinds, passes
+from dsgen.engine.simulate import devices, fakes, kinds, passes, works
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
+from dsgen.engine.simulate.programs import ENGINE, HOOK, PYTHON, Program
 
 __all__ = ["Recorder"]
 
@@ -39,12 +40,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         phase: The phase that is running.
         step: The optimizer step that is running, from 1; 0 before the first.
         live: Bytes alive now, by place.
+        program: What the host does in the last step; None where nobody asks for its time.
         collectives: (step, phase, kind, ranks, bytes) -> how often.
     """
 
-    def __init__(self, ledger: Ledger, progress: dict[str, str]) -> None:
+    def __init__(self, ledger: Ledger, progress: dict[str, str], *, timed: bool = False, node: int = 1) -> None:
+        """A recorder of one run.
+
+        Args:
+            ledger: Gets what is born and dies.
+            progress: Gets the phase that is running.
+            timed: Keep the program of the last step.
+            node: Ranks of a full node.
+        """
         super().__init__()
         self.ledger, self._progress = ledger, progress
+        self.program = Program() if timed else None
+        self._node, self._pass_begins = node, 0
         self.vocabularies: frozenset[int] = frozenset()
         self.head_shape: tuple[int, ...] = ()
         self.step = 0
@@ -65,11 +77,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if func is _DEVICE:  # more than half of all calls: torch's engine asks for it from C++
             return args[0].device
         kwargs = kwargs or {}
+        program = devices.streams.program
         if func in fakes.VIEWS:
+            if program is not None:
+                program.add("view", HOOK if program.inside else PYTHON)
             return self._fakes.view(func, args, kwargs)
         result = self._fakes.answer(func, args, kwargs)
         if func.namespace == "c10d":
-            self._note_collective(func, args)
+            self._note_collective(func, args, program)
         extra = kinds.HIDDEN.get(func)
         if extra is not None:
             self._note_hidden(func, args[0], extra(args))
@@ -83,7 +98,31 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                     for inner in item:
                         if isinstance(inner, torch.Tensor):
                             self._note(func, inner)
+        if program is not None and func.namespace != "c10d":
+            program.add(*works.describe(func, args, kwargs, result, self._at(program), self.is_pinned))
         return result
+
+    def _at(self, program: Program) -> tuple[int, str, bool]:
+        """Where an operator runs: its stream, who calls it, and whether backward does it again."""
+        stream, backward = devices.streams.current.number, self.phase == "backward"
+        if program.inside:
+            return stream, HOOK, False
+        if not backward:
+            return stream, PYTHON, False
+        frame: Any = sys._getframe(1).f_back  # None below an operator that torch's engine calls itself
+        if frame is None:
+            return stream, ENGINE, False
+        while frame is not None:
+            if self._site(frame.f_code)[2]:
+                return stream, PYTHON, True  # the model's own code runs in backward
+            frame = frame.f_back
+        return stream, PYTHON, False
+
+    def _site(self, code: Any) -> tuple[str, str | None, bool]:
+        known = self._sites.get(code)
+        if known is None:
+            known = self._sites[code] = kinds.site(code.co_filename, code.co_name)
+        return known
 
     def _note(self, func: Any, tensor: Any) -> None:
         storage = tensor.untyped_storage()
@@ -123,11 +162,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         frame: Any = sys._getframe(2).f_back  # None below an operator that torch's engine calls itself
         where, inside = "", False
         while frame is not None:
-            code = frame.f_code
-            known = self._sites.get(code)
-            if known is None:
-                known = self._sites[code] = kinds.site(code.co_filename, code.co_name)
-            name, kind, model = known
+            name, kind, model = self._site(frame.f_code)
             if name and not where:
                 where = f"{name}:{frame.f_lineno}"
             if kind is not None:  # a single number is a norm or a scale on the way, not what the function is there for
@@ -149,28 +184,35 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         kind = kinds.BY_PHASE[self.phase]
         return kind if tensor.dim() or kind != "weights" else "temporaries"  # a single number is on the way to one
 
-    def _note_collective(self, func: Any, args: Any) -> None:
+    def _note_collective(self, func: Any, args: Any, program: Program | None) -> None:
         kind = kinds.collective(func.__name__)
         if kind is None:
             return
-        ranks = 0
+        ranks, inside = 0, 0
         for argument in args:
             if isinstance(argument, torch.ScriptObject):
                 try:
-                    ranks = torch.distributed.ProcessGroup.unbox(argument).size()
+                    group = torch.distributed.ProcessGroup.unbox(argument)
+                    ranks = group.size()
+                    inside = _in_a_node(group, self._node) if program is not None else 0
                 except (RuntimeError, TypeError):  # a reduce operation, not a group
                     continue
         moved = max(_bytes(argument) for argument in args)
         key = (self.step, self.phase, kind, ranks, moved)
         self.collectives[key] = self.collectives.get(key, 0) + 1
+        if program is not None:
+            call = HOOK if program.inside else PYTHON
+            program.collective(devices.streams.current.number, call, kind, moved, ranks, inside)
 
-    def enter(self, phase: str) -> None:
+    def enter(self, phase: str, micro_batch: int = 0) -> None:
         """Note that a phase begins."""
         self.phase = self._progress["phase"] = phase
+        devices.streams.note("phase", phase, micro_batch)
 
     def start(self) -> passes.Start:
         """Note that a pass of accumulation begins."""
         self._before_pass = dict(self.collectives)
+        self._pass_begins = len(self.program) if self.program is not None else 0
         return passes.Start(self.ledger)
 
     def repeat(self, before: passes.Start, last: passes.Start, count: int) -> bool:
@@ -189,6 +231,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 watch.number += shift
         for key, done in self.collectives.items():
             self.collectives[key] = done + count * (done - self._before_pass.get(key, 0))
+        if devices.streams.program is not None:
+            devices.streams.program.repeat(self._pass_begins, count)
         return True
 
     def claim(self, tensor: Any, kind: str) -> None:
@@ -213,6 +257,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def is_pinned(self, tensor: Any) -> bool:
         """Whether a tensor's storage is page-locked."""
         return self.number(tensor) in self.ledger.pinned
+
+
+def _in_a_node(group: Any, node: int) -> int:
+    """Ranks of a group that share the node of its first."""
+    ranks = torch.distributed.get_process_group_ranks(group)
+    return sum(1 for rank in ranks if rank // node == ranks[0] // node)
 
 
 def _bytes(argument: Any) -> int:

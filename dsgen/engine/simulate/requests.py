@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "every_pass": False,  # True: run also the passes of accumulation that do the same as the one before
+    "time": False,  # True: the answer has the program of the last step, from which its time is computed
     "force": False,  # run with versions that were not tested
 }
 ATTENTION = ("flash", "sdpa", "math", "eager")
@@ -65,7 +66,7 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
 
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
-    for name in ("chunked_loss", "every_pass", "lora_train_embeddings"):
+    for name in ("chunked_loss", "every_pass", "lora_train_embeddings", "time"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]

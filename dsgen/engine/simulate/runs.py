@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import attention, checkpointing, devices, holders, models, passes, patches
+from dsgen.engine.simulate import attention, checkpointing, devices, holders, models, passes, patches, watching
 from dsgen.engine.simulate.ledger import Ledger
 from dsgen.engine.simulate.recorder import Recorder
 from dsgen.engine.simulate.versions import check_tested
@@ -35,7 +35,7 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     """
     check_tested(versions, request["force"])
     ledger = Ledger()
-    recorder = Recorder(ledger, progress)
+    recorder = Recorder(ledger, progress, timed=request["time"], node=request["gpus_per_node"])
     _world(request, recorder)
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
@@ -116,6 +116,8 @@ def _world(request: dict[str, Any], recorder: Recorder) -> None:
     )
     set_accelerator(accelerator)
     deepspeed.init_distributed(dist_backend="fake", verbose=False)
+    if request["time"]:
+        watching.watch()
 
 
 def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recorder) -> Any:
@@ -153,6 +155,8 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
     Of a pass's number the engine asks no more than whether it is the last one, which reduces and steps: that one runs.
     """
     recorder.step = step
+    if step == request["steps"]:
+        devices.streams.program = recorder.program
     accumulation = engine.gradient_accumulation_steps()
     starts: list[passes.Start] = []
     micro_batch = 1
@@ -164,23 +168,24 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
             engine.micro_steps += left
             micro_batch += left
         micro_batch += 1
+    devices.streams.program = None
     _end(recorder, engine.module, engine)
 
 
 def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch: int) -> None:
     """Forward and backward of one micro-batch, and the engine's step, which is one only after the last."""
-    recorder.enter("input")
+    recorder.enter("input", micro_batch)
     tokens, labels = _tokens(request, engine.train_micro_batch_size_per_gpu())
-    recorder.enter("forward")
+    recorder.enter("forward", micro_batch)
     out = engine(input_ids=tokens, labels=labels)
     loss = out.loss
     del out  # a training loop keeps the loss alone
     _end(recorder, engine.module, engine, micro_batch)
-    recorder.enter("backward")
+    recorder.enter("backward", micro_batch)
     with devices.telling():
         engine.backward(loss)
     _end(recorder, engine.module, engine, micro_batch)
-    recorder.enter("step")
+    recorder.enter("step", micro_batch)
     engine.step()
     del loss, tokens, labels  # a training loop refers to them while it steps
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from dsgen.engine.simulate.devices import streams
+
 __all__ = ["apply", "reduce_scatter_coalesced", "wait"]
 
 
@@ -91,6 +93,9 @@ def wait(self: Any, handle_dependency: bool = True) -> None:
     buffer = self.partitions[0]
     for parameter in self.params:
         gathered = torch.empty(parameter.ds_numel, dtype=buffer.dtype, device=buffer.device)
+        if streams.program is not None:  # torch.cat of the ranks' parts
+            moved = 2 * gathered.numel() * gathered.element_size()
+            streams.program.kernel(streams.current.number, "cat", "stream", moved)
         parameter.data = gathered.view(parameter.ds_shape).to(parameter.ds_tensor.dtype)
         del gathered
         parameter.ds_status = ZeroParamStatus.AVAILABLE

@@ -1,0 +1,98 @@
+"""The seconds and the FLOPs of one entry of a program, by the laws of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dsgen import kernels
+from dsgen.kernels import Rates
+
+__all__ = ["flops", "host_seconds", "seconds"]
+
+_KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
+          "all-to-all": "all_to_all"}  # fmt: skip
+_LAUNCHER = "deepspeed"  # what starts the ranks: all of a node share its cores
+_FORWARD, _BACKWARD = 4, 8  # of attention, a pair of positions and an element of a head; what is recomputed left out
+
+
+def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
+    """How long a product, attention, traffic, a copy, a collective or a file takes.
+
+    Args:
+        entry: As `dsgen.engine.simulate.programs` writes it.
+        rates: The node and its network.
+        ranks_per_node: Ranks that share a node.
+    """
+    sort, *rest = entry
+    if sort == "product":
+        *_, m, n, k, batch, dtype = rest
+        return kernels.product_seconds(rates, m, n, k, dtype, batch=batch)
+    if sort == "attention":
+        *_, kernel, phase, batch, heads, kv_heads, queries, keys, head_size, causal, window, dtype = rest
+        return kernels.attention_seconds(
+            rates,
+            kernel,
+            phase,
+            batch=batch,
+            heads=heads,
+            kv_heads=kv_heads,
+            queries=queries,
+            keys=keys,
+            head_size=head_size,
+            causal=causal,
+            window=window,
+            dtype=dtype,
+        )
+    if sort == "traffic":
+        return kernels.traffic_seconds(rates, rest[-1], rest[-2])
+    if sort == "copy":
+        _, _, direction, size, pinned, _ = rest
+        return kernels.copy_seconds(rates, size, pinned=pinned, direction=direction)
+    if sort == "collective":
+        *_, kind, size, ranks, inside = rest
+        return kernels.collective_seconds(
+            rates,
+            _KINDS.get(kind, "broadcast"),
+            size,
+            ranks,
+            max(inside, 1),
+            groups_per_node=max(ranks_per_node // max(inside, 1), 1),
+        )
+    if sort == "file":
+        direction, size = rest
+        return kernels.nvme_seconds(rates, size * ranks_per_node, direction)
+    raise ValueError(f"an entry {sort!r} takes no time of its own")
+
+
+def host_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int) -> float:
+    """How long the host's cores take for what they read and write, every rank of the node at once."""
+    return kernels.cpu_adam_seconds(
+        rates,
+        elements,
+        ranks_per_node=ranks_per_node,
+        bytes_per_element=size_bytes / max(elements, 1),
+        launcher=_LAUNCHER,
+    )
+
+
+def flops(entry: Sequence[Any]) -> float:
+    """Of a product or attention; of attention only the pairs of positions that are seen, backward twice forward's."""
+    if entry[0] == "product":
+        *_, m, n, k, batch, _ = entry
+        return float(2 * m * n * k * batch)
+    if entry[0] != "attention":
+        return 0.0
+    *_, phase, batch, heads, _, queries, keys, head_size, causal, window, _ = entry
+    each: int = (_FORWARD if phase == "forward" else _BACKWARD) * batch * heads * head_size
+    return each * _seen(queries, keys, causal, window)
+
+
+def _seen(queries: int, keys: int, causal: bool, window: int) -> float:
+    """Pairs of a query and a key that it sees; queries are the last positions."""
+    reach = min(window, keys) if window else keys
+    if not causal:
+        return float(queries) * reach
+    ahead = keys - queries  # what the first query sees besides itself
+    ramp = max(0, min(queries, reach - ahead))  # queries that see all before them: ahead + 1 ... ahead + ramp keys
+    return ramp * ahead + ramp * (ramp + 1) / 2 + float(queries - ramp) * reach

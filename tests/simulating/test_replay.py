@@ -1,0 +1,265 @@
+"""A program is replayed with known seconds: what runs beside what, what is waited for, and who holds whom back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dsgen.kernels import Link, Rates, collective_seconds, copy_seconds, cpu_adam_seconds, nvme_seconds
+from dsgen.simulating.replay import replay
+from dsgen.simulating.timelines import HOST_BOUND, Timeline
+
+# A byte takes a nanosecond on the GPU, an operator 10 us of the host, a view 1 us, a hook 100 us.
+RATES = Rates(
+    architecture="sm80",
+    processors=100,
+    bf16_flops_per_second=1e14,
+    fp16_flops_per_second=1e14,
+    tf32_flops_per_second=1e14,
+    fp32_flops_per_second=1e13,
+    product_efficiency=1.0,
+    sustained=1.0,
+    fp32_efficiency=1.0,
+    memory_bytes_per_second=1e9,
+    memory_efficiency=1.0,
+    kernel_seconds=0.0,
+    dispatch_seconds=10e-6,
+    backward_dispatch_seconds=5e-6,
+    view_seconds=1e-6,
+    collective_dispatch_seconds=20e-6,
+    hook_seconds=100e-6,
+    host_link_bytes_per_second=1e9,
+    host_memory_bytes_per_second=1e12,
+    cpu_cores=8,
+    core_bytes_per_second=1e9,
+    nvme_read_bytes_per_second=1e9,
+    nvme_write_bytes_per_second=1e9,
+    gpus_per_node=8,
+    intra=Link("nvlink", 1e11, 0.8, 0.8, 2e-6, True),
+    inter=Link("infiniband", 1e10, 0.9, 0.9, 4e-6, True),
+    nearest=None,
+)
+MILLISECOND = 10**6  # bytes that take one
+GATHER = ("all-gather", 10**8, 8, 8)  # kind, bytes, ranks, ranks of a node
+COPIED = copy_seconds(RATES, 8 * MILLISECOND, direction="to_host")  # 9.8 ms
+GATHERED = collective_seconds(RATES, "all_gather", 10**8, 8, 8)  # 1.1 ms
+
+
+def traffic(size: int, stream: int = 0, call: str = "python") -> tuple[Any, ...]:
+    return "traffic", stream, call, False, "add", "stream", size
+
+
+def replayed(*entries: tuple[Any, ...], loops: list[list[int]] | None = None) -> Timeline:
+    """Entries in this order; equal ones are one entry of the table."""
+    table = list(dict.fromkeys(entries))
+    order = [table.index(one) for one in entries]
+    return replay({"entries": table, "order": order, "loops": loops or []}, RATES, ranks_per_node=8)
+
+
+def added_up(found: Timeline) -> bool:
+    return sum(found.parts.values()) == pytest.approx(found.seconds, rel=1e-12)
+
+
+def test_a_host_that_is_ahead_costs_only_the_first_dispatch() -> None:
+    found = replayed(*[traffic(MILLISECOND)] * 5)
+
+    assert found.seconds == pytest.approx(5e-3 + 10e-6)
+    assert found.parts == pytest.approx({HOST_BOUND: 10e-6, "memory-bound": 5e-3})
+    assert found.host_seconds == pytest.approx(50e-6)
+
+
+def test_small_kernels_are_bound_by_the_host() -> None:
+    found = replayed(*[traffic(1000), ("view", "python")] * 100)
+
+    assert found.seconds == pytest.approx(100 * 11e-6)
+    assert found.parts["memory-bound"] == pytest.approx(100e-6)
+    assert added_up(found)
+
+
+def test_what_autograd_calls_costs_less_and_what_a_hook_calls_is_paid_with_it() -> None:
+    engine = replayed(*[traffic(0, call="engine")] * 10)
+    hook = replayed(("hook",), *[traffic(0, call="hook"), ("view", "hook")] * 10)
+
+    assert engine.seconds == pytest.approx(50e-6)
+    assert hook.seconds == pytest.approx(100e-6)
+
+
+def test_two_streams_run_side_by_side() -> None:
+    found = replayed(traffic(3 * MILLISECOND), traffic(2 * MILLISECOND, stream=1))
+
+    assert found.seconds == pytest.approx(3e-3 + 10e-6)
+    assert found.busy["memory-bound"] == pytest.approx(5e-3)
+    assert found.hidden["memory-bound"] == pytest.approx(2e-3)
+    assert [one.queue for one in found.intervals] == ["compute", "stream 1"]
+
+
+def test_a_stream_waits_for_another() -> None:
+    found = replayed(traffic(2 * MILLISECOND, stream=1), ("wait_stream", 0, 1), traffic(MILLISECOND))
+
+    assert found.seconds == pytest.approx(10e-6 + 3e-3)
+    assert found.parts["memory-bound"] == pytest.approx(3e-3)
+    assert added_up(found)
+
+
+def test_an_event_holds_what_the_stream_had_when_it_was_recorded() -> None:
+    early = replayed(
+        traffic(MILLISECOND, stream=1),
+        ("record", 0, 1),
+        traffic(5 * MILLISECOND, stream=1),
+        ("wait_event", 0, 0),
+        traffic(MILLISECOND),
+    )
+
+    last = next(one for one in early.intervals if one.queue == "compute")
+    assert last.begin == pytest.approx(10e-6 + 1e-3)
+    assert early.seconds == pytest.approx(10e-6 + 6e-3)
+
+
+def test_an_event_of_before_the_program_has_happened() -> None:
+    assert replayed(("wait_event", 3, 0), ("join", 4, 0), ("sync_event", 3)).seconds == 0.0
+
+
+@pytest.mark.parametrize("wait", [("sync_event", 0), ("sync_stream", 0), ("sync_device",)])
+def test_a_host_that_waits_dispatches_late(wait: tuple[Any, ...]) -> None:
+    """It is behind by one dispatch from then on; what it waits for is work, not idleness."""
+    found = replayed(traffic(MILLISECOND), ("record", 0, 0), wait, traffic(MILLISECOND))
+
+    assert found.seconds == pytest.approx(2 * (10e-6 + 1e-3))
+    assert found.parts == pytest.approx({"memory-bound": 2e-3, HOST_BOUND: 20e-6})
+    assert found.host_seconds == pytest.approx(20e-6)
+
+
+def test_reading_a_number_waits_and_copies() -> None:
+    """10 us to dispatch it, and a copy of 4 bytes."""
+    read = 10e-6 + copy_seconds(RATES, 4, direction="to_host")
+
+    found = replayed(traffic(MILLISECOND), ("item", 0), traffic(MILLISECOND))
+
+    assert found.seconds == pytest.approx(10e-6 + 1e-3 + read + 10e-6 + 1e-3)
+
+
+def test_a_collective_that_is_waited_for_at_once_is_exposed() -> None:
+    found = replayed(("collective", 0, 0, "python", *GATHER), ("join", 0, 0), traffic(MILLISECOND))
+
+    assert found.seconds == pytest.approx(20e-6 + GATHERED + 1e-3)
+    assert found.parts == pytest.approx({HOST_BOUND: 20e-6, "all-gather": GATHERED, "memory-bound": 1e-3})
+    assert found.hidden["all-gather"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_collective_that_is_waited_for_later_is_hidden() -> None:
+    found = replayed(
+        ("collective", 0, 1, "python", *GATHER), traffic(5 * MILLISECOND), ("join", 0, 0), traffic(MILLISECOND)
+    )
+
+    assert found.seconds == pytest.approx(30e-6 + 6e-3)
+    assert "all-gather" not in found.parts
+    assert found.hidden["all-gather"] == pytest.approx(GATHERED)
+
+
+def test_a_collective_begins_when_its_stream_has_come_to_it() -> None:
+    found = replayed(traffic(2 * MILLISECOND), ("collective", 0, 0, "python", *GATHER))
+
+    assert found.seconds == pytest.approx(10e-6 + 2e-3 + GATHERED)
+    assert added_up(found)
+
+
+def test_collectives_wait_for_each_other() -> None:
+    found = replayed(*[("collective", 0, stream, "python", *GATHER) for stream in (1, 2)])
+
+    assert found.seconds == pytest.approx(20e-6 + 2 * GATHERED)
+
+
+def test_what_the_host_waits_for_is_what_holds_the_gpu_back() -> None:
+    """The GPU is idle while the host waits for the collective, then for one dispatch."""
+    found = replayed(("collective", 0, 1, "python", *GATHER), ("join", 0, 1), ("sync_stream", 1), traffic(MILLISECOND))
+
+    assert found.parts == pytest.approx({"all-gather": GATHERED, HOST_BOUND: 30e-6, "memory-bound": 1e-3})
+
+
+@pytest.mark.parametrize("wait", [("wait_stream", 0, 1), ("sync_stream", 1)])
+def test_a_wait_for_a_stream_that_waits_is_for_what_that_waits_for(wait: tuple[Any, ...]) -> None:
+    """ZeRO-3's stream of fetches waits for its collective, then copies; the collective waits for another stream."""
+    found = replayed(
+        traffic(2 * MILLISECOND, stream=2),
+        ("collective", 0, 2, "hook", *GATHER),
+        ("join", 0, 1),
+        traffic(MILLISECOND, stream=1, call="hook"),
+        wait,
+        traffic(MILLISECOND, call="hook"),
+    )
+
+    assert found.parts == pytest.approx({HOST_BOUND: 10e-6, "all-gather": GATHERED, "memory-bound": 4e-3})
+
+
+def test_copies_and_the_hosts_own_work() -> None:
+    """Adam runs when the copy is there."""
+    adam = cpu_adam_seconds(RATES, 10**5, ranks_per_node=8, launcher="deepspeed")
+    copy = ("copy", 0, "python", "to_host", 8 * MILLISECOND, True, True)
+
+    found = replayed(copy, ("adam", 10**5, 28 * 10**5), traffic(MILLISECOND))
+
+    assert found.parts == pytest.approx(
+        {HOST_BOUND: 20e-6, "copies": COPIED, "CPU optimizer": adam, "memory-bound": 1e-3}
+    )
+
+
+def test_a_copy_that_does_not_block_lets_the_host_go_on() -> None:
+    """It runs behind the dispatch of the kernel, 10 us, and behind the kernel."""
+    copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, False)
+
+    found = replayed(copy, traffic(MILLISECOND))
+
+    assert found.hidden["copies"] == pytest.approx(1.01e-3)
+    assert found.parts["copies"] == pytest.approx(COPIED - 1.01e-3)
+
+
+def test_files_are_read_beside_everything() -> None:
+    """Each of the node's eight ranks reads as much."""
+    read = nvme_seconds(RATES, 8 * MILLISECOND, "read")
+
+    found = replayed(("file", "read", MILLISECOND), traffic(MILLISECOND), ("sync_files",), traffic(MILLISECOND))
+
+    assert found.busy["drives, read"] == pytest.approx(read)
+    assert found.seconds == pytest.approx(read + 10e-6 + 1e-3)
+    assert added_up(found)
+
+
+def test_kernels_of_the_step_are_the_optimizers() -> None:
+    found = replayed(("phase", "input", 1), traffic(MILLISECOND), ("phase", "step", 1), traffic(MILLISECOND))
+
+    assert found.parts["optimizer"] == found.parts["memory-bound"] == pytest.approx(1e-3)
+    assert [(one.phase, one.micro_batch) for one in found.phases] == [("input", 1), ("step", 1)]
+    assert sum(one.seconds for one in found.phases) == pytest.approx(found.seconds)
+
+
+def test_flops_of_products_and_of_seen_pairs() -> None:
+    """Of 4 queries and keys 10 pairs are seen, with a window of 2 keys 7; backward is twice forward."""
+    product = ("product", 0, "python", False, 10, 20, 30, 2, "bf16")
+    recomputed = ("product", 0, "python", True, 10, 20, 30, 1, "bf16")
+    shape = (1, 2, 2, 4, 4, 8, True)
+    attention = [("attention", 0, "python", False, "flash2", phase, *shape, window, "bf16")
+                 for phase, window in (("forward", 0), ("backward", 0), ("forward", 2))]  # fmt: skip
+
+    found = replayed(product, recomputed, *attention)
+
+    head = 2 * 8  # heads and their size
+    seen = head * (4 * 10 + 8 * 10 + 4 * 7)
+    assert found.model_flops == 24_000 + seen
+    assert found.hardware_flops == 24_000 + 12_000 + seen
+
+
+def test_a_loop_is_as_long_as_what_it_stands_for() -> None:
+    """The passes that are added up, not gone through, cost what each of them costs."""
+    one_pass = (("phase", "input", 1), traffic(MILLISECOND), ("collective", 0, 0, "python", *GATHER),
+                ("join", 0, 0), traffic(3 * MILLISECOND), ("item", 0))  # fmt: skip
+
+    looped = replayed(*one_pass * 2, traffic(MILLISECOND), loops=[[6, 12, 30]])
+    whole = replayed(*one_pass * 32, traffic(MILLISECOND))
+
+    assert looped.seconds == pytest.approx(whole.seconds, rel=1e-9)
+    assert looped.parts == pytest.approx(whole.parts, rel=1e-6)
+    assert looped.busy == pytest.approx(whole.busy, rel=1e-6)
+    assert looped.host_seconds == pytest.approx(whole.host_seconds, rel=1e-9)
+    assert "passes alike" in [one.phase for one in looped.phases]
+    assert len(looped.intervals) < len(whole.intervals) / 4
