@@ -8,6 +8,10 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from golden.scenes import Scene
 
 __all__ = ["main"]
 
@@ -26,18 +30,21 @@ def main(arguments: list[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))  # the checkout's dsgen, not an installed one
-    from golden import files, matrix, scenes
+    from dsgen.linting.rules import READS
+    from golden import files, matrix, rule_reads, scenes
 
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
     wanted: dict[Path, str] = {}
     folders: list[Path] = []
     if not said.matrix_only:
         broken: list[str] = []
-        for name in scenes.names():
-            wanted |= _texts(name, broken)
+        rendered = [scene for name in scenes.names() if (scene := _rendered(name, broken)) is not None]
         if broken:
             print("\n".join([*broken, f"golden: {len(broken)} scenarios have no config; nothing was compared"]))
             return 1
+        for scene in rendered:
+            wanted |= scenes.texts(scene)
+        wanted[READS] = rule_reads.text(scene.config for scene in rendered)
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
         start = time.process_time()
@@ -63,16 +70,16 @@ def _in_time(taken: float) -> int:
     return 0 if taken <= most else 1
 
 
-def _texts(name: str, broken: list[str]) -> dict[Path, str]:
-    """The files of one scenario; what is wrong with it goes to `broken`."""
+def _rendered(name: str, broken: list[str]) -> Scene | None:
+    """One scenario; what is wrong with it goes to `broken`."""
     from dsgen.shapes.errors import DsgenError
     from golden import scenes
 
     try:
-        return scenes.texts(scenes.scene(name))
+        return scenes.scene(name)
     except DsgenError as error:
         broken.append(f"golden/scenarios/{name}.yaml: {error}")
-        return {}
+        return None
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.shapes.layers import Layer, Provenance
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
+from dsgen.shapes.shown import Shown
 
 __all__ = ["DEFAULT_SEQ_LEN", "MASTER", "STATES", "Job", "Unsure", "narrowed", "unsure"]
 
@@ -78,8 +79,8 @@ def _wide(dtype: Any) -> bool:
     return isinstance(dtype, str) and dtype.lower() in _FP32
 
 
-@attrs.frozen(kw_only=True)
-class Job:
+@attrs.frozen(kw_only=True, repr=False)
+class Job(Shown):
     """The assembled whole: what is there, what is wanted, and what was pinned.
 
     `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted.

@@ -16,6 +16,7 @@ from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.shown import Shown
 
 __all__ = ["FIELDS", "NAMES", "Scenario", "ScenarioValue", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
 
@@ -59,8 +60,8 @@ class ScenarioValue(NamedTuple):
     reason: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Scenario:
+@attrs.frozen(kw_only=True, repr=False)
+class Scenario(Shown):
     """What a person said: profiles by kind, fields, override files, single overrides, and the release.
 
     Attributes:

@@ -20,14 +20,24 @@ __all__ = ["lint", "lint_config"]
 
 
 def lint_config(
-    config: Mapping[str, Any], *, target: str | None = None, deepspeed: str | None = None, facts: Facts | None = None
+    config: Mapping[str, Any],
+    *,
+    target: str | None = None,
+    deepspeed: str | None = None,
+    facts: Facts | None = None,
+    rules: Iterable[Rule] | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of a config that no file holds: all on line 1. For the arguments see `lint`."""
-    return lint(unwritten(config), target=target, deepspeed=deepspeed, facts=facts)
+    return lint(unwritten(config), target=target, deepspeed=deepspeed, facts=facts, rules=rules)
 
 
 def lint(
-    document: Document, *, target: str | None = None, deepspeed: str | None = None, facts: Facts | None = None
+    document: Document,
+    *,
+    target: str | None = None,
+    deepspeed: str | None = None,
+    facts: Facts | None = None,
+    rules: Iterable[Rule] | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of one document, in the order of the text.
 
@@ -36,6 +46,7 @@ def lint(
         target: The program that loads it; without one it is guessed from the config.
         deepspeed: The release that reads it ("0.19", "0.18.2"); without one the newest known.
         facts: What stands in no file.
+        rules: The only ones that are asked; without them all are.
 
     Raises:
         DsgenError: An unknown target or release.
@@ -49,7 +60,7 @@ def lint(
         document=document,
         facts=facts or Facts(),
     )
-    findings = _judged(subject, _asks(document))
+    findings = _judged(subject, _asks(document), RULES if rules is None else rules)
     return tuple(sorted(findings, key=lambda item: (item.line, item.column, item.code)))
 
 
@@ -60,10 +71,10 @@ def _asks(document: Document) -> tuple[str, ...]:
     return ("text", "config") if isinstance(document.config, Mapping) else ("text",)
 
 
-def _judged(subject: Subject, kinds: tuple[str, ...]) -> list[Finding]:
+def _judged(subject: Subject, kinds: tuple[str, ...], rules: Iterable[Rule]) -> list[Finding]:
     general: list[tuple[Fault, Finding]] = []
     own: list[Finding] = []
-    for rule in RULES:
+    for rule in rules:
         if rule.reads in kinds and _holds(rule, subject.version):
             for fault, finding in _asked(rule, subject):
                 if rule.general:

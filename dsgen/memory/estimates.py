@@ -18,6 +18,7 @@ from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.widened import widened
 from dsgen.shapes.profiles import Hardware
+from dsgen.shapes.shown import Shown
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
@@ -134,8 +135,8 @@ class PhaseMemory(NamedTuple):
         return sum(self.host.values())
 
 
-@attrs.frozen(kw_only=True)
-class MemoryEstimate:
+@attrs.frozen(kw_only=True, repr=False)
+class MemoryEstimate(Shown):
     """What a strategy takes on one GPU, in one node's RAM, and on one node's drives; and the phases it passes.
 
     Attributes:

@@ -102,8 +102,8 @@ def _parts(
     else:
         flattens = states.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
-        moments = (moment("init", ResidentStates(states.tables + states.weights + flat, before, 0, 0)), *moments)
-        lines = (*lines, (moments[0].fixed, moments[0].each))
+        init = moment("init", ResidentStates(states.tables + states.weights + flat, before, 0, 0))
+        moments, lines = (init, *moments), (*lines, (init.fixed, init.each))
     stops = doubted(asked.model, asked.training, layout.stage) is not None
     # What Muon gathers of split layers when it steps on the CPU was simulated once, 7 % below what is counted.
     unsure = states.split is not None and states.updates > 0 and not states.on_gpu

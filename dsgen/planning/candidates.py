@@ -23,6 +23,7 @@ from dsgen.memory import (
     room,
     widened,
 )
+from dsgen.shapes.shown import Shown
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
@@ -32,8 +33,8 @@ __all__ = ["Candidate", "Matters", "Search", "search"]
 ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class Candidate:
+@attrs.frozen(kw_only=True, slots=False, repr=False)
+class Candidate(Shown):
     """A strategy that can run, with its estimates."""
 
     strategy: Strategy

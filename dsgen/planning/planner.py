@@ -12,6 +12,7 @@ from dsgen.memory import doubted
 from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.remedies import nothing_fits
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.shown import Shown
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_wishes
 
@@ -27,8 +28,8 @@ WAITING = 0.5  # share of a step spent on exposed communication that a person sh
 RUNNERS_UP = 6  # rivals kept in the plan
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class Plan:
+@attrs.frozen(kw_only=True, slots=False, repr=False)
+class Plan(Shown):
     """The chosen strategy, its rivals, and what was rejected with the number that says why."""
 
     job: Job = attrs.field(repr=False)

@@ -26,9 +26,10 @@ _PREFIX = "deepspeed."
 def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tuple[Finding, ...]:
     """The warnings of every rule, in the order of their codes.
 
-    The rules are asked where somebody wrote what the planner does not. What the planner writes has no finding:
-    tests/rendering/test_own_output.py asks all rules of every golden job and of a spread of others, and holds the
-    answers against this function's. So a plain render, and one whose pins the plan follows, loads none of them.
+    The rules are asked where somebody wrote what the planner does not, and only those that read such a key. What the
+    planner writes has no finding: tests/rendering/test_own_output.py asks all rules of every golden job and of a spread
+    of others, and holds the answers against this function's. So a plain render, and one whose pins the plan follows,
+    loads none of them.
 
     Args:
         plan: What was rendered.
@@ -38,12 +39,16 @@ def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tupl
     Raises:
         DsgenError: A rule finds an error; with the place where it was written.
     """
-    if not (_warned_of(plan) or any(_differs(history) for history in _said(provenance))):
+    keys = frozenset((*_warned_of(plan), *_said_otherwise(provenance)))
+    if not keys:
         return ()
     from dsgen.linting.linter import lint_config
+    from dsgen.linting.rules import about
     from dsgen.shapes.findings import Severity
 
-    heard = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job))
+    # A person's "auto" makes the config one that another program fills in, and then every rule may say another thing.
+    rules = None if any(lookup(values, key)[1] == "auto" for key in keys) else about(keys, values)
+    heard = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job), rules=rules)
     findings = [finding for finding in heard if finding.rule not in WEIGHED]
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
@@ -76,16 +81,22 @@ def worded(findings: tuple[Finding, ...], provenance: Provenance) -> Iterator[st
         yield f"{f'{place}: ' if place else ''}{finding.message} ({finding.code})"
 
 
-def _warned_of(plan: Plan) -> bool:
-    """Whether the plan follows a wish for what the linter warns of."""
+def _warned_of(plan: Plan) -> Iterator[str]:
+    """The keys in which the plan follows a wish that the linter warns of."""
     training = plan.job.training
-    slow = plan.chosen.strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu"
-    return slow or training.flops_profiler or training.comms_logger
+    if plan.chosen.strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu":
+        yield from ("bf16.enabled", "fp16.enabled")
+    if training.flops_profiler:
+        yield "flops_profiler.enabled"
+    if training.comms_logger:
+        yield "comms_logger.enabled"
 
 
-def _said(provenance: Provenance) -> Iterator[tuple[Override, ...]]:
-    """What everybody wrote of each key of the config."""
-    return (history for path, history in provenance.overrides.items() if path.startswith(_PREFIX))
+def _said_otherwise(provenance: Provenance) -> Iterator[str]:
+    """The keys of the config in which somebody's word is in force that the planner does not say too."""
+    for path, history in provenance.overrides.items():
+        if path.startswith(_PREFIX) and _differs(history):
+            yield path.removeprefix(_PREFIX)
 
 
 def _differs(history: tuple[Override, ...]) -> bool:

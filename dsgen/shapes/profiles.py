@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.shapes.shown import Shown
 from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
 
 __all__ = [
@@ -65,8 +66,8 @@ def type_name(field: attrs.Attribute[Any]) -> str:
     return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
 
 
-@attrs.frozen(kw_only=True)
-class Hardware:
+@attrs.frozen(kw_only=True, repr=False)
+class Hardware(Shown):
     """One kind of node: its accelerators and what surrounds them. Bandwidths are per direction."""
 
     vendor: str = fact("Who makes the accelerator.", choices=("nvidia", "amd", "intel", "cpu", "generic"))
@@ -127,8 +128,8 @@ class Hardware:
     )
 
 
-@attrs.frozen(kw_only=True)
-class Model:
+@attrs.frozen(kw_only=True, repr=False)
+class Model(Shown):
     """The architecture of one transformer, in Hugging Face's terms: a decoder, or a decoder behind an encoder.
 
     Sizes are element counts.
@@ -198,8 +199,8 @@ class Model:
         return self.shared_ffn_size or self.shared_experts * self.expert_ffn_size
 
 
-@attrs.frozen(kw_only=True)
-class Network:
+@attrs.frozen(kw_only=True, repr=False)
+class Network(Shown):
     """What joins the nodes. Bandwidth is per node and per direction."""
 
     fabric: str = fact("What it is.", choices=("none", "ethernet", "roce", "infiniband", "efa"))
@@ -208,16 +209,16 @@ class Network:
     rdma: bool = fact("Whether GPUs send without the host's CPU copying.")
 
 
-@attrs.frozen(kw_only=True)
-class Cluster:
+@attrs.frozen(kw_only=True, repr=False)
+class Cluster(Shown):
     """How many of the GPUs are used."""
 
     gpus: int | None = fact("GPUs in all; empty means every GPU of the nodes.", default=None, minimum=1)
     nodes: int | None = fact("Nodes; empty means as many as the GPUs need.", default=None, minimum=1)
 
 
-@attrs.frozen(kw_only=True)
-class Training:
+@attrs.frozen(kw_only=True, repr=False)
+class Training(Shown):
     """What a person wants. An empty wish leaves the choice to the planner."""
 
     method: str = fact("What is trained.", default="full", choices=("full", "lora", "qlora"))

@@ -12,6 +12,7 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.shapes.pins import Pin
+from dsgen.shapes.shown import Shown
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import DEGREE, Setup, first, refusals
 
@@ -41,8 +42,8 @@ _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wr
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
 
-@attrs.frozen(kw_only=True)
-class Layout:
+@attrs.frozen(kw_only=True, repr=False)
+class Layout(Shown):
     """A strategy without its batch: what decides the fixed part of memory."""
 
     stage: int

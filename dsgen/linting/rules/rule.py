@@ -1,16 +1,18 @@
-"""The shape of a rule: its names, its documentation, and the check itself."""
+"""The shape of a rule: its names, its documentation, and the check itself; and a list of rules that loads late."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, overload
 
 import attrs
 
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["Rule"]
+__all__ = ["Rule", "Rules"]
 
 
 @attrs.frozen(kw_only=True)
@@ -50,3 +52,50 @@ class Rule:
     reads: str = "config"
     general: bool = False
     about_versions: bool = False
+
+
+class Rules(Sequence[Rule]):
+    """Rules in the order of their codes. Their files are imported when the first one is asked for.
+
+    A file holds one `RULE`, a folder `RULES` of its own.
+    """
+
+    def __init__(self, package: str, *names: str) -> None:
+        self._package = package
+        self._names = names
+
+    @functools.cached_property
+    def files(self) -> tuple[str, ...]:
+        """The file of each rule, as a dotted name from this package on: "precision.clipping_by_default"."""
+        return tuple(file for file, _ in self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    @overload
+    def __getitem__(self, index: int) -> Rule: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Rule, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Rule | tuple[Rule, ...]:
+        return self._rules[index]
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    @functools.cached_property
+    def _rules(self) -> tuple[Rule, ...]:
+        return tuple(rule for _, rule in self._loaded)
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[tuple[str, Rule], ...]:
+        return tuple(pair for name in self._names for pair in self._of(name))
+
+    def _of(self, name: str) -> Iterator[tuple[str, Rule]]:
+        module = import_module(f"{self._package}.{name}")
+        if hasattr(module, "RULE"):
+            yield name, module.RULE
+        else:
+            rules: Rules = module.RULES
+            yield from ((f"{name}.{file}", rule) for file, rule in rules._loaded)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from dsgen.linting.rules.keys import (
-    coerced_value,
-    deprecated_key,
-    key_has_no_effect,
-    key_too_new,
-    rejected_key,
-    rejected_value,
-    removed_key,
-    section_is_no_map,
-    switch_missing,
-    two_names,
-    unread_key,
-)
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import Rules
 
 __all__ = ["RULES"]
 
-RULES: tuple[Rule, ...] = (
-    rejected_key.RULE,
-    unread_key.RULE,
-    removed_key.RULE,
-    deprecated_key.RULE,
-    key_has_no_effect.RULE,
-    switch_missing.RULE,
-    rejected_value.RULE,
-    coerced_value.RULE,
-    section_is_no_map.RULE,
-    two_names.RULE,
-    key_too_new.RULE,
+RULES = Rules(
+    __name__,
+    "rejected_key",
+    "unread_key",
+    "removed_key",
+    "deprecated_key",
+    "key_has_no_effect",
+    "switch_missing",
+    "rejected_value",
+    "coerced_value",
+    "section_is_no_map",
+    "two_names",
+    "key_too_new",
 )

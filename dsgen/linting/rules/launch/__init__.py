@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dsgen.linting.rules.launch import (
-    debug_variable_left_on,
-    deepspeed_env_line,
-    fast_path_disabled,
-    launcher_option_unknown,
-    misspelt_variable,
-    one_thread_for_the_optimizer,
-    renamed_variable,
-    variable_not_exported,
-    variable_nothing_reads,
-)
-from dsgen.linting.rules.rule import Rule
+from dsgen.linting.rules.rule import Rules
 
 __all__ = ["RULES"]
 
-RULES: tuple[Rule, ...] = (
-    variable_nothing_reads.RULE,
-    misspelt_variable.RULE,
-    renamed_variable.RULE,
-    debug_variable_left_on.RULE,
-    fast_path_disabled.RULE,
-    launcher_option_unknown.RULE,
-    one_thread_for_the_optimizer.RULE,
-    variable_not_exported.RULE,
-    deepspeed_env_line.RULE,
+RULES = Rules(
+    __name__,
+    "variable_nothing_reads",
+    "misspelt_variable",
+    "renamed_variable",
+    "debug_variable_left_on",
+    "fast_path_disabled",
+    "launcher_option_unknown",
+    "one_thread_for_the_optimizer",
+    "variable_not_exported",
+    "deepspeed_env_line",
 )

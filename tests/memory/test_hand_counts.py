@@ -1,4 +1,4 @@
-"""Bytes of states are whole elements, peaks those of the moments they come from, whatever a layout is."""
+"""What no simulated peak shows, counted by hand: whole elements, moments below the highest, rules on a few tensors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from dsgen.families import family_of
 from dsgen.families.parameters import parameter_count, parameters
 from dsgen.memory import estimate, parts
 from dsgen.memory.activations import AT, BACKWARD, FORWARD, Position
+from dsgen.memory.backward import epilogue, reductions
 from dsgen.memory.buckets import larger_of
+from dsgen.memory.events import Step, first_asked, unasked
 from dsgen.memory.gathered import EMBEDDING, Gathered
+from dsgen.memory.moments import ResidentStates
 from dsgen.memory.numbers import partitioned
 from dsgen.memory.parts import _lines
 from dsgen.memory.runs import Run
+from dsgen.memory.stepping import stepped
+from dsgen.memory.together import together
 from dsgen.memory.trained import BEFORE, Trained
 from dsgen.strategies.buffers import choose
 
@@ -170,3 +175,94 @@ def test_four_weights_in_4_bits_are_one_element_for_stage_3(make_job):
     assert partitioned(llama, odd, 1, True) == 4
     assert [partitioned(llama, one, 1, True) for one in (norm, head)] == [norm.numel, head.numel]
     assert partitioned(llama, odd, 1, False) == 15
+
+
+def reduced(numels: tuple[int, ...], **states: object) -> SimpleNamespace:
+    """States of the first of two ranks in 16 bits, the optimizer in RAM, of tensors of one block."""
+    tensors = Trained(numels, (0,) * len(numels), tuple(itertools.accumulate(numels)), max(numels), 0, False)
+    return SimpleNamespace(size=2, wide=4, tensors=tensors, ranks=2, on_gpu=False, **states)
+
+
+def test_after_backward_stage_1_copies_a_bucket_flat_beside_what_has_not_gone():
+    """Eight gradients of 10 elements fit into one bucket of 80: nothing is left but it and its copy."""
+    buffers = BUFFERS._replace(reduce_bucket=80)
+
+    before, copied = epilogue(reduced((10,) * 8), 1, buffers)
+
+    assert (before.gradients, before.buckets, before.temporaries) == (2 * 80, 2 * 80, 0)
+    assert (copied.gradients, copied.buckets, copied.temporaries) == (0, 2 * 80 + 2 * 80, 0)
+
+
+def test_beside_backward_stage_1_ends_with_the_norm_of_the_largest_piece_beside_all_large_gradients():
+    """Of 100, 60 and 40 elements the first rank has the 100, and the others are left where they were made."""
+    buffers = BUFFERS._replace(reduce_bucket=20, overlap_comm=True)
+    states = reduced((100, 60, 40), kept=100)
+
+    *_, last = reductions(states, 1, buffers, False, SimpleNamespace(runs=((1, ()),)))
+
+    assert (last.gradients, last.buckets, last.temporaries) == (2 * (60 + 40), 2 * 2 * 20, 8 * 100)
+
+
+def test_the_first_step_gathers_modules_of_several_tensors_into_a_buffer_and_out_of_it(make_job):
+    """A linear layer of OPT and its bias: twice the elements; Llama's have no bias."""
+
+    def found(name):
+        job = make_job(model=name)
+        return together(Run(job.model, job.training, 128, "bf16", 1, False, True), BUFFERS, False, True).first_step
+
+    opt = make_job(model="opt-125m").model
+    layer = opt.hidden_size * opt.ffn_size
+    assert {alive.where for alive, *_ in found("opt-125m")} == {"block"}
+    assert {elements for _, elements, _ in found("opt-125m")} == {
+        2 * 2 * (layer + bias) for bias in (opt.hidden_size, opt.ffn_size)
+    }
+    assert found("llama-2-7b") == ()
+
+
+def test_muon_steps_its_matrices_before_the_updates_are_gone(make_job):
+    """At stages 1 and 2, in 16 bits: its updates wait beside the flat share of the first group, and of no other."""
+    shapes = ((8, 8), (8, 4))
+    numels = (64, 32, 10)
+    tensors = attrs.evolve(reduced(numels).tensors, shapes=(*shapes, ()), split=2)
+    states = reduced(numels, kept=106, own=106, updates=0, swaps=False)
+    states.tensors, states.ranks, states.on_gpu = tensors, 1, True
+    both = SimpleNamespace(active=SimpleNamespace(asked=(0, 0)))
+
+    made = stepped("Muon", 1, "bf16", BUFFERS, states, both, ResidentStates(0, 0, 0, 0, 0))
+
+    gradients = [one.parts["gradients"][0] for one in made]
+    own, first, second = 2 * 106, 2 * 96 + (2 + 4) * 96, 4 * 10  # one tensor is flat already
+    assert gradients == [own + 2 * 96, own + first, own + second]
+
+
+@pytest.mark.parametrize(
+    ("method", "embeddings", "checkpointing", "asks"),
+    [
+        ("full", False, False, True),
+        ("lora", True, False, True),
+        ("lora", False, True, True),
+        ("lora", False, False, False),
+    ],
+)
+def test_the_first_block_s_matrices_have_a_backward_unless_nothing_before_them_asks_for_one(
+    make_job, method, embeddings, checkpointing, asks
+):
+    """Adapters alone leave the embedding frozen, so what first reads its output saves no weight."""
+    step = Step(make_job().model, method, 8, ("all-linear",), 1, embeddings, checkpointing)
+
+    assert (unasked(step) == frozenset()) is asks
+    assert first_asked(step) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "embeddings", "checkpointing", "first"),
+    [("lora", False, False, 3), ("lora", True, False, 0), ("lora", False, True, 0), ("full", False, False, 0)],
+)
+def test_backward_ends_at_the_first_adapter_unless_the_embedding_asks_for_a_gradient(
+    make_job, method, embeddings, checkpointing, first
+):
+    """DeepSeek-V3's routers begin in its fourth block."""
+    assert (
+        first_asked(Step(make_job(model="deepseek-v3").model, method, 8, ("gate",), 1, embeddings, checkpointing))
+        == first
+    )
