@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import cast
 
 import attrs
 
@@ -13,9 +13,8 @@ class Shown:
     """The base of an attrs class with `repr=False`: its `repr` is the one attrs would have compiled at import."""
 
     __slots__ = ()
-    __attrs_attrs__: ClassVar[tuple[attrs.Attribute[Any], ...]]  # set by attrs
 
     def __repr__(self) -> str:
-        fields = (field for field in self.__attrs_attrs__ if field.repr)
-        said = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields)
+        fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(self)))
+        said = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields if field.repr)
         return f"{type(self).__qualname__}({said})"
