@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dsgen.simulating.queues import Queue
@@ -101,15 +102,19 @@ class Clocks:
         """What has been added up by now."""
         return Sums(dict(self.parts), dict(self.busy), self.host_seconds)
 
-    def skip(self, before: Sums, seconds: float, count: int) -> None:
-        """Add what was added since `before`, in so many seconds, `count` times more, and let all clocks go on."""
+    def ends(self) -> dict[Queue, float]:
+        """Queue -> when it has done all that it has; of the host's cores, where the host is."""
+        return {queue: self.host if queue is self.cores else queue.end for queue in self.queues()}
+
+    def skip(self, before: Sums, passed: Mapping[Queue, float], count: int) -> None:
+        """Add what was added since `before` `count` times more, and let each clock go on by its own seconds."""
         for now, then in ((self.parts, before.parts), (self.busy, before.busy)):
             for sort, value in now.items():
                 now[sort] = value + count * (value - then.get(sort, 0.0))
         self.host_seconds += count * (self.host_seconds - before.host_seconds)
-        self.host += count * seconds
+        self.host += count * passed[self.cores]
         for queue in self.queues():
-            queue.shift(count * seconds)
+            queue.shift(count * passed[queue])
 
     def _idle(self, queue: Queue, begin: float, end: float, deepest: int = _DEEPEST) -> None:
         """Say what the compute stream waits for where it has nothing to run: what a queue did meanwhile.

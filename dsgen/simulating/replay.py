@@ -86,20 +86,24 @@ class _Replay:
             do[entry[0]](number, entry)
 
     def again(self, order: Sequence[int], count: int) -> None:
-        """Go through a pass `count` times more; once it takes as long as the one before, the rest is added up."""
-        lasted = -1.0
+        """Go through a pass `count` times more; once it takes as long as the one before, the rest is added up.
+
+        Where nothing makes the host wait, it runs ahead of its queues, and each goes on at a pace of its own.
+        """
+        lasted: list[float] = []
         for turn in range(count):
-            begin, before, flops = self._clocks.host, self._clocks.sums(), tuple(self._flops)
+            begin, before, flops = self._clocks.ends(), self._clocks.sums(), tuple(self._flops)
             self.through(order)
-            passed, left = self._clocks.host - begin, count - turn - 1
-            if left and abs(passed - lasted) <= _ALIKE * passed:
+            passed = {queue: end - begin.get(queue, end) for queue, end in self._clocks.ends().items()}
+            left, spent = count - turn - 1, list(passed.values())
+            if left and _alike(spent, lasted):
                 self._phases.append(("passes alike", self._pass + 1, self._clocks.host))
                 self._clocks.skip(before, passed, left)
                 self._flops = [now + left * (now - then) for now, then in zip(self._flops, flops, strict=True)]
-                self._slots = {slot: (at + left * passed, queue) for slot, (at, queue) in self._slots.items()}
+                self._slots = {slot: (at + left * passed[queue], queue) for slot, (at, queue) in self._slots.items()}
                 self._pass += left
                 return
-            lasted = passed
+            lasted = spent
 
     def timeline(self) -> Timeline:
         """What has happened."""
@@ -210,3 +214,11 @@ class _Replay:
 
     def _sync_files(self, _: int, __: Entry) -> None:
         self._clocks.wait(self._clocks.drives.end, self._clocks.drives)
+
+
+def _alike(now: Sequence[float], before: Sequence[float]) -> bool:
+    """Whether a pass took every queue as long as the one before it."""
+    longest = max(now, default=0.0)
+    return len(now) == len(before) and all(
+        abs(one - other) <= _ALIKE * longest for one, other in zip(now, before, strict=True)
+    )
