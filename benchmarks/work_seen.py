@@ -148,8 +148,8 @@ def _watch_attention(watch: Watch) -> None:
         batch, tokens, heads, size = query.shape
         watch.one("attentions", (phase, batch, heads, key.shape[2], tokens, key.shape[1], size, query.element_size()))
 
-    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
-        found = _silently(watch, plain, ctx, query, key, value)
+    def forward(ctx: Any, query: Any, key: Any, value: Any, *sees: Any) -> Any:
+        found = _silently(watch, plain, ctx, query, key, value, *sees)
         count("forward", query, key)
         return found
 
