@@ -4,7 +4,8 @@
 
 What a step does is recorded (dsgen.cost.work), how long each kernel, collective and copy takes is computed from facts
 (dsgen.kernels), and DeepSpeed's order decides what waits for what: the host launches ahead of the GPU, parameters
-arrive ahead of their use. Nothing here is fitted on end-to-end rows. dsgen itself still answers with dsgen.cost.
+arrive ahead of their use. No row of docs/speed.md was fitted; the host's dispatch (dsgen.kernels.measured_facts) rests
+on one published forward of a whole model, so it is near an end-to-end row. dsgen itself still answers with dsgen.cost.
 """
 
 from __future__ import annotations
