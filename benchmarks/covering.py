@@ -2,7 +2,8 @@
 
 Written to the file $COVERED_TO: {"seconds": {test: seconds}, "lines": {file: {line: [test]}}}. Each test begins without
 what earlier ones left in the caches of these folders, and what a shared fixture runs is of every test that uses it: the
-lines and seconds of a test are those that it takes when it is alone. What importing runs is of none.
+lines and seconds of a test are those that it takes when it is alone. What importing runs is of none. Seconds are those
+of the processor, of children too, so that a busy machine counts as many.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import resource
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """What runs from here is of this test."""
     _begin(item.nodeid)
-    began = time.perf_counter()
+    began = _now()
     try:
         return (yield)
     finally:
-        _SECONDS[item.nodeid] = _SECONDS.get(item.nodeid, 0.0) + time.perf_counter() - began
+        _SECONDS[item.nodeid] = _SECONDS.get(item.nodeid, 0.0) + _now() - began
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,12 +54,12 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
         return (yield)
     test, shared = request._pyfuncitem.nodeid, _name(fixturedef)
     _begin(shared)
-    began = time.perf_counter()
+    began = _now()
     try:
         return (yield)
     finally:
         _COVERAGE.switch_context(test)
-        taken = time.perf_counter() - began
+        taken = _now() - began
         _SECONDS[shared] = _SECONDS.get(shared, 0.0) + taken
         _SECONDS[test] = _SECONDS.get(test, 0.0) - taken
 
@@ -86,6 +87,12 @@ def _begin(name: str) -> None:
     for cached in _caches(len(sys.modules)):
         cached.cache_clear()
     _COVERAGE.switch_context(name)
+
+
+def _now() -> float:
+    """Seconds of the processor until now, those of children that have ended among them."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _name(fixture: pytest.FixtureDef[Any]) -> str:

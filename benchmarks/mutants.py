@@ -5,9 +5,9 @@
 Each mutant is a copy of the package with one node changed. First all tests run once without a fault, and the lines
 that each runs are recorded (covering.py). A mutant then gets the tests that run its statement, and is killed when one
 of them fails: first the quickest of each test function for some seconds, those that have its module's name before the
-others; then of the rest as many of every function as some more seconds allow. What survives is printed; more than one
-in twenty ends the run with an error, unless EQUIVALENT says why no test can tell. `--only 3 7 --tests tests/memory`
-asks whether new tests kill two of them.
+others; then of the rest as many of every function as some more seconds allow, those of its room before the others. What
+survives is printed; more than one in twenty ends the run with an error, unless EQUIVALENT says why no test can tell.
+`--only 3 7 --tests tests/memory` asks whether new tests kill two of them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ TESTS = ["tests/asking", "tests/cli", "tests/cost", "tests/house/test_api.py", "
          "tests/simulating", "tests/strategies"]  # fmt: skip
 FIRST_SECONDS = 3.0  # of tests that a mutant gets first; starting pytest takes about two
 REST_SECONDS = 60.0  # of the others that it gets, a spread of them: what they leave alive counts as a survivor
+HOME_SECONDS = 40.0  # of those at most in its room's own tests
 PATIENCE = 10.0  # how much longer than without a fault tests may take; a fault that makes them longer has been noticed
 SECONDS = 600.0  # for whole files
 START_SECONDS = 60.0  # and as much for starting them, on a busy machine
 MEMORY_BYTES = 8 << 30  # of a process: a fault may make a loop endless
 NOT_COPIED = (".git", ".nox", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build", "dist")
+SURVIVES = "SURVIVES"  # all tests that run a fault pass with it
 NOT_FOUND = 4  # pytest's exit code where a test that is named is not there
 # (path, line's text, fault) -> why no test can tell it from the original.
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -83,7 +85,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "spent.tokens_per_second_per_gpu <= ENOUGH * tried[0][1].tokens_per_second_per_gpu",
     ): "no speed is exactly 98 % of another",
     (
-        "dsgen/planning/candidates.py",
+        "dsgen/memory/fits.py",
         "return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2",
         "4",
     ): "memory is the same from that pass on: a test holds it",
@@ -107,6 +109,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:",
         "True",
     ): "who leaves it out asks for what is held all the time, which reads no contiguous_gradients",
+    (
+        "dsgen/memory/buckets.py",
+        "begin = end = 0",
+        "1",
+    ): "they are read where a bucket is filled, and what fills it has set them",
+    (
+        "dsgen/memory/trained.py",
+        "@attrs.frozen(eq=False, repr=False)",
+        "True",
+    ): "equal ones give equal answers, from a cache too; comparing them is only slower",
     (
         "dsgen/memory/muon_matrices.py",
         "most = max(most, before + more + kept.taking((clones, 1, through)))",
@@ -182,16 +194,21 @@ def excused(mutation: Mutation) -> bool:
 
 
 def batches(mutation: Mutation, record: Record) -> Iterator[list[str]]:
-    """Tests that run the mutant's statement: some seconds of the quickest, then a spread of the rest."""
+    """Tests that run the mutant's statement: some seconds of the quickest, then a spread of the rest.
+
+    A test comes the later, the longer it takes and the more of its function have come: a table of a hundred quick
+    cases tells more than one slow test. Of the rest, those of the room that the mutant lies in come first.
+    """
     own = mutation.path.stem.replace("_", "-")  # a rule's tests have its name
+    room = f"tests/{mutation.path.relative_to(ROOT / 'dsgen').parts[0]}/"
     tests = sorted(record.covering(mutation), key=lambda test: record.seconds[test])
     ranks = _ranks(tests)
     ranked = sorted(tests, key=lambda test: (own not in test.replace("_", "-"), ranks[test]))
     first = next((upto for upto in range(1, len(tests)) if record.total(ranked[:upto]) > FIRST_SECONDS), len(tests))
     rest = sorted(ranked[first:], key=lambda test: hashlib.sha256(test.encode()).digest())
     ranks, total, spread = _ranks(rest), 0.0, []
-    for test in sorted(rest, key=ranks.__getitem__):
-        if total + record.seconds[test] <= REST_SECONDS:
+    for test in sorted(rest, key=lambda test: (not test.startswith(room), ranks[test] * record.seconds[test])):
+        if total + record.seconds[test] <= (HOME_SECONDS if test.startswith(room) else REST_SECONDS):
             total += record.seconds[test]
             spread.append(test)
     yield from (batch for batch in (ranked[:first], spread) if batch)
@@ -239,8 +256,8 @@ def recorded(home: Path, tests: list[str]) -> Record:
     return Record(said["seconds"], lines)
 
 
-def survives(mutation: Mutation, record: Record, home: Path) -> bool:
-    """Whether all tests that run a fault pass with it, in a copy of the repository."""
+def fate(mutation: Mutation, record: Record, home: Path) -> str:
+    """What becomes of a mutant in a copy of the repository: "dies", "late" (dies by the clock alone) or SURVIVES."""
     file = home / name(mutation)
     original, written = file.read_bytes(), file.stat()
     file.write_text(mutation.text, encoding="utf-8")
@@ -252,13 +269,13 @@ def survives(mutation: Mutation, record: Record, home: Path) -> bool:
                 files = sorted({test.partition("::")[0] for test in tests})
                 code = pytest(home, "-x", *files, timeout=SECONDS, PYTHONDONTWRITEBYTECODE="1")
             if code != 0:
-                return False
+                return "dies"
     except subprocess.TimeoutExpired:
-        return False
+        return "late"
     finally:
         file.write_bytes(original)
         os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))  # its bytecode is right again
-    return True
+    return SURVIVES
 
 
 def main() -> None:
@@ -284,23 +301,25 @@ def main() -> None:
         for process in range(1, said.processes):
             homes.put(shutil.copytree(first, Path(folder) / str(process)))
 
-        def run(numbered: tuple[int, Mutation]) -> Mutation | None:
+        def run(numbered: tuple[int, Mutation]) -> str:
             number, mutation = numbered
             home = homes.get()
             start = time.monotonic()
             try:
-                lives = survives(mutation, record, home)
+                ended = fate(mutation, record, home)
             finally:
                 homes.put(home)
             what = f"{name(mutation)}:{mutation.line}: {mutation.before} -> {mutation.after}"
             taken = f"{time.monotonic() - start:5.1f} s"
-            print(f"{'SURVIVES' if lives else 'dies':<8} {number:>3} {taken} {what}", flush=True)
-            return mutation if lives else None
+            print(f"{ended:<8} {number:>3} {taken} {what}", flush=True)
+            return ended
 
         with ThreadPoolExecutor(said.processes) as pool:
-            alive = [one for one in pool.map(run, chosen) if one]
-    share = 1 - len(alive) / max(1, len(chosen))
-    print(f"{len(chosen) - len(alive)} of {len(chosen)} mutants die, {share:.1%}; {len(drawn) - len(chosen)} left out")
+            fates = Counter(pool.map(run, chosen))
+    dead = len(chosen) - fates[SURVIVES]
+    share = dead / max(1, len(chosen))
+    late = f", {fates['late']} of them by the clock" if fates["late"] else ""
+    print(f"{dead} of {len(chosen)} mutants die{late}, {share:.1%}; {len(drawn) - len(chosen)} left out")
     print(f"{time.monotonic() - began:.0f} s in all")
     if share < LEAST:
         sys.exit(f"too many survive: at least {LEAST:.0%} must die")

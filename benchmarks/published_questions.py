@@ -12,12 +12,12 @@ from published_reasons import offload_of, stage_of
 from published_sources import GIB, source_of
 
 from dsgen.asking.memory_questions import Question, ask_config, given
+from dsgen.families.parameters import block_elements
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
-from dsgen.strategies.buffers import block_elements
 
 __all__ = ["PROFILES", "config_of", "hardware_of", "job_of", "question_of"]
 

@@ -19,6 +19,7 @@ from dsgen.asking.memory_questions import Question
 from dsgen.cost import StepCost, cost
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.jobs.job import Job
+from dsgen.kernels.measured_facts import HOST
 from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.strategies import Strategy
 
@@ -34,6 +35,7 @@ __all__ = [
     "measured_speed",
     "predicted",
     "speed_cases",
+    "without_fit",
 ]
 
 Record = Mapping[str, Any]
@@ -69,6 +71,14 @@ def predicted(job: Job, strategy: Strategy) -> Prediction:
     found: StepCost = cost(job, strategy)
     speed = found.tokens_per_second_per_gpu
     return Prediction(speed, speed * LOW, speed * HIGH, found.seconds, dict(found.parts))
+
+
+def without_fit(case: SpeedCase) -> float:
+    """The error of a case with a host as fast as those of 2024, whatever its GPU."""
+    question = _asked(case.name)
+    assert not isinstance(question, str)
+    hardware = attrs.evolve(question.job.hardware, dispatch_seconds=HOST.dispatch_seconds)
+    return predicted(attrs.evolve(question.job, hardware=hardware), question.strategy).speed / case.measured - 1
 
 
 # What a strategy decides; every other fact of a setup is part of its job.

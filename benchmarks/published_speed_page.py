@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import median
+
 from published_page import bullets, reasons_table, table  # benchmarks/, beside this script
 from published_sources import SOURCES
-from published_speed_cases import APART, COMPARED, LEFT_OUT, SpeedCase
-from published_speed_remarks import CAUSES, HOW, MEANINGS
+from published_speed_cases import APART, COMPARED, LEFT_OUT, SpeedCase, without_fit
+from published_speed_remarks import CAUSES, FITTED, HOW, MEANINGS
 from published_speed_tables import (
     WORST,
     Cases,
@@ -42,6 +45,12 @@ def page(cases: Cases) -> str:
         "judged by them. End-to-end rows are a test of the model and not what its constants are fitted on.",
         "",
         *summary(cases),
+        "",
+        "## What is fitted",
+        "",
+        "All else are facts of kernels, links and hosts ([Kernels](kernels.md)) and DeepSpeed's order of work.",
+        "",
+        *bullets(_fitted(compared)),
         "",
         *grouped(compared),
         "## In the measured order",
@@ -109,6 +118,20 @@ def summary(cases: Cases) -> list[str]:
     }
     head = ("", "rows", "median error", "median absolute error", "in the interval")
     return table(head, [(title, *figures(those)) for title, those in groups.items()])
+
+
+def _fitted(compared: Cases) -> list[str]:
+    """The sentences on what is fitted, with the errors of rows that a figure was not fitted on."""
+    own = [case for case in compared if case.source == "qwen"]
+    others = [case for case in compared if case.setup["stage"] == 3 and case.source != "dsaz"]
+    errors = {"host": _error(without_fit(case) for case in own), "own": _error(case.error for case in own),
+              "others": _error(case.error for case in others)}  # fmt: skip
+    return [sentence.format(**errors) for sentence in FITTED]
+
+
+def _error(errors: Iterable[float]) -> float:
+    """Median absolute error, in percent."""
+    return 100 * median(abs(error) for error in errors)
 
 
 def _of(cases: Cases, kind: str) -> list[SpeedCase]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
+from published_speed_facts import flash_attention, launcher, really
 from published_speed_reasons import sized
 
 from dsgen import catalog
@@ -34,6 +35,7 @@ _BUCKETS = {
     "allgather_bucket": "allgather_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
     "max_live": "stage3_max_live_parameters",
+    "max_reuse": "stage3_max_reuse_distance",
     "overlap_comm": "overlap_comm",
 }
 
@@ -44,8 +46,10 @@ def speed_question(record: Record) -> Question:
     Raises:
         DsgenError: A model or a strategy that dsgen cannot say anything about.
     """
-    record = sized(record)
+    record = really(sized(record))
     job = job_of(record)
+    training = attrs.evolve(job.training, flash_attention=flash_attention(record), launcher=launcher(record))
+    job = attrs.evolve(job, training=training)
     if job.nodes > 1:
         job = attrs.evolve(job, network=network_of(record))
     question = ask_config(job, given(_config(record, job)))

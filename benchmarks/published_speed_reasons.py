@@ -24,6 +24,13 @@ _SEVERAL_MODELS = "dschat"
 # The recipe of DeepSpeed's Azure blog offloads only what does not fit, and the states of its larger models are 8 to
 # 32 GB on each GPU.
 _RECIPE_WITHOUT_OFFLOAD = "dsaz"
+# Hugging Face's `train_samples_per_second` over runs of 50 and 200 steps (DeepSpeedExamples@45b4b71, autotuning/hf).
+_WHOLE_RUNS = "dsat"
+# Qwen's LoRA on two servers of two GPUs: 1.75 to 1.9 times as long at every length, so no network explains it.
+_TWICE = "qwen"
+# Its configs set `deterministic`, and its QLoRA keeps all but the 4-bit matrices in fp32: attention, head and adapters
+# (ljm565/universal-llm-trainer@aefdc4a, utils/__init__.py, src/models/llama3.py).
+_DETERMINISTIC = "ullmt"
 
 
 def tokens_of(record: Record) -> int | None:
@@ -143,9 +150,14 @@ APART: Mapping[str, Callable[[Record], bool]] = {
         lambda r: bool(r["config"].get("zero_stage_equiv")) and "quantization" in r["config"]
     ),
     "FSDP's own offload, with torch's Adam on the CPU": lambda r: offload_of(r) == _WHOLE_STATES,
+    "a base in GPTQ's 4 bits, with kernels of its own": lambda r: r["config"].get("quantization") == "gptq-int4",
+    "torch's deterministic algorithms": lambda r: source_of(r).prefix == _DETERMINISTIC,
     "16-bit autocast over fp32 weights": lambda r: r["config"]["precision"].endswith("autocast"),
     "a sum of timings, without what lies between them": _caveat("sum of timings"),
-    "a few steps, the first among them": _caveat("few steps"),
+    "a few steps, the first among them": lambda r: _caveat("few steps")(r) or source_of(r).prefix == _WHOLE_RUNS,
+    "twice the time of the same job on one GPU, which its source leaves unexplained": (
+        lambda r: source_of(r).prefix == _TWICE and "lora" in r["config"] and r["config"].get("zero_stage") == 2
+    ),
     "one of many short runs, on which start-up weighs": _caveat("one-off"),
 }
 

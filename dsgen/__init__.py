@@ -7,6 +7,7 @@ config = dsgen.render(job)                        # or render({"hw": "a100-40g",
 config.write("ds_config.json")                    # or config.to_dict() for deepspeed.initialize(config=...)
 config.why("zero_optimization.stage").reason      # and why
 dsgen.memory(job).verdict                         # whether it fits, what would
+dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     )
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
+    from dsgen.asking.plan_questions import Budget, Contest, Fleet, Speedups, WhatIf
+    from dsgen.asking.plan_questions.asked import compare, fewest_gpus, speedups, training_time, what_if
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
     from dsgen.jobs.job import Job
@@ -50,12 +53,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Budget",
     "Comparison",
     "Config",
+    "Contest",
     "DsgenError",
     "Effective",
     "Explanation",
     "Finding",
+    "Fleet",
     "Footprint",
     "Job",
     "Layers",
@@ -64,8 +70,12 @@ __all__ = [
     "Plan",
     "Proof",
     "Simulation",
+    "Speedups",
+    "WhatIf",
+    "compare",
     "diff",
     "effective",
+    "fewest_gpus",
     "fix",
     "job",
     "lint",
@@ -79,19 +89,25 @@ __all__ = [
     "scenario",
     "simulate",
     "site",
+    "speedups",
     "survey",
+    "training_time",
+    "what_if",
     "why",
 ]
 
 # Loaded on first use: a training script that only wants one name pays for no other. The rest is in dsgen.api.
 _HOMES = {
     "Answer": "dsgen.asking.questions",
+    "Budget": "dsgen.asking.plan_questions",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
+    "Contest": "dsgen.asking.plan_questions",
     "DsgenError": "dsgen.shapes.errors",
     "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",
     "Finding": "dsgen.shapes.findings",
+    "Fleet": "dsgen.asking.plan_questions",
     "Footprint": "dsgen.asking.memory_questions",
     "Job": "dsgen.jobs.job",
     "Linted": "dsgen.linting.files",
@@ -99,6 +115,11 @@ _HOMES = {
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
     "Simulation": "dsgen.simulating",
+    "Speedups": "dsgen.asking.plan_questions",
+    "WhatIf": "dsgen.asking.plan_questions",
+    **dict.fromkeys(
+        ("compare", "fewest_gpus", "speedups", "training_time", "what_if"), "dsgen.asking.plan_questions.asked"
+    ),
     "diff": "dsgen.asking.comparisons",
     "fix": "dsgen.linting.asked",
     "lint": "dsgen.linting.asked",

@@ -6,21 +6,18 @@ dict of DeepSpeed's keys or the path of a file.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dsgen import catalog
-from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
-from dsgen.jobs.assembly import assemble
 from dsgen.jobs.composed import PYTHON, Layers
 from dsgen.jobs.composed import overrides as composed_overrides
 from dsgen.jobs.job import Job
 from dsgen.planning.planner import Plan
-from dsgen.planning.planner import plan as plan_job
 from dsgen.rendering import Config
 from dsgen.rendering import render as render_plan
+from dsgen.rendering.wanted import Path, Values, Wanted, job, plan, scenario
 from dsgen.shapes.arguments import names_arguments, path_of, text_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank
@@ -49,11 +46,6 @@ __all__ = [
     "why",
 ]
 
-Values = Mapping[str, Any]
-Path = str | os.PathLike[str]
-Wanted = Config | Plan | Job | Layers | Values
-"""What says a job; a dict has the fields of a scenario: {"hw": "a100-40g", "model": "7b", "seq_len": 8192}."""
-
 
 @names_arguments()
 def profile(name: str) -> Layers:
@@ -75,57 +67,6 @@ def overrides(values: Values) -> Layers:
 def site(values: Values) -> Layers:
     """Overrides of a site or a repository: above every profile, below what a person says."""
     return composed_overrides(values, Rank.SITE, f"{PYTHON} (site)")
-
-
-@names_arguments(scenarios.NAMES)
-def scenario(said: Path | Values) -> Layers:
-    """A scenario: the options of the command line, committed as a file or said as a dict.
-
-    Raises:
-        DsgenError: Unreadable, or an unknown field; with file and line.
-    """
-    parsed = scenarios.of(said, PYTHON) if isinstance(said, Mapping) else scenarios.read(path_of(said))
-    return Layers(scenarios.layers(parsed), parsed.deepspeed)
-
-
-@names_arguments(scenarios.NAMES)
-def job(wanted: Wanted, deepspeed: str | None = None) -> Job:
-    """Assemble a Job.
-
-    Args:
-        wanted: At least a hardware and a model.
-        deepspeed: The DeepSpeed release ("0.19"); None is what a scenario says, else the newest known.
-
-    Raises:
-        DsgenError: All that is wrong, each with the place where it was written.
-    """
-    if isinstance(wanted, (Config, Plan, Job)):
-        made = wanted.plan.job if isinstance(wanted, Config) else wanted.job if isinstance(wanted, Plan) else wanted
-        return _for_release(made, deepspeed)
-    if isinstance(wanted, Mapping):
-        wanted = scenario(wanted)
-    if not isinstance(wanted, Layers):
-        raise mistake(
-            f"{wanted!r} says no job",
-            must='it must be profiles joined with |, or a dict such as {"hw": "a100-40g", "model": "7b"}',
-            todo=f"For a scenario file: dsgen.scenario({os.fspath(wanted)!r})."
-            if isinstance(wanted, (str, os.PathLike))
-            else None,
-        )
-    return assemble(wanted.layers, deepspeed or wanted.deepspeed)
-
-
-@names_arguments(scenarios.NAMES)
-def plan(wanted: Wanted, deepspeed: str | None = None) -> Plan:
-    """Choose a strategy.
-
-    Raises:
-        DsgenError: A mistake in what was said, contradicting pins, or nothing that fits.
-    """
-    made = job(wanted, deepspeed)
-    if isinstance(wanted, (Config, Plan)):
-        return wanted.plan if isinstance(wanted, Config) else wanted
-    return plan_job(made)
 
 
 @names_arguments(scenarios.NAMES)
@@ -174,13 +115,8 @@ def memory(
         DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
     from dsgen.asking import memory_questions  # a script that renders needs none of it
-    from dsgen.linting import config_reader
 
-    asked = job(wanted, deepspeed)
-    if config is None:
-        return memory_questions.answer(memory_questions.ask(asked), every)
-    known = memory_questions.given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
-    return memory_questions.answer(memory_questions.ask_config(asked, known), every)
+    return memory_questions.answer(memory_questions.question(job(wanted, deepspeed), config), every)
 
 
 @names_arguments()
@@ -334,15 +270,3 @@ def simulate(
         request = simulating.from_rendered(render(wanted), run)
     seconds = simulating.TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     return simulating.simulate(request, python=python, timeout_seconds=seconds)
-
-
-def _for_release(made: Job, deepspeed: str | None) -> Job:
-    """A job as it is, where no other release than its own is asked for."""
-    if deepspeed is not None and surface.load(deepspeed).version != made.version:
-        raise mistake(
-            f"deepspeed is {deepspeed!r}, and the job was assembled for DeepSpeed {made.version}",
-            must="a job is for one release",
-            todo="Give the layers that the job was made of, or assemble it with job(..., deepspeed=...).",
-            code="contradiction",
-        )
-    return made

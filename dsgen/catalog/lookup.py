@@ -13,6 +13,7 @@ from dsgen.catalog.sheets import KINDS, Sheet, hugging_face_sheet, natural, read
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.shapes.near_misses import offer
+from dsgen.shapes.value import Value
 
 __all__ = ["KINDS", "Profile", "find", "names", "override_layer", "profile"]
 
@@ -22,8 +23,8 @@ PATH_VARIABLE = "DSGEN_PROFILE_PATH"  # folders with a person's own profiles, se
 _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need two
 
 
-@attrs.frozen
-class Profile:
+@attrs.frozen(repr=False, eq=False)
+class Profile(Value):
     """One named YAML file about one thing, its parents' overrides included."""
 
     name: str

@@ -1,7 +1,5 @@
 """One profile file as written, or a Hugging Face config: its header and its own overrides, parents not yet resolved."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +32,7 @@ class Sheet(NamedTuple):
     overrides: tuple[tuple[str, Any, int | None, str | None], ...]
     hub: tuple[tuple[str, dict[str, Any]], ...] = ()
 
-    def variant(self, wanted: str) -> Sheet | None:
+    def variant(self, wanted: str) -> "Sheet | None":
         """The sheet of the repository that a name means, with its organisation or without, in any case; or None."""
         for repository, facts in self.hub:
             folded = repository.casefold()
@@ -42,7 +40,7 @@ class Sheet(NamedTuple):
                 return self._of(repository, facts) if facts else self
         return None
 
-    def _of(self, repository: str, facts: dict[str, Any]) -> Sheet:
+    def _of(self, repository: str, facts: dict[str, Any]) -> "Sheet":
         said = {f"{self.kind}.{fact}": value for fact, value in facts.items()}
         why = f"as the config.json of {repository} says"
         kept = tuple(item for item in self.overrides if item[0] not in said)

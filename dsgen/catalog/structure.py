@@ -4,12 +4,10 @@ The only module that imports cattrs. Each field's type goes to it with what the 
 as an annotation; the hooks are registered by predicates of such types, and what is wrong comes back field by field.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args
 
 import attrs
 import cattrs
@@ -114,13 +112,13 @@ class _Declared(NamedTuple):
     below: float | None
 
 
-def _declared(field: attrs.Attribute[Any], hint: Any) -> Any:
+def _declared(field: "attrs.Attribute[Any]") -> Any:
     """A field's type with what it declares: int -> Annotated[int, ...], int | None -> Annotated[int, ...] | None."""
     key = yaml_name(field.name)
     unit = next((unit for unit in UNITS if field.name == f"{key}_{unit}"), None)
     bounds = {name: field.metadata[name] for name in ("choices", "minimum", "above", "below")}
-    optional = type(None) in get_args(hint)
-    own = next(kind for kind in get_args(hint) if kind is not type(None)) if optional else hint
+    optional = type(None) in get_args(field.type)
+    own = next(kind for kind in get_args(field.type) if kind is not type(None)) if optional else field.type
     annotated: Any = Annotated[own, _Declared(unit, **bounds)]
     return annotated | None if optional else annotated
 
@@ -162,10 +160,8 @@ def _section_hook(shape: Any, converter: cattrs.BaseConverter) -> Hook:
 
     cattrs would write and compile a function for each class, which takes a hundred times as long as to call it once.
     """
-    hints = get_type_hints(shape)
     fields = {
-        yaml_name(field.name): (field, converter.get_structure_hook(_declared(field, hints[field.name])))
-        for field in attrs.fields(shape)
+        yaml_name(field.name): (field, converter.get_structure_hook(_declared(field))) for field in attrs.fields(shape)
     }
 
     def read(tree: Mapping[str, Any], _: Any) -> Any:

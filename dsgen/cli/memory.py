@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsgen.cli import FOUND, OK
-from dsgen.cli.options import gpus_from, scenario_from, scenario_options
+from dsgen.cli.options import gpus_from, question_from, scenario_options
 from dsgen.cli.terminal import emit, width
 
 __all__ = ["command"]
@@ -35,7 +35,7 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.report import memory as report
 
-    answered = answer(_question(scenario, config, gpus_from(options, world_size)), every)
+    answered = answer(question_from(scenario, config, gpus_from(options, world_size)), every)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)
     else:
@@ -43,22 +43,3 @@ def command(
     if answered.verdict is Verdict.UNCERTAIN:
         click.echo("warning: it is not certain to fit: see the interval of each place", err=True)
     return FOUND if answered.verdict is Verdict.DOES_NOT_FIT else OK
-
-
-def _question(scenario: str | None, config: str | None, options: dict[str, Any]) -> Any:
-    import attrs
-
-    from dsgen.asking.memory_questions import ask, ask_config
-    from dsgen.jobs.assembly import assemble
-    from dsgen.jobs.scenarios import ScenarioValue, layers
-    from dsgen.linting import config_reader
-    from dsgen.shapes.layers import Origin
-
-    said = scenario_from(scenario, options)
-    if config is None:
-        return ask(assemble(layers(said), said.deepspeed))
-    source = config_reader.read(config)
-    if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
-        ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
-        said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
-    return ask_config(assemble(layers(said), said.deepspeed), source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,7 +14,10 @@ from dsgen.jobs.scenarios import FIELDS, Scenario, ScenarioValue, layers, merge,
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Origin
 
-__all__ = ["gpus_from", "idle", "job_from", "scenario_from", "scenario_options"]
+if TYPE_CHECKING:
+    from dsgen.asking.memory_questions import Question
+
+__all__ = ["gpus_from", "idle", "job_from", "question_from", "scenario_from", "scenario_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,13 +33,17 @@ _CHOICES = {
 _METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
 _SWITCHES = ("chunked_loss", "lora_train_embeddings")
 _LISTS = ("lora_targets",)
+_TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
+_MANY = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _FIELD_HELP = {
     "gpus": "GPUs in all (default: every GPU of the nodes).",
     "nodes": "Nodes (default: as many as the GPUs need).",
     "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
     "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
-    "global_batch": "Sequences per optimizer step (default: 256, or a little less).",
+    "global_batch": "Sequences per optimizer step (default: by method, GPUs and --seq-len).",
+    "total_steps": "Optimizer steps of the whole run: the learning rate falls over them (default: not known).",
+    "total_tokens": "The same in tokens, such as 300M or 1.5B.",
     "precision": "Compute dtype (default: by the GPU).",
     "zero_stage": "ZeRO stage 0 to 3 (default: planned).",
     "offload": "What leaves the GPU (default: planned).",
@@ -138,6 +145,23 @@ def job_from(file: str | None, options: dict[str, Any]) -> Job:
     return assemble(layers(scenario), scenario.deepspeed)
 
 
+def question_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:
+    """What a DeepSpeed config runs for the job that a scenario file and the options make; without one what they say."""
+    import attrs
+
+    from dsgen.asking.memory_questions import ask, ask_config  # a render asks nothing
+    from dsgen.linting import config_reader
+
+    said = scenario_from(file, options)
+    if config is None:
+        return ask(assemble(layers(said), said.deepspeed))
+    source = config_reader.read(config)
+    if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
+        ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
+        said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
+    return ask_config(assemble(layers(said), said.deepspeed), source)
+
+
 def _named(name: str | None) -> tuple[str, ...]:
     return (name,) if name is not None else ()
 
@@ -148,6 +172,8 @@ def _value(field: str, written: Any) -> Any:
         return written
     if field in _LISTS:
         return [name.strip() for name in written.split(",")]
+    if field in _TOKENS and written[-1:] in _MANY and isinstance(number := _number(written[:-1]), (int, float)):
+        return round(number * _MANY[written[-1]])
     return _number(written)
 
 

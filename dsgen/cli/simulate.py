@@ -58,6 +58,12 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
     help="trace: what runs when, for chrome://tracing or ui.perfetto.dev.",
 )
 @click.option(
+    "--what-if",
+    "what_if",
+    metavar="network=NAME,...",
+    help="Also tell the step's time on these networks; the engine runs once.",
+)
+@click.option(
     "--all", "every", is_flag=True, help="Text: forty tensors instead of eight, and every step's collectives."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
@@ -67,6 +73,7 @@ def command(
     python: str | None,
     timeout: float,
     form: str,
+    what_if: str | None,
     every: bool,
     output: str | None,
     **options: Any,
@@ -83,6 +90,7 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.shapes.errors import mistake
 
+    others = _networks(what_if, options)
     request = _from_file(config, scenario, options) if config is not None else _from_scenario(scenario, options)
     if output is not None:
         ensure_writable(output)
@@ -94,9 +102,13 @@ def command(
             todo="Say it: --hw a100-40g --network ib-hdr-200g.",
             code="missing",
         )
+    if others and form not in _PAINTED:
+        idle("--what-if", f"it is for --format text and json, not {form}")
+    elif others:
+        _check_what_if(request, others)
     with _waiting(f"simulating {request.title}"):
         simulation = simulating.simulate(request, python=python, timeout_seconds=timeout)
-    shown = _shown(simulation, form, every)
+    shown = _shown(simulation, form, every, others)
     if output is None and form in _PAINTED:
         emit(shown, _PAINTED[form])
     elif output is None:
@@ -109,16 +121,22 @@ def command(
     return FOUND if verdict is Verdict.DOES_NOT_FIT else OK
 
 
-def _shown(simulation: Simulation, form: str, every: bool) -> str:
+def _shown(simulation: Simulation, form: str, every: bool, others: dict[str, Any]) -> str:
     import json
     import shutil
 
+    from dsgen import simulating
+    from dsgen.report import on_networks
     from dsgen.report import simulation as report
 
-    if form == "text":
-        return report.text(simulation, shutil.get_terminal_size().columns, every)
-    if form == "json":
-        return json.dumps(report.data(simulation), indent=2) + "\n"
+    if form in _PAINTED:
+        timed = {name: simulating.on_network(simulation, network) for name, network in others.items()}
+        if form == "json":
+            told = {**report.data(simulation), **({"what_if": on_networks.data(timed)} if timed else {})}
+            return json.dumps(told, indent=2) + "\n"
+        width = shutil.get_terminal_size().columns
+        compared = f"\n{on_networks.text(simulation, timed, width)}" if timed else ""
+        return report.text(simulation, width, every) + compared
     if form == "trace" and simulation.step_time is not None:
         from dsgen.report.trace import trace
 
@@ -126,6 +144,39 @@ def _shown(simulation: Simulation, form: str, every: bool) -> str:
     from dsgen.report import simulation_page, timeline
 
     return timeline.svg(simulation) if form == "svg" else simulation_page.html(simulation)
+
+
+def _networks(said: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The networks that --what-if names, read before anything runs."""
+    from dsgen.shapes.errors import mistake
+
+    if said is None:
+        return {}
+    field, _, names = said.partition("=")
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if field.strip() != "network" or not listed:
+        raise mistake(
+            f"--what-if is {said!r}",
+            must="it must name networks: memory and kernels of another GPU are another simulation",
+            todo="--what-if network=ethernet-25g,ib-ndr-400g",
+            code="bad-value",
+        )
+    return {name: _network({**options, "network": name}) for name in listed}
+
+
+def _check_what_if(request: Request, others: dict[str, Any]) -> None:
+    """Say before the run where another network tells nothing."""
+    from dsgen import simulating
+    from dsgen.shapes.errors import mistake
+
+    for network in others.values():
+        simulating.check_network(network, request.world_size, request.ranks_per_node)
+    if request.rates is None:
+        raise mistake(
+            "--what-if tells times, and what the GPUs or the nodes' network are is not said",
+            todo="Say it: --hw a100-40g --network ib-hdr-200g.",
+            code="missing",
+        )
 
 
 def _options(options: dict[str, Any], **more: Any) -> Options:

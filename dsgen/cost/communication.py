@@ -1,88 +1,142 @@
-"""Time of the collectives of one optimizer step, each over the slowest link it crosses."""
+"""What replicas and tensor-parallel ranks exchange in one optimizer step, each over the slowest link it crosses."""
 
-from __future__ import annotations
+import functools
+from typing import NamedTuple
 
+from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
+from dsgen.kernels import Rates, collective_seconds, contention
+from dsgen.memory.modules import Modules, modules
 from dsgen.memory.numbers import Numbers
+from dsgen.shapes.profiles import Hardware, Model, Network, Training
+from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["collective_seconds", "data_parallel_seconds", "tensor_parallel_seconds"]
-
-# Share of line rate that NCCL's large collectives reach: nccl-tests bus bandwidth over the datasheet's.
-LINK_EFFICIENCY = {"nvlink": 0.80, "xgmi": 0.70, "pcie": 0.60, "ethernet": 0.75, "memory": 0.5, "none": 1.0}
-RDMA_EFFICIENCY = 0.85
-TCP_EFFICIENCY = 0.60  # the host copies every byte
-OVERLAP = 0.70  # share of backward (and of forward, at stage 3) behind which communication can hide
+__all__ = ["NO_COLLECTIVES", "Collectives", "collectives", "tensor_parallel_seconds"]
 
 
-def collective_seconds(job: Job, size_bytes: float, tp: int, calls: int) -> float:
-    """One all-gather or one reduce-scatter among the replicas; an all-reduce is one of each.
+class Collectives(NamedTuple):
+    """What ZeRO moves between replicas, in seconds.
 
-    Tensor-parallel groups stay inside a node, so the replicas of every group span all nodes, and the tp groups of a
-    node share its network.
-
-    Args:
-        job: The job; its links and its nodes.
-        size_bytes: Bytes of the whole tensor on one tensor-parallel rank.
-        tp: AutoTP degree: how many such collectives run at once.
-        calls: Into how many calls the tensor is cut.
+    Attributes:
+        gather: All parameters gathered once (stage 3).
+        reduce: All gradients reduced once; in every pass from stage 2 on, else in the last one.
+        update: After the step: updated parameters (stages 1 and 2).
+        gathers: Calls of the first, which the host issues.
+        reduces: Calls of the second.
+        slows: How much longer kernels take beside the reductions, by their own time.
+        again: Share of a block's parameters that backward gathers once more than the second forward before it.
+        kept: Share of all parameters that is still there from forward when backward comes, without a second forward.
     """
-    ranks = job.world // tp
-    if ranks <= 1:
-        return 0.0
-    hardware, network = job.hardware, job.network
-    inside = max(1, job.gpus_per_node // tp)
-    intra = hardware.intra_node_bandwidth_bytes_per_second * LINK_EFFICIENCY[hardware.intra_node_link]
-    seconds = 0.0
-    if inside > 1:
-        seconds = (
-            size_bytes * (ranks - 1) / ranks / max(intra, 1.0) + calls * hardware.intra_node_latency_seconds * inside
-        )
-    if job.nodes > 1:
-        rate = network.bandwidth_bytes_per_second * (RDMA_EFFICIENCY if network.rdma else TCP_EFFICIENCY)
-        sent = size_bytes * tp * (job.nodes - 1) / job.nodes
-        seconds = max(seconds, sent / rate + calls * network.latency_seconds * job.nodes)
-    return seconds
+
+    gather: float
+    reduce: float
+    update: float
+    gathers: int
+    reduces: int
+    slows: float = 0.0
+    again: float = 1.0
+    kept: float = 0.0
+
+    def passed(self, forward: bool, again: bool) -> float:
+        """How often a pass gathers the parameters of its part."""
+        if forward:
+            return 1.0
+        return 1.0 + self.again if again else 1.0 - self.kept
 
 
-def data_parallel_seconds(job: Job, strategy: Strategy, numbers: Numbers) -> tuple[float, float]:
-    """What ZeRO moves between replicas.
+NO_COLLECTIVES = Collectives(0.0, 0.0, 0.0, 0, 0)
 
-    Returns:
-        Seconds per micro-batch, and once per optimizer step.
+
+def collectives(job: Job, strategy: Strategy, numbers: Numbers) -> Collectives:
+    """What a strategy's replicas move."""
+    if job.world == strategy.tp:
+        return NO_COLLECTIVES
+    ways = (strategy.stage, strategy.tp, strategy.precision, strategy.buffers)
+    return _collectives(
+        job.model, job.hardware, job.network, job.training, job.world, job.gpus_per_node, *ways, numbers
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _collectives(
+    model: Model,
+    hardware: Hardware,
+    network: Network,
+    training: Training,
+    world: int,
+    gpus_per_node: int,
+    stage: int,
+    tp: int,
+    precision: str,
+    buffers: Buffers,
+    numbers: Numbers,
+) -> Collectives:
+    rates, replicas = node_rates(hardware, network), world // tp
+    size = 4 if precision == "fp32" else 2
+    gradients = size * numbers.trained
+    inside = max(1, gpus_per_node // tp)
+
+    def spent(kind: str, total: int, calls: int) -> float:
+        return calls * collective_seconds(rates, kind, total / max(calls, 1), replicas, inside, groups_per_node=tp)
+
+    reduces = max(1, -(-numbers.trained // max(buffers.reduce_bucket, 1)))
+    if stage == 0:
+        return Collectives(0.0, spent("all_reduce", gradients, reduces), 0.0, 0, reduces)
+    reduce = spent("reduce_scatter", gradients, reduces)
+    if stage < 3:
+        calls = max(1, -(-numbers.trained // max(buffers.allgather_bucket, 1)))
+        slows = contention(rates, "reduce_scatter", replicas, inside, groups_per_node=tp)
+        return Collectives(0.0, reduce, spent("all_gather", gradients, calls), 0, reduces, slows)
+    trains = (training.method, training.lora_rank, training.lora_targets, tp, training.lora_train_embeddings)
+    fetched = _fetches(modules(model, *trains, False, False), buffers.persistence, buffers.prefetch)
+    gather = 0.0
+    for elements, calls in fetched:
+        gather += spent("all_gather", size * elements * calls, calls)
+    # A tensor of a block that runs again is used again after what lies between it and the block's end, twice.
+    return Collectives(
+        gather,
+        reduce,
+        0.0,
+        sum(calls for _, calls in fetched),
+        reduces,
+        again=1.0 - min(1.0, buffers.max_reuse / (2 * numbers.block)),
+        kept=min(1.0, buffers.max_reuse / (2 * numbers.total)),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _fetches(running: Modules, persistence: int, prefetch: int) -> tuple[tuple[int, int], ...]:
+    """All-gathers of one way through the model: (elements, how often).
+
+    Tensors are fetched in the order of use; one call takes as many as fill the bucket of what is fetched ahead, or
+    those of one module where nothing is (partitioned_param_coordinator.py, fetch_sub_module).
     """
-    tp = strategy.tp
-    if job.world == tp:
-        return 0.0, 0.0
-    size = 4 if strategy.precision == "fp32" else 2
-    gradients, weights = size * numbers.trained, size * numbers.total
-    buckets = strategy.buffers
-    reduce_calls = max(1, numbers.trained // max(buckets.reduce_bucket, 1))
-    gather_calls = max(1, numbers.trained // max(buckets.allgather_bucket, 1))
-    reduce = collective_seconds(job, gradients, tp, reduce_calls)
-    if strategy.stage == 0:
-        return 0.0, 2 * reduce
-    if strategy.stage == 3:
-        # Every pass gathers the weights: forward and backward, or forward, recomputation and backward.
-        # A recomputed block stays gathered for its backward when two blocks are within the reuse distance
-        # (partitioned_param_coordinator.py).
-        kept_for_backward = buckets.max_reuse >= 2 * numbers.block
-        passes = 3 if strategy.checkpointing and not kept_for_backward else 2
-        fetches = max(1, numbers.total // max(buckets.prefetch, 1))
-        kept = min(1.0, buckets.max_reuse / numbers.total)  # what stays gathered between the two passes
-        return passes * (1 - kept / 2) * collective_seconds(job, weights, tp, fetches) + reduce, 0.0
-    gather = collective_seconds(job, gradients, tp, gather_calls)
-    return (reduce, gather) if strategy.stage == 2 else (0.0, reduce + gather)
+    calls: dict[int, int] = {}
+    waiting = 0
+    for _, part in running.parts:
+        for module in part:
+            own = 0
+            for tensor in module.tensors:
+                if tensor.numel > persistence:
+                    own += tensor.extent(False)
+                    waiting += tensor.extent(False)
+                    if prefetch and waiting >= prefetch:
+                        calls[waiting] = calls.get(waiting, 0) + 1
+                        waiting = 0
+            if not prefetch and own:
+                calls[own] = calls.get(own, 0) + 1
+                waiting = 0
+    if waiting:
+        calls[waiting] = calls.get(waiting, 0) + 1
+    return tuple(calls.items())
 
 
-def tensor_parallel_seconds(job: Job, strategy: Strategy, tokens: int) -> float:
+def tensor_parallel_seconds(job: Job, strategy: Strategy, rates: Rates) -> float:
     """AutoTP's all-reduces of one micro-batch: two per block forward, two backward, two more when recomputed."""
     if strategy.tp == 1:
         return 0.0
     size = 4 if strategy.precision == "fp32" else 2
-    bytes_ = size * strategy.micro_batch * tokens * job.model.hidden_size
+    moved = size * strategy.micro_batch * job.seq_len * job.model.hidden_size
     count = job.model.layers * (6 if strategy.checkpointing else 4)
-    hardware = job.hardware
-    rate = hardware.intra_node_bandwidth_bytes_per_second * LINK_EFFICIENCY[hardware.intra_node_link]
-    share = 2 * (strategy.tp - 1) / strategy.tp
-    return count * (bytes_ * share / max(rate, 1.0) + 2 * hardware.intra_node_latency_seconds * strategy.tp)
+    return count * collective_seconds(rates, "all_reduce", moved, strategy.tp, min(strategy.tp, job.gpus_per_node))

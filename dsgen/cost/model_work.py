@@ -3,8 +3,6 @@
 A part is recorded once on a tape that notes its work, and stands for all that equal it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -24,7 +22,7 @@ from dsgen.shapes.profiles import Model
 
 __all__ = ["ModelWork", "PartWork", "work"]
 
-_CACHED = 1024  # models times ways to run them
+_CACHED = 4096  # models times ways to run them
 
 
 class PartWork(NamedTuple):
@@ -121,7 +119,8 @@ def _work(
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings)
     on = execution(model, precision, attention, seq_len, *ways)
     forward = family_of(model).forward
-    running = modules(model, method, lora_rank, lora_targets, tp, embeddings)
+    # AutoTP splits tensors and leaves the modules; spelled as memory asks for them, so that one answer serves both.
+    running = modules(model, method, lora_rank, lora_targets, 1, embeddings, False, False)
     named = [len(inside) for _, inside in running.parts]
     tape = WorkTape()
     hidden, *_ = forward.before(tape, on)

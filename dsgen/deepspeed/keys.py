@@ -1,7 +1,5 @@
 """One key of a DeepSpeed config: its shape, the values it takes, and how a condition on it is met and said."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The keys of a config.json: a fact's names there and its default, and the names that recur."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What is special about one model_type of Hugging Face, and where dsgen asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ A family's own order stands in its file. What contains other modules comes befor
 transformers 5.23 (models/*/modeling_*.py).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = [

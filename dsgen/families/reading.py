@@ -1,7 +1,5 @@
 """Reading one part of a config.json: typed values, and the refusal of variants that nothing here counts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

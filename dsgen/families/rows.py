@@ -3,8 +3,6 @@
 Symbols ("hidden", "q", "ffn" ...) are resolved for one model in parameters/tensors.py.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = [

@@ -16,6 +16,7 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions
 from dsgen.jobs.job import Job
+from dsgen.jobs.methods import settled, with_method
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
@@ -39,7 +40,6 @@ INSTEAD = {
     ),
 }
 LONGEST_PATH = 1000  # letters; DeepSpeed's longest key has 90
-STANDARD_TRAINING = "standard"  # the training profile of a job that names none
 ASSUMED_NETWORK = "ethernet-25g"  # the slowest fabric still rented with GPUs: a plan made for it holds on a better one
 
 
@@ -203,10 +203,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         DsgenError: All that is wrong, each with the place where it was written.
     """
     known = surface.load(version)
-    named = tuple(layers)
-    if not any(layer.rank == Rank.TRAINING for layer in named):
-        named = (*named, catalog.find("training", STANDARD_TRAINING).layer)
-    said = canonical(named, version)
+    said = canonical(with_method(tuple(layers)), version)
     ranked = dropped(said, known)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
@@ -219,7 +216,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
                 code="missing",
             )
     tree["training"] = follow(tree.get("training", {}), provenance)
-    wishes = structure(Training, "training", tree, provenance)
+    wishes = settled(structure(Training, "training", tree, provenance), provenance)
     cluster = structure(Cluster, "cluster", tree, provenance)
     hardware = structure(Hardware, "hardware", tree, provenance)
     nodes, per_node = _shape(cluster, hardware, provenance)

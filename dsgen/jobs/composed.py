@@ -9,14 +9,15 @@ import attrs
 
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import DEEPEST, Layer, Origin, Override, Rank, leaves
+from dsgen.shapes.value import Value
 
 __all__ = ["PYTHON", "Layers", "layers_of", "overrides", "plain_data"]
 
 PYTHON = "python"  # the source of what was said in a call
 
 
-@attrs.frozen
-class Layers:
+@attrs.frozen(repr=False, eq=False)
+class Layers(Value):
     """Named sets of overrides, joined with `|`. The order does not decide who wins; the rank of each does.
 
     `Layers()` is the identity, `|` is associative, and joining a layer twice is joining it once.

@@ -62,4 +62,8 @@ def _unread(training: Training) -> Iterator[tuple[str, str]]:
     if training.scheduler == "none":
         yield "training.warmup_steps", "training.scheduler is none"
     if training.scheduler in ("none", "WarmupLR"):
-        yield "training.total_steps", f"training.scheduler is {training.scheduler}, which knows no end"
+        why = f"training.scheduler is {training.scheduler}, which knows no end"
+        yield from ((f"training.{name}", why) for name in ("total_steps", "total_tokens"))
+    if training.global_batch is not None:
+        why = f"training.global_batch is {training.global_batch}, which counts the sequences of a step"
+        yield from ((f"training.{name}", why) for name in ("tokens_per_step", "tokens_per_gpu"))

@@ -1,7 +1,5 @@
 """The assembled whole that a plan is made for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +9,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.shapes.layers import Layer, Provenance
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
-from dsgen.shapes.shown import Shown
+from dsgen.shapes.value import Value
 
 __all__ = ["DEFAULT_SEQ_LEN", "MASTER", "STATES", "Job", "Unsure", "narrowed", "unsure"]
 
@@ -79,8 +77,8 @@ def _wide(dtype: Any) -> bool:
     return isinstance(dtype, str) and dtype.lower() in _FP32
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Job(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Job(Value):
     """The assembled whole: what is there, what is wanted, and what was pinned.
 
     `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted.

@@ -1,7 +1,5 @@
 """A scenario: the options of the command line as data, from the command line or from a committed file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +14,7 @@ from dsgen.shapes import units
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, leaves, same, show
 from dsgen.shapes.near_misses import offer
-from dsgen.shapes.shown import Shown
+from dsgen.shapes.value import Value
 
 __all__ = ["FIELDS", "NAMES", "Scenario", "ScenarioValue", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
 
@@ -28,6 +26,8 @@ FIELDS = {
     "target_len": "training.target_len",
     "micro_batch": "training.micro_batch",
     "global_batch": "training.global_batch",
+    "total_steps": "training.total_steps",
+    "total_tokens": "training.total_tokens",
     "precision": "training.precision",
     "zero_stage": "training.zero_stage",
     "offload": "training.offload",
@@ -60,8 +60,8 @@ class ScenarioValue(NamedTuple):
     reason: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Scenario(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Scenario(Value):
     """What a person said: profiles by kind, fields, override files, single overrides, and the release.
 
     Attributes:
@@ -79,7 +79,7 @@ class Scenario(Shown):
     sets: tuple[tuple[str, ScenarioValue], ...] = ()
     deepspeed: str | None = None
     rank: Rank = Rank.USER
-    below: Scenario | None = None
+    below: "Scenario | None" = None
 
 
 def merge(file: Scenario, options: Scenario) -> Scenario:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.kernels.attention import attention_seconds
-from dsgen.kernels.collectives import collective_seconds
+from dsgen.kernels.collectives import collective_seconds, contention
 from dsgen.kernels.host_work import copy_seconds, cpu_adam_seconds, dispatch_seconds, hook_seconds, nvme_seconds
 from dsgen.kernels.products import product_seconds
 from dsgen.kernels.rates import Link, Rates, rates
@@ -14,6 +14,7 @@ __all__ = [
     "Rates",
     "attention_seconds",
     "collective_seconds",
+    "contention",
     "copy_seconds",
     "cpu_adam_seconds",
     "dispatch_seconds",

@@ -1,7 +1,5 @@
 """Families of GPUs, and how the rates of a profile tell them apart."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -44,7 +42,7 @@ _BLACKWELL_FROM = 7e12  # bytes/s: B200 has 8, H200 4.8
 _GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0
 
 
-def architecture(hardware: Hardware) -> Architecture:
+def architecture(hardware: "Hardware") -> Architecture:
     """The family of a profile's GPUs, told by its rates: a profile does not name it."""
     if hardware.vendor == "cpu":
         return Architecture("cpu")
@@ -63,7 +61,7 @@ def architecture(hardware: Hardware) -> Architecture:
     return _VOLTA if speed >= _HBM else _TURING
 
 
-def multiprocessors(hardware: Hardware) -> int:
+def multiprocessors(hardware: "Hardware") -> int:
     """Streaming multiprocessors of one GPU, from its fp32 peak: within 25 % of the true number; 0 if not NVIDIA's."""
     family = architecture(hardware)
     if not family.threads:
@@ -71,5 +69,5 @@ def multiprocessors(hardware: Hardware) -> int:
     return round(hardware.fp32_flops_per_second / (2 * family.lanes * family.clock_hertz))
 
 
-def _tensor_ratio(hardware: Hardware) -> float:
+def _tensor_ratio(hardware: "Hardware") -> float:
     return hardware.tf32_flops_per_second / hardware.fp32_flops_per_second

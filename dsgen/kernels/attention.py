@@ -1,7 +1,5 @@
 """How long an attention kernel takes: blocks of queries over the processors, each over the keys it sees."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from dsgen.kernels.products import SIZES, product_seconds
@@ -11,7 +9,7 @@ from dsgen.kernels.traffic import traffic_seconds
 __all__ = ["KERNELS", "attention_seconds", "available"]
 
 FORWARD, BACKWARD = "forward", "backward"
-KERNELS = ("flash2", "flash3", "flash4", "cudnn", "memory-efficient", "math")
+KERNELS = ("flash1", "flash2", "flash3", "flash4", "cudnn", "memory-efficient", "math")
 BLOCK = 128  # queries and keys of a tile
 FILL = 192  # keys' worth of time that a block's pipeline takes to fill and drain; fitted with the shares below
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 10  # per query, key and element of a head: two products, and five
@@ -33,6 +31,10 @@ class Shares(NamedTuple):
 # Fitted on benchmarks/data/kernels.json, rows of attention: the medians of their errors are 0 by phase and head.
 SHARES = {
     ("sm80", "flash2"): Shares(0.68, 0.64, 0.88),  # Dao-AILab/flash-attention, A100 SXM, forward and backward together
+    # FlashAttention 1 is the first release and Triton's kernel of it: causal rows of 2k to 16k, of those of release 2
+    # by the same charts 0.43 with heads of 128 and 0.51 with 64 (A100), 0.42 and 0.53 (H100).
+    ("sm80", "flash1"): Shares(0.29, 0.275, 1.04),
+    ("sm90", "flash1"): Shares(0.158, 0.139, 1.11),
     ("sm90", "flash2"): Shares(0.377, 0.332, 0.88),  # the same, H100 SXM
     ("sm90", "flash3"): Shares(0.67, 0.49, 0.73),  # the same, and facebookexperimental/triton
     ("sm90", "cudnn"): Shares(0.63, 0.49, 0.80),  # forward the same; backward as FlashAttention 3
@@ -58,7 +60,7 @@ def available(architecture: str, kernel: str) -> str:
         kernel = "flash3"
     if (kernel == "flash3" and architecture != "sm90") or (kernel == "cudnn" and architecture not in ("sm90", "sm100")):
         kernel = "flash2"
-    if kernel == "flash2" and architecture in ("sm70", "sm75"):
+    if kernel in ("flash1", "flash2") and architecture in ("sm70", "sm75"):
         return "memory-efficient"
     return kernel
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dsgen.kernels.measured_facts import CONTENTION
 from dsgen.kernels.rates import Link, Rates
 
-__all__ = ["KINDS", "collective_seconds"]
+__all__ = ["KINDS", "collective_seconds", "contention"]
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
@@ -66,6 +67,23 @@ def collective_seconds(
         return ring
     switch = SWITCHED_START_SECONDS + BASE_SECONDS["Simple"] + SWITCHED_HOPS * _hop(rates.intra, "Simple")
     return min(ring, switch + wire / (rates.intra.bytes_per_second * SWITCHED[rates.architecture]))
+
+
+def contention(rates: Rates, kind: str, ranks: int, ranks_per_node: int, *, groups_per_node: int = 1) -> float:
+    """How much longer the kernels of a GPU take while one of its collectives runs, by their own time.
+
+    Args:
+        rates: The node and its network.
+        kind: One of `KINDS`.
+        ranks: Ranks that take part.
+        ranks_per_node: How many of them are in one node.
+        groups_per_node: How many groups of a node do the same at once and share its network.
+    """
+    if ranks <= 1:
+        return 0.0
+    inside = min(ranks, ranks_per_node)
+    speed = _speed(rates, kind, inside, -(-ranks // inside), groups_per_node)
+    return CONTENTION.slowdown * min(1.0, speed / CONTENTION.bytes_per_second)
 
 
 def _exchange_seconds(rates: Rates, size_bytes: float, ranks: int, inside: int, groups: int) -> float:

@@ -4,11 +4,9 @@ The rows lie in benchmarks/data/kernels.json; docs/kernels.md holds the laws aga
 (`product_efficiency`, `memory_efficiency`, `dispatch`) goes before its family's.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
-__all__ = ["GENERATIONS", "HOST", "LINKS", "NETWORKS", "Generation", "HostCosts"]
+__all__ = ["CONTENTION", "GENERATIONS", "HOST", "LINKS", "NETWORKS", "Contention", "Generation", "HostCosts"]
 
 
 class Generation(NamedTuple):
@@ -21,6 +19,7 @@ class Generation(NamedTuple):
         memory_efficiency: Share of peak memory bandwidth that large element-wise kernels reach.
         kernel_seconds: Shortest time a kernel takes on the device, launched behind another.
         processors: Units that tiles are spread over, where the fp32 peak does not tell.
+        dispatch_seconds: What an eager operator costs the cores of the nodes that they stand in; None for today's.
     """
 
     measured_on: str
@@ -29,15 +28,20 @@ class Generation(NamedTuple):
     memory_efficiency: float
     kernel_seconds: float
     processors: int = 0
+    dispatch_seconds: float | None = None
 
+
+# Nodes of V100 and A100 have cores of 2018 to 2021. Fitted on the LoRA runs of Qwen's README at 256 and 512 tokens,
+# which the host bounds: 4.7 to 5.2 ms a block forward, again and backward, with 24, 32 and 40 blocks, 1.8 times HOST's.
+OLDER_DISPATCH = 18e-6  # seconds
 
 # Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
 # streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
 # 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
 GENERATIONS = {
-    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
+    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6, 0, OLDER_DISPATCH),
     "sm75": Generation("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
-    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
+    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6, 0, OLDER_DISPATCH),
     "sm86": Generation("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
     "sm89": Generation("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
     "sm90": Generation("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
@@ -61,6 +65,25 @@ LINKS = {
 # (NVIDIA/nccl issue 1576). EFA: 365 of 400 (stas00/ml-engineering). RoCE: 0.73 to 0.90 on one port (google/dranet),
 # 340 of 400 (NVIDIA/nccl issue 1218). TCP: NVIDIA/nccl issue 209.
 NETWORKS = {"infiniband": 0.93, "roce": 0.82, "efa": 0.91, "ethernet": 0.82, "tcp": 0.60, "none": 1.0}
+
+
+class Contention(NamedTuple):
+    """What a collective takes from the kernels that run beside it: processors for its channels, and bandwidth.
+
+    Attributes:
+        slowdown: By which share of their own time they take longer.
+        bytes_per_second: Wire rate of one GPU from which it is that much; below it, in proportion.
+    """
+
+    slowdown: float
+    bytes_per_second: float
+
+
+# Slowdown: mean over GPT and LLaMA on four A100, H100, MI210 and MI250 inside a node, at most 0.40 (arXiv 2507.03114).
+# Rate: NCCL takes as many processors as the platform's speed needs and shares none of them, 16 (of A100's 108, which
+# is 0.17) at 190 GB/s and 2 at 12 to 24 GB/s (NVIDIA/nccl issue 689). That a collective is slowed too is not counted:
+# its kernels hold their processors, and no source says by how much.
+CONTENTION = Contention(0.189, 190e9)
 
 
 class HostCosts(NamedTuple):

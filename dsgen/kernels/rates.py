@@ -1,15 +1,12 @@
 """What one node does, all in SI units: the rates that the laws of kernels are computed from."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsgen.kernels.architectures import architecture, multiprocessors
 from dsgen.kernels.measured_facts import GENERATIONS, HOST, LINKS, NETWORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dsgen.shapes.profiles import Hardware, Network
 
 __all__ = ["Link", "Rates", "rates"]
@@ -103,12 +100,12 @@ class Rates(NamedTuple):
         return {**self._asdict(), "intra": self.intra._asdict(), "inter": self.inter._asdict()}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Rates:
+    def from_json(cls, told: Mapping[str, Any]) -> "Rates":
         """What `to_json` told."""
         return cls(**{**told, "intra": Link(**told["intra"]), "inter": Link(**told["inter"])})
 
 
-def rates(hardware: Hardware, network: Network) -> Rates:
+def rates(hardware: "Hardware", network: "Network") -> Rates:
     """The rates of a node and of the network it stands in.
 
     Args:
@@ -117,7 +114,7 @@ def rates(hardware: Hardware, network: Network) -> Rates:
     """
     name = architecture(hardware).name
     family = GENERATIONS[name]
-    dispatch = HOST.dispatch_seconds if hardware.dispatch_seconds is None else hardware.dispatch_seconds
+    dispatch = _first(hardware.dispatch_seconds, _first(family.dispatch_seconds, HOST.dispatch_seconds))
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
     product = _first(hardware.product_efficiency, family.product_efficiency)
     return Rates(
@@ -136,8 +133,8 @@ def rates(hardware: Hardware, network: Network) -> Rates:
         dispatch_seconds=dispatch,
         backward_dispatch_seconds=HOST.backward_dispatch_seconds * slower,
         view_seconds=HOST.view_seconds * slower,
-        collective_dispatch_seconds=HOST.collective_dispatch_seconds * slower,
-        hook_seconds=HOST.hook_seconds * slower,
+        collective_dispatch_seconds=HOST.collective_dispatch_seconds,
+        hook_seconds=HOST.hook_seconds,
         host_link_bytes_per_second=hardware.host_link_bandwidth_bytes_per_second,
         host_memory_bytes_per_second=hardware.host_memory_bandwidth_bytes_per_second,
         cpu_cores=hardware.cpu_cores,
@@ -155,7 +152,7 @@ def _first(own: float | None, family: float) -> float:
     return family if own is None else own
 
 
-def _intra(hardware: Hardware) -> Link:
+def _intra(hardware: "Hardware") -> Link:
     kind = hardware.intra_node_link
     shared = kind == "pcie" and not hardware.peer_access
     share, across = LINKS["pcie through the host" if shared else kind]
@@ -169,7 +166,7 @@ def _intra(hardware: Hardware) -> Link:
     )
 
 
-def _inter(network: Network) -> Link:
+def _inter(network: "Network") -> Link:
     share = NETWORKS["tcp" if network.fabric != "none" and not network.rdma else network.fabric]
     return Link(
         kind=network.fabric,

@@ -7,7 +7,7 @@ from typing import Any
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.profiles import Training
-from dsgen.strategies.constraints import BY_CODE, Setup, keys
+from dsgen.strategies.constraints import BY_CODE, Keys, Setup, keys
 
 __all__ = ["of_subject", "refused", "sentence"]
 
@@ -17,24 +17,29 @@ def of_subject(subject: Subject) -> Setup:
     return subject.once("setup", lambda: _of_subject(subject))
 
 
-def refused(subject: Subject, code: str) -> str | None:
-    """The sentence of a constraint that a config breaks; None where it does not."""
-    return sentence(subject, code) if BY_CODE[code].refuses(of_subject(subject)) else None
-
-
-def sentence(subject: Subject, code: str, **known: Any) -> str:
-    """The sentence of a constraint for a config, whether it breaks it or not: a rule may know more than the table.
+def refused(subject: Subject, code: str, **known: Any) -> str | None:
+    """The sentence of a constraint that a config breaks; None where it does not.
 
     Args:
         subject: The config.
         code: Of the constraint.
         known: Fields of the Setup that the rule knows better.
     """
+    breaks = BY_CODE[code].refuses(of_subject(subject)._replace(**known))
+    return sentence(subject, code, **known) if breaks else None
+
+
+def sentence(subject: Subject, code: str, **known: Any) -> str:
+    """The sentence of a constraint for a config, whether it breaks it or not: a rule may know more than the table.
+
+    Args:
+        subject, code, known: As for `refused`.
+    """
     return BY_CODE[code].says(of_subject(subject)._replace(**known))
 
 
 def _of_subject(subject: Subject) -> Setup:
-    facts, asked = subject.facts, keys(subject.value)
+    facts, asked = subject.facts, _keys(subject)
     model, hardware = facts.model, facts.hardware
     return Setup(
         version=subject.surface.version,
@@ -53,3 +58,13 @@ def _of_subject(subject: Subject) -> Setup:
         narrow=bool(asked.masters),
         keys=asked,
     )
+
+
+def _keys(subject: Subject) -> Keys:
+    """The keys in force, with what the program brings beside them."""
+    asked, brought = keys(subject.value), subject.facts.client_optimizer
+    if asked.clipping and not subject.written("gradient_clipping"):
+        asked = asked._replace(clipping=f"{asked.clipping}, the default")
+    if brought in ("torch", "deepspeed"):
+        asked = asked._replace(own=brought == "torch", named="")
+    return asked

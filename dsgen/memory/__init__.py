@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from dsgen.memory.asked import resident_bytes
 from dsgen.memory.doubted import doubted
-from dsgen.memory.estimates import (
-    MemoryEstimate,
-    PhaseMemory,
-    Place,
-    Room,
-    Verdict,
-    estimate,
-    host_place,
-    room,
-    verdict,
-)
+from dsgen.memory.estimates import MemoryEstimate, PhaseMemory, Place, Room, Verdict, estimate, room, verdict
+from dsgen.memory.fits import Fits, fits
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.widened import widened
 
 __all__ = [
+    "Fits",
     "MemoryEstimate",
     "Moment",
     "Parts",
@@ -30,9 +22,9 @@ __all__ = [
     "Verdict",
     "doubted",
     "estimate",
+    "fits",
     "gpu_limit",
     "host_limit",
-    "host_place",
     "parts",
     "resident_bytes",
     "room",

@@ -1,7 +1,5 @@
 """What a layout asks of the memory model, without what makes no difference; and what it holds all the time."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
@@ -36,7 +34,7 @@ def resident_bytes(job: Job, layout: Layout, buffers: Buffers) -> int:
 
 
 @functools.lru_cache(maxsize=8192)
-def _held(asked: Asked, layout: Plain, buffers: Buffers) -> int:
+def _held(asked: "Asked", layout: Plain, buffers: Buffers) -> int:
     return sum(through_training(layout, states(asked, layout, buffers)))
 
 

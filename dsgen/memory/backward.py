@@ -1,7 +1,5 @@
 """What gradients and their buckets take while backward runs, at every stage, and at which moments that is most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

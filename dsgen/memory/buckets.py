@@ -4,8 +4,6 @@ Followed from the code of 0.19.8: runtime/zero/stage_1_and_2.py (reduce_independ
 average_tensor, allreduce_bucket, copy_grads_in_partition) and runtime/engine.py (buffered_allreduce_fallback).
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 from collections import Counter

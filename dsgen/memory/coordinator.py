@@ -4,8 +4,6 @@ Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 
 __params_to_release), from the second step on, when it knows the order of use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,7 +56,7 @@ class TensorUses(NamedTuple):
     split: frozenset[int]
 
     @classmethod
-    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool) -> TensorUses:
+    def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool) -> "TensorUses":
         """The uses of events.
 
         Args:
@@ -73,8 +71,18 @@ class TensorUses(NamedTuple):
         bounds = [0]
         steps: list[int] = []
         holds: list[bool] = []
+        frozen: set[int] = set()
+        split: set[int] = set()
+        # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
+        own, below = [0], [0]
         for step, event in enumerate(events):
+            size = 0
             for held in event.module.tensors:
+                size += held.numel
+                if held.frozen:
+                    frozen.add(held.place)
+                if held.split:
+                    split.add(held.place)
                 persists = held.numel <= persistence
                 if anew or not persists:
                     order.append(held.place)
@@ -84,11 +92,7 @@ class TensorUses(NamedTuple):
                     read = held.read and event.way == BACKWARD
                     holds.append(persists or event.stays or read or (event.holds and held.frozen))
             bounds.append(len(order))
-        # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
-        own, below = [0], [0]
-        for event in events:
-            size = 0 if event.module.whole else sum(held.numel for held in event.module.tensors)
-            own.append(own[-1] + size)
+            own.append(own[-1] + (0 if event.module.whole else size))
             below.append(below[-1] + event.module.inside)
         nears = [_NEVER] * len(order)
         following: dict[int, int] = {}  # tensor -> its next use
@@ -112,9 +116,7 @@ class TensorUses(NamedTuple):
             if event.leaving
         }
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
-        frozen = frozenset(held.place for event in events for held in event.module.tensors if held.frozen)
-        split = frozenset(held.place for event in events for held in event.module.tensors if held.split)
-        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozen, split)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozenset(frozen), frozenset(split))
 
     def run(
         self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False
@@ -227,5 +229,5 @@ class TensorUses(NamedTuple):
         there.update(tensors)
         if len(tensors) > 1 and not alone:  # a single tensor is gathered into its own place
             together = _Gather(extent, len(tensors))
-            coming.update((tensor, together) for tensor in tensors)
+            coming.update(dict.fromkeys(tensors, together))
         return extent

@@ -3,8 +3,6 @@
 Followed from the code of 0.19.8: runtime/zero/stage_1_and_2.py (__init__, get_partition_info).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

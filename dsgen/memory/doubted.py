@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dsgen.families import family_of
-from dsgen.families.parameters import expert_target
 from dsgen.shapes.profiles import Model, Training
+from dsgen.strategies.constraints import EXPERTS, Setup, refusals
 
 __all__ = ["doubted"]
 
@@ -18,17 +17,11 @@ def doubted(model: Model, training: Training, stage: int) -> str | None:
     """
     if stage != 3 or training.method == "full":
         return None
-    if model.encoder_layers:
+    if model.encoder_layers:  # nobody refuses this: it is a doubt of our own count, and no constraint
         return (
             f"adapters of {model.architecture} at stage 3: what is gathered of a decoder behind an encoder is counted a"
             " few percent too high or too low, and this memory is less sure; stage 2 is counted exactly"
         )
-    if family_of(model).leaf:
-        return None
-    adapted = expert_target(model, training.lora_targets)
-    if adapted is None:
-        return None
-    return (
-        f"adapters of experts ({adapted}) at stage 3: DeepSpeed 0.19.8 mostly stops with a tracing error for"
-        f" {model.architecture}, and this memory is less sure; stage 2 runs, or name targets outside the experts"
-    )
+    at = Setup(stage=stage, training=training, model=model, architecture=model.architecture)
+    item = next(refusals(at, EXPERTS), None)
+    return f"{item.says(at)}, and this memory is less sure; {item.helps(at)}" if item is not None else None

@@ -1,7 +1,5 @@
 """A strategy's memory against what is there: peak, interval, verdict, and the parts that add up to the peak."""
 
-from __future__ import annotations
-
 import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,7 @@ from dsgen.memory.overheads import overhead
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.widened import widened
 from dsgen.shapes.profiles import Hardware
-from dsgen.shapes.shown import Shown
+from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
@@ -135,8 +133,8 @@ class PhaseMemory(NamedTuple):
         return sum(self.host.values())
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class MemoryEstimate(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class MemoryEstimate(Value):
     """What a strategy takes on one GPU, in one node's RAM, and on one node's drives; and the phases it passes.
 
     Attributes:

@@ -3,8 +3,6 @@
 Seen with every model type that is known, in the order of PyTorch's autograd and torch.utils.checkpoint.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
@@ -122,7 +120,7 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
         made[0], outer[0] = ModuleEvent(BEFORE, whole, FORWARD, True), ModuleEvent(AFTER, whole, BACKWARD, True)
     kept = made[0].module.tensors if chunked else ()  # a tied head is the embedding too
     made += [
-        ModuleEvent(block, module, FORWARD, any(held in kept for held in module.tensors))
+        ModuleEvent(block, module, FORWARD, bool(kept) and any(held in kept for held in module.tensors))
         for block, part in modules.parts[:-1]
         for module in part
     ]

@@ -7,8 +7,6 @@ are there. A module without tensors fetches ahead too. A tensor is released afte
 passed a later use of it, or one lies within `stage3_max_reuse_distance` elements.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -167,9 +165,9 @@ def _grown(steps: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: S
 def _first_step(step: Step, persistence: int) -> dict[Where, int]:
     """What is there when each module of several tensors is gathered in the first step, which releases all after use."""
     steps = events(step)
-    parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
-    if not any(event.module.product and len(part) > 1 for event, part in zip(steps, parts, strict=True)):
+    if not any(event.module.product and len(event.module.tensors) > 1 for event in steps):
         return {}
+    parts = [[held for held in event.module.tensors if held.numel > persistence] for event in steps]
     gone = [
         frozenset(() if event.stays else [held.place for held in part])
         for event, part in zip(steps, parts, strict=True)

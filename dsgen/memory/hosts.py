@@ -1,7 +1,5 @@
 """What the ranks of one node hold in its RAM and on its drives, while a model loads and while it trains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ step. Stage 2 keeps those of which this rank has a share; the others go at once,
 ones are reduced.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import itertools

@@ -3,8 +3,6 @@
 Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters, peft's layers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +11,7 @@ from dsgen.families import Family, family_of
 from dsgen.families.orders import BEHIND, BEHIND_DECODER, HEAD
 from dsgen.families.parameters import adapters, in_outer_module, stretches
 from dsgen.memory.numbers import partitioned, quantized
-from dsgen.memory.trained import AFTER, BEFORE, sharded
+from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
 __all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "GatheredTensor", "Module", "Modules", "modules"]
@@ -148,7 +146,7 @@ def modules(
                 linear and family.direct
             )
             # AutoTP's layers are no nn.Linear, whose function DeepSpeed takes for its own (module_inject/layers.py).
-            split = sharded(model, item, tp) < item.numel
+            split = item.sharded(tp) < item.numel
             direct = direct or (item.matrix and split)
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
@@ -158,7 +156,7 @@ def modules(
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
-            numel, trained = partitioned(model, item, tp, packed), not frozen or copied
+            numel, trained = partitioned(item, tp, packed), not frozen or copied
             own.setdefault(module, []).append(
                 GatheredTensor(size, numel, keeper, not trained, split=split, free=free and split)
             )

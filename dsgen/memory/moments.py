@@ -1,7 +1,5 @@
 """One moment of a strategy on one GPU, its micro-batch left open, and which moments of a phase can be its highest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -1,16 +1,12 @@
 """Element counts of a model on one GPU: trained and frozen, sharded by tensor parallelism, block by block."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
-from dsgen.families.parameters import Parameter, added, in_outer_module, parameters, stretches
-from dsgen.memory.trained import sharded
+from dsgen.families.parameters import Parameter, added, block_elements, in_outer_module, parameters, stretches
 from dsgen.shapes.profiles import Model
-from dsgen.strategies.buffers import block_elements
 
 __all__ = ["Numbers", "count", "making", "partitioned", "quantized", "splitting"]
 
@@ -49,9 +45,9 @@ def quantized(model: Model, method: str) -> bool:
     return method == "qlora" and family_of(model).packs
 
 
-def partitioned(model: Model, item: Parameter, tp: int, packed: bool) -> int:
+def partitioned(item: Parameter, tp: int, packed: bool) -> int:
     """Elements that a tensor has for stage 3; `packed` is whether linear layers hold 4-bit weights."""
-    numel = sharded(model, item, tp)
+    numel = item.sharded(tp)
     return -(-numel // PACKED) if packed and item.matrix and item.layer else numel
 
 
@@ -80,11 +76,11 @@ def count(
     adapters = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     packed = quantized(model, method)
     for item in parameters(model):
-        numel = sharded(model, item, tp)
+        numel = item.sharded(tp)
         largest = max(largest, numel)
         own = adapters.get(item.name, ())
         trained += sum(own) * item.repeats
-        whole = partitioned(model, item, tp, packed)
+        whole = partitioned(item, tp, packed)
         persistent += whole * item.repeats if whole <= persistence else 0
         small = sum(size for size in own if size <= persistence) * item.repeats
         persistent += small
@@ -167,8 +163,8 @@ def splitting(model: Model, tp: int) -> tuple[int, int]:
         own: dict[str, tuple[int, int]] = {}
         for item in stretch.parameters:
             whole, part = own.get(name := item.name.rpartition(".")[0], (0, 0))
-            own[name] = whole + item.numel, part + sharded(model, item, tp)
-            if item.kind == "embedding" and part + sharded(model, item, tp) < item.numel:
+            own[name] = whole + item.numel, part + item.sharded(tp)
+            if item.kind == "embedding" and part + item.sharded(tp) < item.numel:
                 late = item.numel
         split = [one for one in own.values() if one[1] < one[0] and one[0] != late]
         row = sum(part for _, part in split)

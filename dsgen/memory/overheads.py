@@ -5,8 +5,6 @@ The context and NCCL's buffers lie outside torch's allocator; the workspaces are
 as the total before any context is created, so the context is not taken off it yet.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

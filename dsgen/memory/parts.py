@@ -1,14 +1,12 @@
 """The named parts of a strategy's memory at every moment that can be its highest, its micro-batch left open."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD, Activity
-from dsgen.memory.asked import Asked, Plain, batchless, copied, felt, recording, tells, through_training
+from dsgen.memory.asked import Asked, Plain, batchless, copied, felt, recording, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
@@ -40,12 +38,14 @@ class Parts(NamedTuple):
         lines: (bytes, bytes for every sequence) of those that can be the highest of all.
         host: What the ranks of one node hold in its RAM and on its drives.
         doubted: DeepSpeed may run otherwise, or not at all.
+        warning: What a person should know of that, where it is known.
     """
 
     moments: tuple[Moment, ...]
     lines: tuple[Line, ...]
     host: Host
     doubted: bool
+    warning: str | None
 
     def peak(self, micro_batch: int) -> int:
         """Bytes of the highest moment of a micro-batch."""
@@ -60,10 +60,9 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         layout: Anything with stage, offload_optimizer, offload_param, tp, checkpointing and precision.
         buffers: Element counts of the communication buffers.
         passes: Forward passes of a step; more than three are like three.
-        single: The micro-batch is not open: it is one sequence.
+        single: The micro-batch is not open: it is one sequence, where that tells (dsgen.memory.asked.tells).
     """
     stage = layout.stage
-    single = single and tells(job, layout.tp)
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
@@ -104,10 +103,11 @@ def _parts(
     if flattens:
         init = moment("init", ResidentStates(states.tables + states.weights + flat, before, 0, 0))
         moments, lines = (init, *moments), (*lines, (init.fixed, init.each))
-    stops = doubted(asked.model, asked.training, layout.stage) is not None
+    warning = doubted(asked.model, asked.training, layout.stage)
     # What Muon gathers of split layers when it steps on the CPU was simulated once, 7 % below what is counted.
     unsure = states.split is not None and states.updates > 0 and not states.on_gpu
-    return Parts(moments, lines, host(ranks, layout, swapped, states, accumulates), stops or unsure)
+    in_ram = host(ranks, layout, swapped, states, accumulates)
+    return Parts(moments, lines, in_ram, warning is not None or unsure, warning)
 
 
 def _check(model: Model, training: Training, layout: Plain) -> None:

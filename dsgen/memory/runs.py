@@ -1,7 +1,5 @@
 """What a pass over a model depends on besides buffers: the model, how it is trained, precision, sharding."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from dsgen.families import family_of

@@ -6,8 +6,6 @@ when it is released for the first time. Those of trained tensors go when the opt
 stage3.py, invalidate_secondary_tensor); a tensor that is never partitioned gets its own just before that.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from dsgen.memory.trained import Trained

@@ -1,7 +1,5 @@
 """What a strategy holds for good on one GPU and in host RAM: weights, master weights, optimizer states, gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +11,10 @@ from dsgen.memory.numbers import Numbers, count, making, quantized
 from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import Trained, trained, wide_adapters
-from dsgen.shapes.profiles import Model
+from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import MOMENTS, SIXTEEN_BIT, Buffers
+from dsgen.strategies.constraints import MASTERS, Keys, Setup, refusals
+from dsgen.strategies.counted import NARROW
 
 __all__ = ["FP32", "States", "flattening", "states", "takes", "widths"]
 
@@ -25,7 +25,6 @@ NF4_BITS = 4 + SCALE_BITS
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
-ON_CPU = ("AdamW", "Adam")  # those of DeepSpeedCPUAdam
 
 
 class States(NamedTuple):
@@ -90,22 +89,23 @@ class States(NamedTuple):
         return self.tensors if self.tensors is not self.cut_up else None
 
 
-def takes(narrow: str, layout: Any, optimizer: str) -> bool:
+def takes(narrow: str, layout: Any, training: Training) -> bool:
     """Whether a layout keeps in 16 bits what a job asks for; else DeepSpeed refuses it, or it is not counted.
 
-    Source: runtime/config.py (stages), runtime/base_optimizer.py (_configure_master_weights) of 0.19.8: master weights
-    alone need DeepSpeed's Adam on the CPU, and so do states that are offloaded.
+    What is refused stands in `dsgen.strategies.constraints.MASTERS`. Beside it there are two that nobody refuses and
+    that were not held against a simulation: a model in fp32, and Muon's momentum on the GPU.
 
     Args:
         narrow: As in a job.
         layout: Anything with stage, offload_optimizer and precision.
-        optimizer: Its name.
+        training: What is wanted: its optimizer counts.
     """
-    if not narrow or not layout.stage or layout.precision == "fp32":
+    if not narrow or layout.precision == "fp32" or (training.optimizer == MUON and layout.offload_optimizer == "none"):
         return False
-    if layout.offload_optimizer == "cpu":
-        return optimizer in ON_CPU
-    return narrow == STATES and layout.offload_optimizer == "none" and optimizer != MUON
+    said = Keys(masters=NARROW[0], states=narrow == STATES)
+    stage, place = layout.stage, layout.offload_optimizer
+    at = Setup(stage=stage, offload_optimizer=place, training=training, narrow=True, keys=said)
+    return next(refusals(at, MASTERS), None) is None
 
 
 def widths(job: Any, layout: Any) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def widths(job: Any, layout: Any) -> tuple[int, int]:
         job: As for `states`; neither model nor world are asked.
         layout: As for `takes`.
     """
-    if not takes(job.narrow, layout, job.training.optimizer):
+    if not takes(job.narrow, layout, job.training):
         return FP32, FP32
     return SIXTEEN_BIT, SIXTEEN_BIT if job.narrow == STATES else FP32
 

@@ -39,7 +39,7 @@ def stepped(
     """
     size, wide, asked = states.size, states.wide, both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
-    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD and states.on_gpu else 0  # bytes an element
+    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD else 0  # bytes an element, on the GPU
     if stage == 0:
         copies = FP32 * states.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
         copies += listed * states.own + states.updates

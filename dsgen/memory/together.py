@@ -3,8 +3,6 @@
 Neither depends on where optimizer and parameters are, so the layouts that differ in this alone share them.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import itertools

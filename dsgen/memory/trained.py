@@ -9,24 +9,17 @@ import math
 
 import attrs
 
-from dsgen.families import family_of
 from dsgen.families.parameters import Parameter, added, stretches
 from dsgen.shapes.profiles import Model, Training
 
 __all__ = [
     "AFTER",
     "BEFORE",
-    "SHARDED",
     "Trained",
-    "sharded",
     "trained",
     "wide_adapters",
 ]
 
-# AutoTP shards the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
-# layers whose shares are added up.
-SHARDED = ("attention", "mlp")
-ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "o_proj", "out_proj"})
 BEFORE, AFTER = -1, 1_000_000  # block numbers of what lies before the first block and behind the last one
 
 
@@ -71,21 +64,6 @@ class Trained:
     def prefix(self, elements: int) -> int:
         """How many of the first tensors reach into the first `elements` elements."""
         return min(bisect.bisect_left(self.ends, elements) + 1, len(self.ends))
-
-
-def _added_up(item: Parameter) -> bool:
-    return item.name.rpartition(".")[0].rpartition(".")[2] in ADDED_UP
-
-
-def sharded(model: Model, item: Parameter, tp: int) -> int:
-    """Elements of a model's tensor on one tensor-parallel rank."""
-    if item.kind == "bias" and item.layer and not _added_up(item):
-        return math.ceil(item.numel / tp)
-    head = item.kind == "head" or (item.kind == "embedding" and model.tied_embeddings)
-    head = head or (item.kind == "bias" and not item.layer)  # the head's
-    if (item.kind in SHARDED and item.layer) or (head and family_of(model).autotp.splits_head(model.tied_embeddings)):
-        return math.ceil(item.numel / tp)
-    return item.numel
 
 
 def wide_adapters(training: Training) -> bool:
@@ -134,7 +112,7 @@ def trained(
         for item in stretch.parameters:
             before = len(row)
             if beside is None:
-                numel = sharded(model, item, tp)
+                numel = item.sharded(tp)
                 row.append(numel)
                 head = numel if item.kind == "head" and item.matrix else head
                 vocabulary = max(vocabulary, numel if item.kind == "embedding" else 0)
@@ -194,5 +172,5 @@ def _shape(item: Parameter, numel: int, place: int, tp: int, lora_rank: int) -> 
         rank = lora_rank * math.prod(many)
         return (numel // rank, rank) if place % 2 else (rank, numel // rank)
     if numel != item.numel:
-        rows, columns = (rows, columns // tp) if _added_up(item) else (rows // tp, columns)
+        rows, columns = (rows, columns // tp) if item.added_up else (rows // tp, columns)
     return (*many, rows, columns)

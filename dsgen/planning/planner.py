@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import attrs
 
 from dsgen.jobs.job import Job
-from dsgen.memory import doubted
 from dsgen.planning.candidates import Candidate, Search, search
-from dsgen.planning.remedies import nothing_fits
-from dsgen.shapes.errors import mistake
-from dsgen.shapes.shown import Shown
+from dsgen.planning.lengths import long_step
+from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
-from dsgen.strategies.wishes import check_wishes
+from dsgen.strategies.wishes import check_batch, check_wishes
 
 __all__ = ["Plan", "contenders", "decide", "plan"]
 
@@ -24,12 +22,13 @@ TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them
 DISCOUNT_OFFLOAD = {"none": 1.0, "cpu": 0.9, "nvme": 0.7}
 DISCOUNT_TENSOR_PARALLEL = 0.85
 MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fastest a strategy may be
+ROOMY = 0.5  # share of a GPU up to which plain data parallelism is the simplest way
 WAITING = 0.5  # share of a step spent on exposed communication that a person should know of
 RUNNERS_UP = 6  # rivals kept in the plan
 
 
-@attrs.frozen(kw_only=True, slots=False, repr=False)
-class Plan(Shown):
+@attrs.frozen(kw_only=True, slots=False, repr=False, eq=False)
+class Plan(Value):
     """The chosen strategy, its rivals, and what was rejected with the number that says why."""
 
     job: Job = attrs.field(repr=False)
@@ -67,21 +66,28 @@ def plan(job: Job) -> Plan:
             nothing fits: with the smallest change that would make it fit.
     """
     check_wishes(job)
-    _check_batch(job)
-    return decide(job, contenders(job))
+    check_batch(job)
+    search = contenders(job)
+    return decide(job, search)
 
 
 def contenders(job: Job) -> Search:
     """What a choice depends on: layouts that could be chosen, or are faster than what is; all where nothing fits."""
     objective = job.training.objective
     fastest = best = 0.0
+    rivals: list[tuple[float, tuple[int, ...]]] = []  # how far each one's speed is trusted, and how simple it is
 
     def matters(layout: Layout, speed: float, rival: Candidate) -> bool:
         nonlocal fastest, best
         fastest, best = max(fastest, rival.speed), max(best, _trusted(rival.strategy, rival.speed))
         if objective == "memory":
             return speed * MEMORY_PRICE >= fastest
-        return speed >= fastest or (objective == "balanced" and _trusted(layout, speed) >= best * (1 - TIE))
+        rivals.append((_trusted(rival.strategy, rival.speed), _simplicity(rival)))
+        if speed >= fastest or objective != "balanced":
+            return speed >= fastest
+        trusted, simple = _trusted(layout, speed), _parts(layout, 0)
+        # What is neither faster nor simpler than one that fits is never taken.
+        return trusted >= best * (1 - TIE) and not any(trusted <= other and simple >= than for other, than in rivals)
 
     return search(job, matters)
 
@@ -96,6 +102,8 @@ def decide(job: Job, search: Search) -> Plan:
     candidates = search.fitting
     if not candidates:
         if not search.uncertain:
+            from dsgen.planning.remedies import nothing_fits  # most plans have something that fits
+
             raise nothing_fits(job, search)
         candidates = search.uncertain
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
@@ -104,34 +112,16 @@ def decide(job: Job, search: Search) -> Plan:
     if chosen.cost.communication_share > WAITING:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
-    if why := doubted(job.model, job.training, chosen.strategy.stage):
-        warnings = (*warnings, why)
+    if said := long_step(job, chosen.strategy, chosen.cost.seconds):
+        warnings = (*warnings, said)
+    if chosen.parts.warning:
+        warnings = (*warnings, chosen.parts.warning)
     return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The fastest first, of equals the simplest."""
-    return sorted(candidates, key=lambda item: (-item.speed, _simplicity(item.strategy)))
-
-
-def _check_batch(job: Job) -> None:
-    """Refuse a wished global batch that the GPUs cannot share; AutoTP could, but nobody asks for it this way."""
-    total = job.training.global_batch
-    if total is None or total % job.world == 0 or any(pin.field in ("tp", "train_batch") for pin in job.pins):
-        return
-    below = total // job.world * job.world
-    near = f"{below} or {below + job.world}" if below else f"{job.world}"
-    full = job.hardware.gpus_per_node
-    counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))
-    fewer = next(counts)
-    nodes = f" --nodes {-(-fewer // full)}" if job.nodes > 1 else ""
-    raise mistake(
-        f"a global batch of {total} does not divide among {job.world} GPUs",
-        must=f"it must be a multiple of {job.world}, such as {near}",
-        where=job.provenance.where("training.global_batch"),
-        todo=f"Or take a number of GPUs that divides it: --gpus {fewer}{nodes}.",
-        code="contradiction",
-    )
+    return sorted(candidates, key=lambda item: (-item.speed, _simplicity(item)))
 
 
 def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
@@ -141,11 +131,11 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
         return fastest, "the fastest that fits"
     if objective == "memory":
         near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
-        leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item.strategy)))
+        leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item)))
         return leanest, f"the least GPU memory at no less than 1/{MEMORY_PRICE:g} of the best speed"
     best = max(_trusted(item.strategy, item.speed) for item in ranked)
     near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
-    simplest = min(near, key=lambda item: _simplicity(item.strategy))  # the first, so the fastest, of the simplest
+    simplest = min(near, key=_simplicity)  # the first, so the fastest, of the simplest
     if simplest is fastest:
         return fastest, "the fastest that fits"
     return simplest, f"simpler than {fastest.strategy}, and as fast within the model's error"
@@ -157,15 +147,26 @@ def _trusted(chosen: Layout, speed: float) -> float:
     return trusted * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else trusted
 
 
-def _simplicity(chosen: Layout) -> tuple[int, ...]:
+def _fullest(item: Candidate) -> float:
+    """Share of the GPU that a candidate may take at most."""
+    return item.memory.gpu.high_bytes / item.memory.gpu.limit_bytes
+
+
+def _simplicity(item: Candidate) -> tuple[int, ...]:
     """Fewer moving parts first: offload, tensor parallelism, ZeRO stage, recomputation."""
+    # Stages 1 and 2 differ in nothing that a user sees; of the two the one that holds less is the simpler to fit. So it
+    # is beside plain data parallelism, whose copies of all states leave less for the next longer sequence.
+    tight = item.strategy.stage == 0 and item.job.world > 1 and _fullest(item) > ROOMY
+    return _parts(item.strategy, 2 if tight else 0)
+
+
+def _parts(chosen: Layout, plain: int) -> tuple[int, ...]:
+    """Moving parts, those that matter most first; `plain` is how many plain data parallelism is."""
     places = ("none", "cpu", "nvme")
-    # Stages 1 and 2 differ in nothing that a user sees; of the two the one that holds less is the simpler to fit.
-    stage = (0, 2, 1, 3)[chosen.stage]
     return (
         places.index(chosen.offload_optimizer) + places.index(chosen.offload_param),
         int(chosen.tp > 1),
-        stage,
+        (plain, 2, 1, 3)[chosen.stage],
         int(chosen.checkpointing),
         chosen.tp,
     )

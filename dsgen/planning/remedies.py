@@ -13,7 +13,6 @@ from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
-from dsgen.strategies.wishes import adaptable
 
 __all__ = ["nothing_fits"]
 
@@ -47,8 +46,11 @@ def nothing_fits(job: Job, search: Search) -> DsgenError:
 
 
 def _fits(job: Job) -> bool:
-    """Whether any strategy surely fits."""
-    return bool(search(job, lambda *_: False).fitting)
+    """Whether any strategy surely fits; a change that is refused for itself is no way out."""
+    try:
+        return bool(search(job, lambda *_: False).fitting)
+    except DsgenError:
+        return False
 
 
 def _ways_out(job: Job) -> str:
@@ -106,9 +108,8 @@ def _changes(job: Job) -> Iterator[str]:
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
     for method in ("lora", "qlora"):
-        training = attrs.evolve(job.training, method=method)
-        offered = job.training.method == "full" and adaptable(job.model, training)
-        if offered and _fits(attrs.evolve(job, training=training)):
+        less = attrs.evolve(job, training=attrs.evolve(job.training, method=method))
+        if job.training.method == "full" and _fits(less):
             yield f"--training {method}"
             break
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.jobs.job import Job
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
@@ -25,7 +26,7 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
             "train_batch_size",
             chosen.micro_batch * chosen.accumulation * job.world,
             f"micro-batch x accumulation x GPUs = {product}; DeepSpeed stops when started on another number of GPUs",
-            "training.global_batch",
+            _decides(job),
         )
     elif chosen.stage < 3:
         yield PlannedKey(
@@ -33,7 +34,7 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
             chosen.micro_batch * chosen.accumulation * job.world,
             f"{product}: with AutoTP DeepSpeed counts every GPU, though only {replicas} replicas see "
             f"different data ({chosen.global_batch} sequences a step)",
-            "training.global_batch",
+            _decides(job),
         )
     yield PlannedKey("train_micro_batch_size_per_gpu", chosen.micro_batch, _micro_batch(plan), "training.micro_batch")
     yield PlannedKey(
@@ -63,6 +64,16 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
         yield PlannedKey(
             "fp16.min_loss_scale", 1, "an overflow at this scale ends the run; a whole number, as DeepSpeed asks"
         )
+
+
+def _decides(job: Job) -> str:
+    """The wish that bounds the sequences of a step; global_batch where somebody counted them."""
+    wishes, pinned = job.training, {pin.field for pin in job.pins}
+    if wishes.global_batch is not None or "train_batch" in pinned or pinned >= {"micro_batch", "accumulation"}:
+        return "training.global_batch"
+    per_gpu, per_step = wishes.tokens_per_gpu, wishes.tokens_per_step
+    few = per_step is None or (per_gpu is not None and per_gpu * job.world < per_step)
+    return f"training.{'tokens_per_gpu' if few else 'tokens_per_step'}"
 
 
 def _micro_batch(plan: Plan) -> str:

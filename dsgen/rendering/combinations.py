@@ -34,10 +34,15 @@ _UNCOUNTED = (
 _OWN_RATES = {"Muon": "Muon's usual rate is about 0.02", "Lion": "Lion's usual rate is a third to a tenth of AdamW's"}
 
 _ON_CPU = ("adam", "adamw", "adagrad", "lion", "muon")  # deepspeed/ops: CPU versions; Muon runs in torch
+_WITHOUT = "Remove compute_grad_norm; dsgen rule DSG333 explains."
 # Constraint on a key -> what to do
 _REMEDIES = {
     "masters-on-the-gpu": "Add --offload optimizer, or with bf16 --set bf16.bf16_optimizer_states=true.",
+    "no-norm-in-bf16": _WITHOUT,
+    "no-norm-with-offload": _WITHOUT,
+    "own-optimizer-offloaded": "Add --offload none, or --set zero_force_ds_cpu_optimizer=false.",
     "states-without-masters": "Add --set bf16.bf16_master_weights_and_grads=true.",
+    "untested-optimizer": "Leave it out, and dsgen sets it; dsgen rule DSG513 explains.",
 }
 
 
@@ -55,7 +60,7 @@ def refuse_combinations(plan: Plan, values: Mapping[str, Any], known: surface.Su
 def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know of a config that DeepSpeed takes."""
     chosen = plan.chosen.strategy
-    counted = NARROW if takes(plan.job.narrow, chosen, plan.job.training.optimizer) else ()
+    counted = NARROW if takes(plan.job.narrow, chosen, plan.job.training) else ()
     for path in _UNCOUNTED:
         if not lookup(values, path)[0] or path in counted:
             continue
@@ -74,7 +79,7 @@ def _wrong(plan: Plan, values: Mapping[str, Any], known: surface.Surface) -> Ite
     """Path, what it must be, and what to do, for each key that cannot stand beside the others."""
     yield from _classes(values, known)
     yield from _offloaded(plan, values)
-    yield from _zero(plan, values)
+    yield from _sequence(values)
     yield from _constrained(plan, values)
 
 
@@ -97,51 +102,27 @@ def _classes(values: Mapping[str, Any], known: surface.Surface) -> Iterator[tupl
 
 
 def _offloaded(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """What cannot run on the CPU: DeepSpeed has its own CPU versions of a few optimizers only."""
+    """What is not planned on the CPU: DeepSpeed has its own CPU versions of a few optimizers only.
+
+    No constraint: of the others it says nothing (runtime/engine.py of 0.19.8 asks for a program's own optimizer alone).
+    """
     if plan.chosen.strategy.offload_optimizer == "none":
         return
     there, name = lookup(values, "optimizer.type")
     if there and str(name).lower() not in _ON_CPU:
         yield "optimizer.type", f"offloaded, it must be one of {', '.join(_ON_CPU)}", "Add --offload none to keep it."
-    if not there and values.get("zero_force_ds_cpu_optimizer", True):
-        yield (
-            "optimizer",
-            "with an optimizer of your own on the CPU, DeepSpeed stops",
-            "Add --offload none, or --set zero_force_ds_cpu_optimizer=false.",
-        )
 
 
-def _zero(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    zero = values.get("zero_optimization", {})
-    stage = zero.get("stage", 0)
-    reduce_scatter = zero.get("reduce_scatter", True)
-    if stage >= 2 and reduce_scatter:
-        if values.get("prescale_gradients"):
-            yield "prescale_gradients", "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false", None
-        if values.get("gradient_predivide_factor", 1.0) != 1.0:
-            yield (
-                "gradient_predivide_factor",
-                "at stages 2 and 3 it needs zero_optimization.reduce_scatter: false",
-                None,
-            )
-    if stage in (1, 2) and zero.get("allgather_bucket_size", 0) % 2:
-        yield "zero_optimization.allgather_bucket_size", "it must be even", None
-    if zero.get("compute_grad_norm", True) is False and values.get("gradient_clipping", 1.0):
-        yield "zero_optimization.compute_grad_norm", "false needs gradient_clipping: 0.0", None
-    zenflow = zero.get("zenflow")
-    if isinstance(zenflow, dict) and zenflow.get("update_interval", "auto") == "auto":
-        yield (
-            "zero_optimization.zenflow",
-            "with update_interval left to 'auto' DeepSpeed sets the accumulation to 0, and the loss is NaN",
-            "Set zero_optimization.zenflow.update_interval to a whole number.",
-        )
+def _sequence(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """What DeepSpeed takes and no plan of ours has: no constraint."""
     if values.get("sequence_parallel_size", 1) not in (1, None):
         yield "sequence_parallel_size", "dsgen plans no sequence parallelism: the batch would not be what it says", None
 
 
 def _constrained(plan: Plan, values: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     """The keys that the strategy cannot have, as `dsgen.strategies.constraints` says."""
-    at = of_layout(plan.job, plan.chosen.strategy, keys(lambda path: lookup(values, path)[1]))
+    said = keys(lambda path: lookup(values, path)[1])._replace(own=not lookup(values, "optimizer.type")[0])
+    at = of_layout(plan.job, plan.chosen.strategy, said)
     for item in refusals(at):
         if item.of_keys:
-            yield at.path(item.about), item.says(at), _REMEDIES.get(item.code)
+            yield at.path(item.about), item.must or item.says(at), _REMEDIES.get(item.code) or item.helps(at)

@@ -21,7 +21,7 @@ from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
 from dsgen.shapes.near_misses import offer
-from dsgen.shapes.shown import Shown
+from dsgen.shapes.value import Value
 
 if TYPE_CHECKING:
     from dsgen.shapes.findings import Finding
@@ -45,8 +45,8 @@ _ORDER = (
 )
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Explanation(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Explanation(Value):
     """Why one key of a config is what it is.
 
     Attributes:

@@ -1,7 +1,5 @@
 """One key that the plan writes: its value, its reason, and the wish it follows."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 __all__ = ["PlannedKey"]

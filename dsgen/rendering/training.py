@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.planning.lengths import CONSTANT, schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.errors import mistake
+from dsgen.strategies.constraints import BY_CODE, Keys, of_layout
 
 __all__ = ["keys"]
 
@@ -19,8 +21,6 @@ _PARAMS = {
     "SGD": ("weight_decay",),
     "Muon": ("weight_decay",),
 }
-_ZERO_OPTIMIZERS = frozenset({"adamw", "adam", "lion", "adagrad", "muon"})  # zero/utils.py, tested with ZeRO
-WARMUP_DIVISOR = 10  # of a run so short that the wished warm-up would fill it
 COSINE_FLOOR = 0.1  # of the peak: where the schedule ends (Llama 2, arXiv 2307.09288, 2.2)
 CHECKPOINTING = (
     "the planner counts on every block being recomputed, and NO DeepSpeed key does that: call "
@@ -85,7 +85,8 @@ def _optimizer(plan: Plan) -> Iterator[PlannedKey]:
     }
     for name in _PARAMS[kind]:
         yield PlannedKey(f"optimizer.params.{name}", values[name], notes[name], wishes[name])
-    if chosen.stage and str(named or kind).lower() not in _ZERO_OPTIMIZERS:
+    at = of_layout(plan.job, chosen, Keys(named=str(named or kind), untested=False))
+    if BY_CODE["untested-optimizer"].refuses(at):
         yield PlannedKey(
             "zero_allow_untested_optimizer",
             True,
@@ -95,33 +96,30 @@ def _optimizer(plan: Plan) -> Iterator[PlannedKey]:
 
 def _scheduler(plan: Plan) -> Iterator[PlannedKey]:
     training = plan.job.training
-    kind = training.scheduler
-    if kind == "auto":
-        kind = "WarmupCosineLR" if training.total_steps else "WarmupLR"
+    planned = schedule(plan.job, plan.chosen.strategy)
+    kind, total = planned.kind, planned.total_steps
     if kind == "none":
         return
-    if kind != "WarmupLR" and training.total_steps is None:
+    if kind != CONSTANT and total is None:
         raise mistake(
             f"scheduler {kind} falls over the whole run, and its length is not given",
-            must="training.total_steps must be a whole number of optimizer steps",
+            must="training.total_steps must be a whole number of optimizer steps, or total_tokens of tokens",
             where=plan.job.provenance.where("training.scheduler"),
-            todo="Say --set training.total_steps=N, or take WarmupLR, which needs none.",
+            todo="Say --total-steps N or --total-tokens N, or take WarmupLR, which needs neither.",
             code="missing",
         )
-    warmup = training.warmup_steps
-    if training.total_steps is not None and warmup >= training.total_steps:
-        warmup = max(1, training.total_steps // WARMUP_DIVISOR)
     why = {
-        "WarmupLR": "warms up, then stays: without training.total_steps a decay would be a guess",
-        "WarmupCosineLR": "warms up, then falls along a cosine over total_steps",
-        "WarmupDecayLR": "warms up, then falls linearly over total_steps",
+        "WarmupLR": "warms up, then stays: without training.total_steps or total_tokens a decay would be a guess",
+        "WarmupCosineLR": "warms up, then falls along a cosine over the whole run",
+        "WarmupDecayLR": "warms up, then falls linearly over the whole run",
     }[kind]
     yield PlannedKey("scheduler.type", kind, why, "training.scheduler")
     base = "scheduler.params"
-    if kind != "WarmupLR":
-        yield PlannedKey(
-            f"{base}.total_num_steps", training.total_steps, "optimizer steps of the whole run", "training.total_steps"
-        )
+    if kind != CONSTANT and training.total_steps is None:
+        tokens = f"{training.total_tokens:,.0f} tokens / {plan.chosen.cost.tokens:,} of a step"
+        yield PlannedKey(f"{base}.total_num_steps", total, tokens, "training.total_tokens")
+    elif kind != CONSTANT:
+        yield PlannedKey(f"{base}.total_num_steps", total, "optimizer steps of the whole run", "training.total_steps")
     if kind == "WarmupCosineLR":
         yield PlannedKey(f"{base}.warmup_min_ratio", 0.0, "the first step starts from zero")
         yield PlannedKey(f"{base}.cos_min_ratio", COSINE_FLOOR, "of the peak, where the cosine ends")
@@ -133,14 +131,11 @@ def _scheduler(plan: Plan) -> Iterator[PlannedKey]:
             "the optimizer's lr; left out, WarmupDecayLR would use 0.001 whatever the optimizer says",
             "training.lr",
         )
-    short = warmup != training.warmup_steps
     yield PlannedKey(
         f"{base}.warmup_num_steps",
-        warmup,
-        f"a tenth of total_steps: {training.warmup_steps} would not leave any"
-        if short
-        else "optimizer steps of warm-up",
-        None if short else "training.warmup_steps",
+        planned.warmup_steps,
+        planned.why or "optimizer steps of warm-up",
+        None if planned.why else "training.warmup_steps",
     )
     yield PlannedKey(
         f"{base}.warmup_type", "linear", "DeepSpeed's default, log, takes most of the rise in the first steps"

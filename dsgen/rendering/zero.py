@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.families import family_of
+from dsgen.families.parameters import block_elements
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
-from dsgen.strategies.buffers import block_elements
 
 __all__ = ["keys"]
 

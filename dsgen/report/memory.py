@@ -13,7 +13,7 @@ from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
 
-__all__ = ["data", "text"]
+__all__ = ["by_line", "data", "headline", "question_data", "text", "wrapped"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
@@ -42,10 +42,10 @@ def text(footprint: Footprint, width: int = 80) -> str:
     """
     width = max(width, NARROWEST)
     memory = footprint.memory
-    lines = [*_wrapped(_headline(footprint.question), width), *_wrapped(footprints.verdict_line(memory), width)]
+    lines = [*wrapped(headline(footprint.question), width), *wrapped(footprints.verdict_line(memory), width)]
     for word in (CHOSEN, DEFAULT):
-        lines += _wrapped(_by(footprint.question, word), width)
-    lines += [line for note in footprint.question.notes for line in _wrapped(f"note: {note}", width)]
+        lines += wrapped(by_line(footprint.question, word), width)
+    lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
@@ -56,7 +56,8 @@ def text(footprint: Footprint, width: int = 80) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _headline(question: Question) -> str:
+def headline(question: Question) -> str:
+    """One line: model, GPUs, strategy, the batch's arithmetic, length and dtype."""
     job, chosen = question.job, question.strategy
     gpus = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     shared = f" / {chosen.tp}" if chosen.tp > 1 else ""
@@ -68,7 +69,7 @@ def _headline(question: Question) -> str:
     )
 
 
-def _by(question: Question, word: str) -> str:
+def by_line(question: Question, word: str) -> str:
     """What was chosen, or is a default: `chosen: stage 2, micro-batch 4`."""
     values = [f"{name} {_value(item.value)}" for name, item in question.said.items() if item.by == word]
     return f"{word}: {', '.join(values)}" if values else ""
@@ -87,9 +88,7 @@ def _table(footprint: Footprint, width: int) -> Iterator[str]:
     question = footprint.question
     cells = max(_FEWEST_CELLS, min(_MOST_CELLS, width - _BESIDE))
     limit = gib(footprint.memory.gpu.limit_bytes)
-    yield from _wrapped(
-        f"every stage and offload at micro-batch {question.strategy.micro_batch}; all else equal", width
-    )
+    yield from wrapped(f"every stage and offload at micro-batch {question.strategy.micro_batch}; all else equal", width)
     scale = f"0{limit + ' GiB':>{cells - 1}}"
     yield f"  stage optim params GPU GiB {scale} {'host':>6} {'NVMe':>6} verdict"
     both = len({item.strategy.checkpointing for item in footprint.alternatives}) > 1
@@ -100,7 +99,7 @@ def _table(footprint: Footprint, width: int) -> Iterator[str]:
             yield f"  {'with' if before else 'without'} activation checkpointing"
         yield _row(item, cells)
     legend = ", ".join(f"{letter} {_KINDS[letter][0]}" for letter in _ORDER)
-    yield from _wrapped(f"  > as asked; {legend}", width)
+    yield from wrapped(f"  > as asked; {legend}", width)
 
 
 def _row(item: Alternative, cells: int) -> str:
@@ -173,7 +172,8 @@ def _options(options: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} {one}"
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int) -> list[str]:
+    """A line of words broken at a width; what follows is indented."""
     return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
@@ -182,7 +182,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
     job = footprint.question.job
     return {
         **footprints.data(footprint.memory, ranks_per_node=job.gpus_per_node),
-        "question": _question(footprint.question),
+        "question": question_data(footprint.question),
         "alternatives": [
             {
                 **_strategy(item.strategy),
@@ -196,7 +196,8 @@ def data(footprint: Footprint) -> dict[str, Any]:
     }
 
 
-def _question(question: Question) -> dict[str, Any]:
+def question_data(question: Question) -> dict[str, Any]:
+    """What was asked, and who said it, as plain JSON types."""
     job = question.job
     return {
         "names": dict(job.names),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
+from dsgen.report import costs, schedules
 from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
 
-__all__ = ["data", "layout_data", "text"]
+__all__ = ["candidate_data", "data", "job_data", "job_line", "layout_data", "text"]
 
 MOST_REJECTIONS = 8  # shown without --all; the nearest misses first
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
@@ -30,7 +32,6 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     """
     job = plan.job
     width = max(width, NARROWEST)
-    where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
     rejections = _shown(plan, every)
     rows = [
         (plan.chosen, f"chosen: {plan.reason}"),
@@ -39,8 +40,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
     lines = [
-        f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.tokens}, "
-        f"{plan.chosen.strategy.global_batch} sequences a step",
+        f"{job_line(job)}, {plan.chosen.strategy.global_batch} sequences a step",
         "",
         f"   {'strategy':<{column}} {'GPU GiB':>7} {'host GiB':>8} {'tok/s/GPU':>9} {'comm':>5}",
     ]
@@ -51,7 +51,9 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     hidden = len(plan.rejections) - len(rejections)
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
-    lines += ["", *_memory(plan.chosen.memory, width)]
+    lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen), *costs.part_lines(plan.chosen)]
+    if rate := schedules.sentence(plan):
+        lines += ["", *textwrap.wrap(rate, width, subsequent_indent="  ", break_on_hyphens=False)]
     if plan.job.pins:
         lines += ["", *(f"pinned: {pin}" for pin in dict.fromkeys(str(pin) for pin in job.pins))]
     return "\n".join(lines) + "\n"
@@ -85,18 +87,10 @@ def data(plan: Plan) -> dict[str, Any]:
     """The plan as plain JSON types; bytes and seconds throughout."""
     job = plan.job
     return {
-        "job": {
-            "names": dict(job.names),
-            "nodes": job.nodes,
-            "gpus_per_node": job.gpus_per_node,
-            "gpus": job.world,
-            "seq_len": job.seq_len,
-            **({"target_len": job.target_len} if job.model.encoder_layers else {}),
-            "deepspeed": job.version,
-        },
+        "job": job_data(job),
         "reason": plan.reason,
-        "chosen": _candidate(plan.chosen),
-        "runners_up": [_candidate(item) for item in plan.runners_up],
+        "chosen": candidate_data(plan.chosen),
+        "runners_up": [candidate_data(item) for item in plan.runners_up],
         "rejections": [
             {
                 "strategy": describe(item.layout),
@@ -108,9 +102,29 @@ def data(plan: Plan) -> dict[str, Any]:
             }
             for item in plan.rejections
         ],
+        "schedule": schedules.data(plan),
         "pins": [str(pin) for pin in job.pins],
         "warnings": list(plan.warnings),
     }
+
+
+def job_data(job: Job) -> dict[str, Any]:
+    """What a job is, as plain JSON types."""
+    return {
+        "names": dict(job.names),
+        "nodes": job.nodes,
+        "gpus_per_node": job.gpus_per_node,
+        "gpus": job.world,
+        "seq_len": job.seq_len,
+        **({"target_len": job.target_len} if job.model.encoder_layers else {}),
+        "deepspeed": job.version,
+    }
+
+
+def job_line(job: Job) -> str:
+    """What a job is, in words: model, GPUs, tokens."""
+    where = f"{job.nodes} x {job.gpus_per_node}" if job.nodes > 1 else str(job.world)
+    return f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.tokens}"
 
 
 def _compared(rival: Candidate, chosen: Candidate) -> str:
@@ -149,8 +163,9 @@ def _parts(place: Place) -> list[str]:
     return [f"      {name:<22} {gib(size):>6} GiB  {bar(size / place.limit_bytes)}" for name, size in largest if size]
 
 
-def _candidate(item: Candidate) -> dict[str, Any]:
-    chosen, cost = item.strategy, item.cost
+def candidate_data(item: Candidate) -> dict[str, Any]:
+    """A strategy with its estimates as plain JSON types: bytes, seconds, their intervals and their parts."""
+    chosen = item.strategy
     return {
         "strategy": describe(chosen),
         **layout_data(chosen),
@@ -165,13 +180,7 @@ def _candidate(item: Candidate) -> dict[str, Any]:
                 for name, place in (("gpu", item.memory.gpu), ("host", item.memory.host), ("nvme", item.memory.nvme))
             },
         },
-        "cost": {
-            "seconds_per_step": cost.seconds,
-            "tokens_per_second_per_gpu": cost.tokens_per_second_per_gpu,
-            "communication_share": cost.communication_share,
-            "hidden_seconds": cost.hidden_seconds,
-            "parts": dict(cost.parts),
-        },
+        "cost": costs.data(item),
     }
 
 

@@ -60,7 +60,7 @@ def text(simulation: Simulation, width: int = 80, every: bool = False) -> str:
     lines += ["", *_memory(simulation, width)]
     lines += ["", *footprints.phase_lines(simulation.estimate.phases, simulation.ends)]
     if timed := list(step_time.text_lines(simulation, width)):
-        lines += ["", *textwrap.wrap(timed[0], width, subsequent_indent="  "), *timed[1:]]
+        lines += ["", *timed]
     lines += ["", *_largest(simulation, width, every)]
     moved = list(_shown(simulation, every))
     if moved:

@@ -1,13 +1,15 @@
-"""A simulation as one page of HTML: the timeline, then the parts, phases, tensors and collectives as tables."""
+"""A simulation as one page of HTML: memory over the run, the step over time, and what they are made of as tables."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from dsgen.memory import Place
-from dsgen.report import footprints
+from dsgen.report import footprints, step_time
 from dsgen.report.simulation import headlines, host_words, how, place_made, torch_words, traffic
+from dsgen.report.streams import colour, streams
 from dsgen.report.timeline import COLOURS, STYLE, drawing
 from dsgen.shapes.units import gib
 from dsgen.simulating import Simulation
@@ -26,12 +28,15 @@ td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
 .swatch{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.5rem}
 .scroll{overflow-x:auto}
 td{white-space:nowrap}
+.columns section.wide{max-width:none;flex-grow:2}
+.wide td:last-child{white-space:normal;overflow-wrap:anywhere}
 .columns{display:flex;flex-wrap:wrap;gap:0 2.5rem}
 .columns section{flex:1 1 22rem;max-width:34rem}
 @media (prefers-color-scheme:dark){body{background:#14171d;color:#e8eaf0}.soft{color:#a2a9b8}
 th,td{border-color:#3a4150}}
 """
 _MIB = 2**20
+_LONGEST = 12  # stretches of the critical path
 
 
 def html(simulation: Simulation) -> str:
@@ -49,6 +54,7 @@ def html(simulation: Simulation) -> str:
         *(f'<p class="soft">{escape(line)}</p>' for line in rest),
         f"<p><b>{escape(footprints.verdict_line(estimate))}</b></p>" if simulation.limits else "",
         f'<div class="scroll">{drawing(simulation)}</div>',
+        *_time(simulation),
         '<div class="columns">',
         *(_place(label, place, words, simulation.limits) for _, label, place, words in places),
         "</div>",
@@ -67,13 +73,47 @@ def html(simulation: Simulation) -> str:
     )
 
 
+def _time(simulation: Simulation) -> Iterator[str]:
+    """The step over time, what fills it, what decides its end, and its micro-steps; nothing where there is no time."""
+    time = simulation.step_time
+    if time is None or not time.seconds:
+        return
+    said = step_time.speed_line(simulation, time)
+    yield f"<h2>{escape(said[:1].upper() + said[1:])}</h2>"
+    yield f'<div class="scroll">{streams(simulation, time)}</div>'
+    yield '<div class="columns">'
+    rows = [[_swatch(colour(row[0])) + escape(row[0]), *map(escape, row[1:])] for row in step_time.part_rows(time)]
+    parts = _table(("what fills it", "seconds", "share", "hidden", "critical path"), rows, 1)
+    yield f"<section><h2>What fills the step</h2>{parts}</section>"
+    longest = [list(map(escape, row)) for row in itertools.islice(step_time.longest(time), _LONGEST)]
+    path = _table(("longest", "what", "phase", "module"), longest, 0, 1)
+    yield f"<section class='wide'><h2>What decides its end: the critical path</h2>{path}</section>"
+    yield "</div>"
+    passes = step_time.micro_steps(time)
+    names = sorted({name for *_, parts in passes for name in parts}, key=lambda name: -passes[0][2].get(name, 0.0))
+    rows = [
+        [
+            f"{first}" if first == last else f"{first} to {last}, each",
+            f"{sum(parts.values()) * 1e3:,.1f}",
+            *(f"{parts[name] * 1e3:,.1f}" if name in parts else "" for name in names),
+        ]
+        for first, last, parts in passes
+    ]
+    yield "<h2>Micro-steps on the GPU, milliseconds</h2>"
+    yield _table(("forward and backward", "all", *map(escape, names)), rows, 1)
+
+
+def _swatch(filled: str) -> str:
+    return f'<span class="swatch" style="background:{filled}"></span>'
+
+
 def _place(label: str, place: Place, words: str, limits: bool) -> str:
     """One place: what it comes to, and its parts."""
     verdict = f" of {gib(place.limit_bytes)} GiB: {place.verdict.value}" if limits else " GiB"
     interval = f"certain {gib(place.least_bytes)}, at most {gib(place.high_bytes)} GiB"
     rows: list[Sequence[str]] = [
         (
-            f'<span class="swatch" style="background:{COLOURS.get(name, "#6b7280")}"></span>{escape(name)}',
+            _swatch(COLOURS.get(name, "#6b7280")) + escape(name),
             f"{size:,}",
             gib(size),
         )

@@ -6,8 +6,8 @@ import textwrap
 
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.rendering import Config
+from dsgen.report import schedules
 from dsgen.report.bars import FULL, place_line, rounded
-from dsgen.shapes.layers import leaves
 from dsgen.strategies.strategies import describe
 
 __all__ = ["fit", "headline", "text"]
@@ -29,7 +29,9 @@ def text(config: Config, written_to: str | None = None) -> str:
     )
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
-    keys = sum(1 for _ in leaves(config.tree))
+    if rate := schedules.sentence(plan):
+        lines.append(rate)
+    keys = len(config.paths())
     if written_to:
         lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
     else:

@@ -13,7 +13,7 @@ from dsgen.report.simulation import headlines
 from dsgen.shapes.units import gib
 from dsgen.simulating import Sample, Simulation
 
-__all__ = ["COLOURS", "STYLE", "drawing", "svg"]
+__all__ = ["COLOURS", "STYLE", "drawing", "svg", "ticks"]
 
 # Kind -> colour, from the ground up: what stays, what comes and goes. Readable on white and on black.
 COLOURS = {
@@ -156,7 +156,7 @@ def _panel(
     for index, span in enumerate(spans):
         if index % 2 == 0:
             yield f'<rect class="band" {_box(span, top, height)}/>'
-    for value, words in _ticks(most):
+    for value, words in ticks(most):
         y = base - value / most * height
         yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
         yield f'<text class="soft" text-anchor="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{words}</text>'
@@ -182,7 +182,7 @@ def _box(span: _Span, top: float, height: float) -> str:
     return f'x="{span.begin:.1f}" y="{top:.0f}" width="{span.end - span.begin:.1f}" height="{height:.0f}"'
 
 
-def _ticks(most: float) -> Iterator[tuple[float, str]]:
+def ticks(most: float) -> Iterator[tuple[float, str]]:
     """Four or five round numbers up to the top, in GiB."""
     whole = most / 2**30
     power = 10.0 ** (len(str(int(whole))) - 2 if whole >= 1 else -2)

@@ -1,7 +1,5 @@
 """Named, ranked overrides, and the fold that merges them into one tree and remembers every loser."""
 
-from __future__ import annotations
-
 import enum
 import functools
 import json
@@ -144,6 +142,8 @@ class _Folding:
         writer = self.writers.get(path)
         if writer and writer[0] is not layer and writer[1] != override and override in writer[0].overrides:
             return  # both extend the profile that says it, and the other has changed it already
+        if writer and writer[0] is not layer and writer[1] == override and override.rank < Rank.SITE:
+            return  # both extend the profile that says it: it says it once
         self._refuse_rivals(layer, override)
         self.writers[path] = (layer, override)
         if value is None:

@@ -1,7 +1,5 @@
 """What a person has already decided: overrides that restrict the search for a strategy before it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

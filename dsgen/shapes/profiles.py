@@ -3,16 +3,16 @@
 A YAML key is the field's name without its unit: `gpu_memory: 40 GiB` fills `gpu_memory_bytes`. What a field means,
 its unit, its bounds and its choices are declared here once; the assembly, the error messages, the template of
 `dsgen profiles new` and the generated docs all read them.
-"""
 
-from __future__ import annotations
+What reads them wants types and not their text, so annotations are no text here.
+"""
 
 from typing import Any
 
 import attrs
 
-from dsgen.shapes.shown import Shown
 from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
+from dsgen.shapes.value import Value
 
 __all__ = [
     "SECTIONS",
@@ -61,13 +61,13 @@ def yaml_name(field_name: str) -> str:
     return field_name
 
 
-def type_name(field: attrs.Attribute[Any]) -> str:
-    """The name of a field's type: "int", "bool", "str" ...; attrs replaces the text by the type once it is resolved."""
-    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+def type_name(field: "attrs.Attribute[Any]") -> str:
+    """The name of a field's type: "int", "bool", "int | None" ..."""
+    return field.type.__name__ if isinstance(field.type, type) else str(field.type)
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Hardware(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Hardware(Value):
     """One kind of node: its accelerators and what surrounds them. Bandwidths are per direction."""
 
     vendor: str = fact("Who makes the accelerator.", choices=("nvidia", "amd", "intel", "cpu", "generic"))
@@ -126,10 +126,13 @@ class Hardware(Shown):
     dispatch_seconds: float | None = fact(
         "What one eager operator costs the host, forward; empty means that of a server's core.", default=None, above=0
     )
+    price_per_gpu_hour: float | None = fact(
+        "What one GPU costs an hour, in whatever currency you count; empty where nobody says.", default=None, minimum=0
+    )
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Model(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Model(Value):
     """The architecture of one transformer, in Hugging Face's terms: a decoder, or a decoder behind an encoder.
 
     Sizes are element counts.
@@ -199,8 +202,8 @@ class Model(Shown):
         return self.shared_ffn_size or self.shared_experts * self.expert_ffn_size
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Network(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Network(Value):
     """What joins the nodes. Bandwidth is per node and per direction."""
 
     fabric: str = fact("What it is.", choices=("none", "ethernet", "roce", "infiniband", "efa"))
@@ -209,16 +212,16 @@ class Network(Shown):
     rdma: bool = fact("Whether GPUs send without the host's CPU copying.")
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Cluster(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Cluster(Value):
     """How many of the GPUs are used."""
 
     gpus: int | None = fact("GPUs in all; empty means every GPU of the nodes.", default=None, minimum=1)
     nodes: int | None = fact("Nodes; empty means as many as the GPUs need.", default=None, minimum=1)
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Training(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Training(Value):
     """What a person wants. An empty wish leaves the choice to the planner."""
 
     method: str = fact("What is trained.", default="full", choices=("full", "lora", "qlora"))
@@ -233,7 +236,19 @@ class Training(Shown):
         minimum=1,
     )
     global_batch: int | None = fact(
-        "Sequences per optimizer step, all GPUs; empty means 256, or less: a power of two for each GPU.",
+        "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
+        "two for each GPU.",
+        default=None,
+        minimum=1,
+    )
+    tokens_per_step: int | None = fact(
+        "Most tokens of an optimizer step whose sequences nobody counted (global_batch); each GPU has one sequence "
+        "all the same, and shorter sequences are no more than of 4096 tokens.",
+        default=1_048_576,
+        minimum=1,
+    )
+    tokens_per_gpu: int | None = fact(
+        "Most of these tokens for each GPU, so that a step of few GPUs is no long wait; empty means no such bound.",
         default=None,
         minimum=1,
     )
@@ -255,6 +270,12 @@ class Training(Shown):
         default="flash",
         choices=("flash", "sdpa", "eager"),
     )
+    flash_attention: int = fact(
+        "Release of FlashAttention that runs where attention is flash or sdpa: 1, 2 or 3 (3 on Hopper alone).",
+        default=2,
+        minimum=1,
+        below=4,
+    )
     chunked_loss: bool = fact(
         "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
     )
@@ -268,12 +289,19 @@ class Training(Shown):
     weight_decay: float = fact("Decoupled weight decay.", default=0.1, minimum=0)
     gradient_clipping: float = fact("Largest global gradient norm; 0 turns clipping off.", default=1.0, minimum=0)
     scheduler: str = fact(
-        "Learning-rate schedule; auto is WarmupCosineLR when total_steps is given, else WarmupLR.",
+        "Learning-rate schedule; auto is WarmupCosineLR when total_steps or total_tokens is given, else WarmupLR.",
         default="auto",
         choices=("auto", "none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
     )
-    warmup_steps: int = fact("Optimizer steps of warm-up.", default=100, minimum=1)
+    warmup_steps: int | None = fact(
+        "Steps of warm-up; empty means 3 % of the run, at most 2000, or 40 where its length is not said; adapters: 10.",
+        default=None,
+        minimum=1,
+    )
     total_steps: int | None = fact("Optimizer steps of the whole run.", default=None, minimum=1)
+    total_tokens: float | None = fact(
+        "Tokens of the whole run, all epochs; the same as total_steps, whatever the batch.", default=None, minimum=1
+    )
     lora_rank: int = fact("Rank of the adapters.", default=16, minimum=1)
     lora_targets: tuple[str, ...] = fact(
         "Which matrices get adapters: all-linear, or names such as q_proj.", default=("all-linear",)
@@ -284,6 +312,12 @@ class Training(Shown):
     lora_train_embeddings: bool = fact(
         "Train a copy of the input embedding and of the output head beside the adapters (peft's modules_to_save).",
         default=False,
+    )
+    launcher: str = fact(
+        "Who starts the ranks, and so how many CPU threads each has for Adam on the host: deepspeed leaves all to all, "
+        "bound (deepspeed --bind_cores_to_rank) gives each its share, torchrun and accelerate give one.",
+        default="torchrun",
+        choices=("torchrun", "deepspeed", "bound"),
     )
     nvme_path: str = fact("Folder on the local NVMe that offload may fill.", default="/local_nvme")
     save_16bit: bool = fact(

@@ -9,29 +9,46 @@ from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
 from dsgen.simulating.filling import Filled
 from dsgen.simulating.model_configs import hardware_of, network_of
+from dsgen.simulating.networks import check_network, on_network
 from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
-from dsgen.simulating.timelines import Interval, PhaseTime, Timeline
+from dsgen.simulating.timelines import (
+    ALIKE,
+    CONTENTION,
+    HOST_BOUND,
+    KERNELS,
+    Interval,
+    PathStretch,
+    PhaseTime,
+    Timeline,
+)
 
 __all__ = [
+    "ALIKE",
     "ATTENTION",
     "CHECKPOINTING",
+    "CONTENTION",
     "DTYPES",
+    "HOST_BOUND",
+    "KERNELS",
     "TIMEOUT_SECONDS",
     "Collective",
     "Filled",
     "Interval",
     "Options",
+    "PathStretch",
     "PhaseTime",
     "Request",
     "Sample",
     "Simulation",
     "TensorGroup",
     "Timeline",
+    "check_network",
     "from_config",
     "from_rendered",
     "hardware_of",
     "network_of",
+    "on_network",
     "simulate",
 ]
 

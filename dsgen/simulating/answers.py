@@ -60,6 +60,8 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         },
         step_time=replay(program, rates, ranks_per_node=ranks) if rates and program else None,
         peak_flops_per_second=rates.peak(request.run.dtype or "bf16") if rates and program else 0.0,
+        hardware=request.hardware,
+        program=program,
         filled=request.filled,
         notes=request.notes,
         seconds=answer["seconds"],

@@ -8,7 +8,7 @@ from typing import Any
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["flops", "host_seconds", "seconds"]
+__all__ = ["contention", "flops", "host_seconds", "link", "seconds"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
@@ -51,18 +51,31 @@ def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
         return kernels.copy_seconds(rates, size, pinned=pinned, direction=direction)
     if sort == "collective":
         *_, kind, size, ranks, inside = rest
-        return kernels.collective_seconds(
-            rates,
-            _KINDS.get(kind, "broadcast"),
-            size,
-            ranks,
-            max(inside, 1),
-            groups_per_node=max(ranks_per_node // max(inside, 1), 1),
-        )
+        groups = _groups(inside, ranks_per_node)
+        law = _KINDS.get(kind, "broadcast")
+        return kernels.collective_seconds(rates, law, size, ranks, max(inside, 1), groups_per_node=groups)
     if sort == "file":
         direction, size = rest
         return kernels.nvme_seconds(rates, size * ranks_per_node, direction)
     raise ValueError(f"an entry {sort!r} takes no time of its own")
+
+
+def contention(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
+    """How much longer kernels take beside a collective, by their own time."""
+    *_, kind, _, ranks, inside = entry
+    groups = _groups(inside, ranks_per_node)
+    return kernels.contention(rates, _KINDS.get(kind, "broadcast"), ranks, max(inside, 1), groups_per_node=groups)
+
+
+def link(entry: Sequence[Any], rates: Rates) -> str:
+    """What bounds a collective: what joins the nodes where it leaves one, else what joins the GPUs of a node."""
+    *_, ranks, inside = entry
+    return (rates.intra if ranks <= inside else rates.inter).kind
+
+
+def _groups(inside: int, ranks_per_node: int) -> int:
+    """How many groups of a node do the same at once."""
+    return max(ranks_per_node // max(inside, 1), 1)
 
 
 def host_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int) -> float:

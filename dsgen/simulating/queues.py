@@ -1,76 +1,106 @@
-"""Queues of work that run beside the host, and what they did between two moments."""
+"""Queues of work that run beside the host, one thing after another, and the tasks in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
-from dsgen.simulating.timelines import Interval
+__all__ = ["MARK", "Queue", "Task"]
 
-__all__ = ["Queue"]
+MARK = ""  # sort of a task that is no work: a moment of its queue
+
+
+class Task:
+    """A kernel, a copy, a collective, a file's reading or writing, or a moment that something else can wait for.
+
+    Attributes:
+        queue: Where it runs.
+        before: What runs there before it; None of the first.
+        needs: What else it waits for.
+        ready: When the host has queued it.
+        work: Seconds that it takes alone.
+        shared: Whether it runs on the GPU's processors, which kernels of other streams and collectives use too.
+        slows: By which share of their time kernels beside it take longer.
+        sort: The part that it counts as.
+        name: Operator, kernel or collective.
+        bytes: Read, written or sent; 0 of products and attention.
+        phase: Number of the phase in which the host queues it.
+        module: The model's module that the host is in; empty outside.
+        begin, end: Seconds from the begin of the step; None until it is known.
+        cause: What it waited for last; None where that was the host.
+    """
+
+    __slots__ = (
+        "before", "begin", "bytes", "cause", "end", "module", "name", "needs", "phase", "queue", "ready", "shared",
+        "slows", "sort", "work",
+    )  # fmt: skip
+
+    def __init__(self, queue: Queue, before: Task | None, needs: tuple[Task, ...], ready: float) -> None:
+        self.queue, self.before, self.needs, self.ready = queue, before, needs, ready
+        self.work = self.slows = 0.0
+        self.shared = False
+        self.sort = self.name = MARK
+        self.bytes, self.phase, self.module = 0, 0, ""
+        self.begin: float | None = None
+        self.end: float | None = None
+        self.cause: Task | None = None
+
+    def start(self) -> float | None:
+        """When it begins, which it then knows; None while something that it waits for is not done."""
+        begin, cause = self.ready, None
+        for other in (self.before, *self.needs):
+            if other is None:
+                continue
+            if other.end is None:
+                return None
+            if other.end > begin or (other.end == begin and cause is None):
+                begin, cause = other.end, other
+        self.begin, self.cause = begin, cause
+        return begin
+
+    def later(self, seconds: float) -> Task:
+        """The same moment of what comes so much later, and is over too."""
+        task = Task(self.queue, None, (), self.ready)
+        task.begin = task.end = (self.end or 0.0) + seconds
+        task.cause, task.phase = self.queue.last, self.phase
+        return task
 
 
 class Queue:
-    """A stream, the collectives, the drives or the host's cores: one thing after another.
+    """A stream, the collectives or the drives.
 
     Attributes:
         name: As in `Interval.queue`.
-        end: When it has done all that it has, and all that it waits for has happened.
-        worked: When its own last work ends.
-        intervals: Its own work, in the order of time.
+        tasks: All that it got, in order.
+        pending: Those that are not done.
     """
 
-    __slots__ = ("_history", "_origin", "end", "intervals", "name", "worked")
+    __slots__ = ("_needs", "name", "pending", "tasks")
 
     def __init__(self, name: str) -> None:
-        self.name, self.end, self.worked = name, 0.0, 0.0
-        self.intervals: list[Interval] = []
-        self._origin: Queue = self
-        self._history: list[
-            tuple[float, float, str | Queue]
-        ] = []  # from, until: what it worked on, or for whom it waited
+        self.name = name
+        self.tasks: list[Task] = []
+        self.pending: deque[Task] = deque()
+        self._needs: list[Task] = []
 
     @property
-    def origin(self) -> Queue:
-        """The queue whose work ends last of all that this one has and waits for."""
-        return self._origin
+    def last(self) -> Task | None:
+        """The last task that it got."""
+        return self.tasks[-1] if self.tasks else None
 
-    def run(self, begin: float, seconds: float, sort: str, name: str, size_bytes: int = 0) -> None:
-        """Run something from a moment on that is not before `end`."""
-        self._settle()
-        self.intervals.append(Interval(self.name, sort, name, begin, seconds, size_bytes))
-        self._history.append((begin, begin + seconds, sort))
-        self.end = self.worked = begin + seconds
-        self._origin = self
+    def put(self, ready: float) -> Task:
+        """A new task at its end, which waits for all that the queue was told to wait for."""
+        task = Task(self, self.last, tuple(self._needs), ready)
+        if self._needs:
+            self._needs = []
+        self.tasks.append(task)
+        self.pending.append(task)
+        return task
 
-    def wait(self, until: float, origin: Queue) -> None:
-        """Begin later work no earlier, because of another queue."""
-        if until > self.end:
-            self._settle()
-            self.end, self._origin = until, origin
+    def wait(self, task: Task | None, host: float) -> None:
+        """Begin later work no earlier than the end of a task; the host's clock says what is over anyway."""
+        if task is not None and task.queue is not self and (task.end is None or task.end > host):
+            self._needs.append(task)
 
-    def idle(self, begin: float, end: float, origin: Queue) -> None:
-        """Note that it waits for another queue, and has no end that anything else waits for: the host."""
-        self._history.append((begin, end, origin))
-
-    def shift(self, seconds: float) -> None:
-        """Let time pass that is like the time before."""
-        self._settle()
-        self.end += seconds
-        self.worked += seconds
-
-    def during(self, begin: float, end: float) -> Iterator[tuple[float, float, str | Queue]]:
-        """What it did between two moments, the latest first: from when to when it worked on what or waited for whom."""
-        self._settle()
-        for since, until, what in reversed(self._history):
-            if until <= begin:
-                return
-            first, last = max(begin, since), min(end, until)
-            if last > first:
-                yield first, last, what
-
-    def _settle(self) -> None:
-        """Write down what it waits for by now."""
-        since = self._history[-1][1] if self._history else 0.0
-        since = max(since, self.worked)
-        if self.end > since and self._origin is not self:
-            self._history.append((since, self.end, self._origin))
+    def mark(self, host: float) -> Task | None:
+        """The task that ends when all is done that it has and waits for; None where there is nothing."""
+        return self.put(host) if self._needs else self.last

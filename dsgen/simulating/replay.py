@@ -7,14 +7,16 @@ is free, and all that the stream waits for has happened.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dsgen.kernels import Rates
 from dsgen.simulating import durations
 from dsgen.simulating.clocks import Clocks
-from dsgen.simulating.queues import Queue
-from dsgen.simulating.timelines import PhaseTime, Timeline
+from dsgen.simulating.paths import History, Turns, add, intervals
+from dsgen.simulating.queues import Queue, Task
+from dsgen.simulating.timelines import ALIKE, EnteredPhase, PhaseTime, Timeline
 
 __all__ = ["replay"]
 
@@ -31,35 +33,41 @@ def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int) -> 
     """The timeline of a program on given hardware.
 
     Args:
-        program: `{"entries", "order", "loops"}`, as `dsgen.engine.simulate.programs` tells them.
+        program: `{"entries", "order", "loops", "held"}`, as `dsgen.engine.simulate.programs` tells them.
         rates: The node and its network.
         ranks_per_node: Ranks that share the node, its drives and its cores.
     """
-    run = _Replay(program["entries"], rates, ranks_per_node)
-    order: Sequence[int] = program["order"]
+    run = _Replay(program, rates, ranks_per_node)
     done = 0
     for begin, end, count in program["loops"]:
-        run.through(order[done:end])
-        run.again(order[begin:end], count)
+        run.through(done, end)
+        run.again(begin, end, count)
         done = end
-    run.through(order[done:])
+    run.through(done, len(program["order"]))
     return run.timeline()
 
 
 class _Replay:
     """The clocks, and where a program is."""
 
-    def __init__(self, entries: Sequence[Entry], rates: Rates, ranks_per_node: int) -> None:
-        self._entries, self._rates, self._ranks = entries, rates, ranks_per_node
+    def __init__(self, program: Mapping[str, Any], rates: Rates, ranks_per_node: int) -> None:
+        self._entries: Sequence[Entry] = program["entries"]
+        self._order: Sequence[int] = program["order"]
+        self._held: Sequence[Sequence[int]] = program.get("held", ())
+        self._rates, self._ranks = rates, ranks_per_node
         self._clocks = Clocks()
         self._known: dict[int, tuple[float, float]] = {}  # entry -> seconds and FLOPs
-        self._slots: dict[int, tuple[float, Queue]] = {}
+        self._slots: dict[int, Task | None] = {}
         self._flops = [0.0, 0.0]  # of the model, and with what is recomputed
-        self._phases: list[tuple[str, int, float]] = []
+        self._busy: dict[str, float] = {}
+        self._phases: list[EnteredPhase] = []
+        self._turns: list[Turns] = []
+        self._memory: list[tuple[float, int]] = []
         self._phase, self._pass = "", 0
         self._dispatch = {"python": rates.dispatch_seconds, "engine": rates.backward_dispatch_seconds, "hook": 0.0}
         self._do: dict[str, Callable[[int, Entry], None]] = {
             "phase": self._enter,
+            "module": self._module,
             "view": self._view,
             **dict.fromkeys(_SORTS, self._kernel),
             "collective": self._collective,
@@ -78,51 +86,76 @@ class _Replay:
             "sync_files": self._sync_files,
         }
 
-    def through(self, order: Sequence[int]) -> None:
+    def through(self, begin: int, end: int) -> None:
         """Go through a part of the program."""
         entries, do = self._entries, self._do
-        for number in order:
-            entry = entries[number]
-            do[entry[0]](number, entry)
+        first = bisect.bisect_left(self._held, begin, key=_place)
+        until = bisect.bisect_left(self._held, end, key=_place)
+        for place, size in (*self._held[first:until], (end, 0)):
+            for number in self._order[begin:place]:
+                entry = entries[number]
+                do[entry[0]](number, entry)
+            if place < end:
+                self._memory.append((self._clocks.host, size))
+            begin = place
 
-    def again(self, order: Sequence[int], count: int) -> None:
+    def again(self, begin: int, end: int, count: int) -> None:
         """Go through a pass `count` times more; once it takes as long as the one before, the rest is added up.
 
         Where nothing makes the host wait, it runs ahead of its queues, and each goes on at a pace of its own.
         """
         lasted: list[float] = []
+        clocks = self._clocks
+        ended = clocks.drain()
         for turn in range(count):
-            begin, before, flops = self._clocks.ends(), self._clocks.sums(), tuple(self._flops)
-            self.through(order)
-            passed = {queue: end - begin.get(queue, end) for queue, end in self._clocks.ends().items()}
+            began, busy, flops, worked = ended, dict(self._busy), tuple(self._flops), clocks.host_seconds
+            first = len(self._phases)
+            self.through(begin, end)
+            ended = clocks.drain()
+            passed = {queue: now - began.get(queue, now) for queue, now in ended.items()}
             left, spent = count - turn - 1, list(passed.values())
             if left and _alike(spent, lasted):
-                self._phases.append(("passes alike", self._pass + 1, self._clocks.host))
-                self._clocks.skip(before, passed, left)
-                self._flops = [now + left * (now - then) for now, then in zip(self._flops, flops, strict=True)]
-                self._slots = {slot: (at + left * passed[queue], queue) for slot, (at, queue) in self._slots.items()}
+                self._turns.append(Turns(len(self._phases), (first, len(self._phases)), left))
+                self._begin(ALIKE, self._pass + 1)
+                clocks.skip(passed, left)
                 self._pass += left
+                clocks.host_seconds += left * (clocks.host_seconds - worked)
+                self._flops = [now + left * (now - then) for now, then in zip(self._flops, flops, strict=True)]
+                self._busy = {sort: now + left * (now - busy.get(sort, 0.0)) for sort, now in self._busy.items()}
+                self._slots = {
+                    slot: task and task.later(left * passed[task.queue]) for slot, task in self._slots.items()
+                }
                 return
             lasted = spent
 
     def timeline(self) -> Timeline:
         """What has happened."""
         clocks = self._clocks
-        end = clocks.close()
-        ends = [*(begin for _, _, begin in self._phases[1:]), end]
+        clocks.drain()
+        history = History(clocks, self._phases, self._turns)
+        filled = history.parts()
+        parts: dict[str, float] = {}
+        for one in filled:
+            for sort, seconds in one.items():
+                add(parts, sort, seconds)
+        path, stretches = history.path()
+        ends = [*(phase.begin for phase in self._phases[1:]), history.end]
         return Timeline(
-            seconds=end,
-            parts=dict(clocks.parts),
-            busy=dict(clocks.busy),
+            seconds=history.end,
+            parts=parts,
+            busy=self._busy,
+            path=path,
+            stretches=stretches,
             phases=tuple(
-                PhaseTime(name, number, begin, until - begin)
-                for (name, number, begin), until in zip(self._phases, ends, strict=False)
+                PhaseTime(phase.phase, phase.micro_batch, phase.begin, until - phase.begin, own)
+                for phase, until, own in zip(self._phases, ends, filled, strict=False)
             ),
             host_seconds=clocks.host_seconds,
             model_flops=self._flops[0],
             hardware_flops=self._flops[1],
             nearest=self._rates.nearest,
-            intervals=tuple(one for queue in clocks.queues() for one in queue.intervals),
+            intervals=intervals(clocks),
+            memory=tuple(self._memory),
         )
 
     def _of(self, number: int, entry: Entry) -> tuple[float, float]:
@@ -132,14 +165,25 @@ class _Replay:
             known = self._known[number] = told
         return known
 
+    def _begin(self, phase: str, number: int) -> None:
+        self._clocks.phase = len(self._phases)
+        self._phases.append(EnteredPhase(phase, number, self._clocks.host))
+
     def _enter(self, _: int, entry: Entry) -> None:
         self._phase = entry[1]
         self._pass += entry[1] == "input"
-        self._phases.append((entry[1], self._pass, self._clocks.host))
+        self._begin(self._phase, self._pass)
+
+    def _module(self, _: int, entry: Entry) -> None:
+        self._clocks.module = entry[1]
 
     def _view(self, _: int, entry: Entry) -> None:
         if entry[1] != "hook":
             self._clocks.pay(self._rates.view_seconds)
+
+    def _put(self, queue: Queue, seconds: float, sort: str, name: str, size_bytes: int) -> Task:
+        add(self._busy, sort, seconds)
+        return self._clocks.put(queue, seconds, sort, name, size_bytes)
 
     def _kernel(self, number: int, entry: Entry) -> None:
         word, stream, call = entry[:3]
@@ -155,42 +199,43 @@ class _Replay:
             self._flops[0] += flops
         self._flops[1] += flops
         self._clocks.pay(self._dispatch[call])
-        queue = self._clocks.stream(stream)
-        self._clocks.kernel(queue, seconds, sort, name, size)
-        if word == "copy" and entry[6]:
-            self._clocks.wait(queue.end, queue)
+        task = self._put(self._clocks.stream(stream), seconds, sort, name, size)
+        if word != "copy":
+            task.shared = True
+        elif entry[6]:
+            self._clocks.wait(task)
 
     def _collective(self, number: int, entry: Entry) -> None:
         _, slot, stream, call, kind, size, *_ = entry
-        clocks = self._clocks
-        clocks.pay(0.0 if call == "hook" else self._rates.collective_dispatch_seconds)
-        clocks.beside(clocks.collectives, clocks.stream(stream), self._of(number, entry)[0], kind, size)
-        self._slots[slot] = clocks.collectives.end, clocks.collectives
+        clocks, rates = self._clocks, self._rates
+        clocks.pay(0.0 if call == "hook" else rates.collective_dispatch_seconds)
+        clocks.collectives.wait(clocks.stream(stream).mark(clocks.host), clocks.host)
+        sort = f"{kind}, {durations.link(entry, rates)}"
+        task = self._put(clocks.collectives, self._of(number, entry)[0], sort, kind, size)
+        task.slows = durations.contention(entry, rates, self._ranks)
+        self._slots[slot] = task
 
     def _record(self, _: int, entry: Entry) -> None:
-        queue = self._clocks.stream(entry[2])
-        self._slots[entry[1]] = queue.end, queue.origin
+        self._slots[entry[1]] = self._clocks.stream(entry[2]).mark(self._clocks.host)
 
     def _wait_slot(self, _: int, entry: Entry) -> None:
-        if (known := self._slots.get(entry[1])) is not None:
-            self._clocks.stream(entry[2]).wait(*known)
+        self._clocks.stream(entry[2]).wait(self._slots.get(entry[1]), self._clocks.host)
 
     def _wait_stream(self, _: int, entry: Entry) -> None:
-        other = self._clocks.stream(entry[2])
-        self._clocks.stream(entry[1]).wait(other.end, other.origin)
+        other = self._clocks.stream(entry[2]).mark(self._clocks.host)
+        self._clocks.stream(entry[1]).wait(other, self._clocks.host)
 
     def _sync_slot(self, _: int, entry: Entry) -> None:
-        if (known := self._slots.get(entry[1])) is not None:
-            self._clocks.wait(*known)
+        self._clocks.wait(self._slots.get(entry[1]))
 
     def _sync_stream(self, _: int, entry: Entry) -> None:
-        queue = self._clocks.stream(entry[1])
-        self._clocks.wait(queue.end, queue.origin)
+        self._clocks.wait(self._clocks.stream(entry[1]).mark(self._clocks.host))
 
     def _sync_device(self, _: int, __: Entry) -> None:
         clocks = self._clocks
-        last = max((queue for queue in clocks.queues() if queue is not clocks.drives), key=lambda queue: queue.end)
-        clocks.wait(last.end, last.origin)
+        for queue in clocks.queues():
+            if queue is not clocks.drives:
+                clocks.wait(queue.mark(clocks.host))
 
     def _item(self, number: int, entry: Entry) -> None:
         self._sync_stream(number, entry)
@@ -199,21 +244,29 @@ class _Replay:
 
     def _host(self, _: int, entry: Entry) -> None:
         seconds = durations.host_seconds(entry[2], entry[2], self._rates, self._ranks)
-        self._clocks.work(self._rates.dispatch_seconds + seconds, _HOST_WORK, entry[1], entry[2])
+        self._work(self._rates.dispatch_seconds + seconds, _HOST_WORK, entry[1], entry[2])
 
     def _adam(self, _: int, entry: Entry) -> None:
         seconds = durations.host_seconds(entry[1], entry[2], self._rates, self._ranks)
-        self._clocks.work(seconds, _CPU_ADAM, "adam", entry[2])
+        self._work(seconds, _CPU_ADAM, "adam", entry[2])
+
+    def _work(self, seconds: float, sort: str, name: str, size_bytes: int) -> None:
+        add(self._busy, sort, seconds)
+        self._clocks.work(seconds, sort, name, size_bytes)
 
     def _hook(self, _: int, __: Entry) -> None:
         self._clocks.pay(self._rates.hook_seconds)
 
     def _file(self, number: int, entry: Entry) -> None:
-        clocks = self._clocks
-        clocks.beside(clocks.drives, None, self._of(number, entry)[0], f"drives, {entry[1]}", entry[2])
+        name = f"drives, {entry[1]}"
+        self._put(self._clocks.drives, self._of(number, entry)[0], name, name, entry[2])
 
     def _sync_files(self, _: int, __: Entry) -> None:
-        self._clocks.wait(self._clocks.drives.end, self._clocks.drives)
+        self._clocks.wait(self._clocks.drives.mark(self._clocks.host))
+
+
+def _place(noted: Sequence[int]) -> int:
+    return noted[0]
 
 
 def _alike(now: Sequence[float], before: Sequence[float]) -> bool:

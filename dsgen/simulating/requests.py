@@ -15,6 +15,7 @@ from dsgen.kernels import Rates, rates
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network
 from dsgen.simulating import model_configs
@@ -340,4 +341,6 @@ def _said(at: Setup, about: str) -> str:
     path = at.path(about)
     if about in ("tp", "stage"):
         return f"{path} is {getattr(at, about)}"
+    if hasattr(at.keys, about) and "." not in path:
+        return f"{path} is {show(getattr(at.keys, about))}"
     return f"{path} is set" if "." in path else f"{path} is {getattr(at.training, about)!r}"

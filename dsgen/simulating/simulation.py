@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from dsgen.memory import MemoryEstimate, PhaseMemory
+from dsgen.shapes.profiles import Hardware
 from dsgen.simulating.filling import Filled
 from dsgen.simulating.requests import Options
 from dsgen.simulating.timelines import Timeline
@@ -99,6 +100,8 @@ class Simulation:
         timeline: "gpu" and "host" -> samples in the order of time.
         step_time: The last step on the hardware; None where that, or the network of several nodes, is not known.
         peak_flops_per_second: Dense, of one GPU in the dtype of the run; 0 where there is no `step_time`.
+        hardware: The node; None where nobody said.
+        program: What the host did in the last step, from which `step_time` was made; None where there is none.
         filled: What the training program would fill in, and was filled in so.
         notes: What a person should know besides.
         seconds: The simulation took.
@@ -124,6 +127,8 @@ class Simulation:
     timeline: Mapping[str, tuple[Sample, ...]]
     step_time: Timeline | None = None
     peak_flops_per_second: float = 0.0
+    hardware: Hardware | None = None
+    program: Mapping[str, Any] | None = attrs.field(default=None, repr=False, eq=False)
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float

@@ -1,15 +1,13 @@
 """Sizes of what DeepSpeed communicates through, in elements: from the model, the link and the memory at hand."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 
-from dsgen.families.parameters import parameters
+from dsgen.families.parameters import block_elements, largest_matrix
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Buffers", "block_elements", "choose"]
+__all__ = ["Buffers", "choose"]
 
 LATENCY_SHARE = 0.01  # of one bucket's transfer; a bucket this large wastes at most 1 % on latency
 MEMORY_SHARE = 0.02  # of the GPU that one bucket may take; two of them with overlap_comm stay under 4 %
@@ -43,25 +41,6 @@ class Buffers(NamedTuple):
     overlap_comm: bool
     secondary: int = 0
     contiguous: bool = True
-
-
-@functools.lru_cache(maxsize=4096)
-def block_elements(model: Model) -> int:
-    """Elements of the largest transformer block (with all experts where it has them)."""
-    if not model.layers:
-        return 0
-    per_block = sum(item.numel for item in parameters(model) if item.layer and item.repeats == model.layers)
-    kinds: dict[int, int] = {}
-    for item in parameters(model):
-        if item.layer and item.repeats < model.layers:
-            kinds[item.repeats] = kinds.get(item.repeats, 0) + item.numel
-    return per_block + max(kinds.values(), default=0)
-
-
-@functools.lru_cache(maxsize=4096)
-def _largest_matrix(model: Model) -> int:
-    """Elements of the largest dense matrix of a block: a tensor over the bucket is reduced alone, outside it."""
-    return max(item.numel for item in parameters(model) if item.layer and item.kind != "expert")
 
 
 def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:
@@ -115,7 +94,8 @@ def _sizes(model: Model, memory: int, for_latency: int, tp: int) -> tuple[int, i
         tp: AutoTP degree.
     """
     cap = even(min(DEFAULT_BUCKET, int(memory * MEMORY_SHARE) // SIXTEEN_BIT))
-    bucket = min(cap, max(_largest_matrix(model), for_latency))
+    # A tensor over the bucket is reduced alone, outside it.
+    bucket = min(cap, max(largest_matrix(model), for_latency))
     block = block_elements(model) // tp
     prefetch = min(cap, block)
     persistence = max(DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * model.hidden_size)

@@ -1,7 +1,5 @@
 """The ways to run a Job: ZeRO stage, offload, tensor parallelism, checkpointing, micro-batch and buffers."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -10,9 +8,9 @@ from typing import NamedTuple
 
 import attrs
 
-from dsgen.jobs.job import Job
+from dsgen.jobs.job import DEFAULT_SEQ_LEN, Job
 from dsgen.shapes.pins import Pin
-from dsgen.shapes.shown import Shown
+from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import DEGREE, Setup, first, refusals
 
@@ -22,14 +20,13 @@ __all__ = [
     "Strategy",
     "batches",
     "best_precision",
+    "default_sequences",
     "describe",
     "layouts",
     "strategy",
 ]
 
 MOST_SEQUENCES = 128  # largest micro-batch tried, sequences per GPU: above it no kernel gains anything more
-# Sequences per optimizer step: 1 M tokens at 4096, where Llama 2 fine-tuned (arXiv 2307.09288).
-DEFAULT_GLOBAL_BATCH = 256
 
 # stage -> (optimizer, parameters) places that do something there; the others are tried only when a pin asks for them.
 _OFFLOADS = {
@@ -42,8 +39,8 @@ _TENSOR_PARALLEL_STAGES = (1, 2)  # where AutoTP is tried unasked: stage 0 is wr
 _ALL_OFFLOADS = tuple(itertools.product(("none", "cpu", "nvme"), repeat=2))
 
 
-@attrs.frozen(kw_only=True, repr=False)
-class Layout(Shown):
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class Layout(Value):
     """A strategy without its batch: what decides the fixed part of memory."""
 
     stage: int
@@ -57,7 +54,7 @@ class Layout(Shown):
         return describe(self)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Strategy(Layout):
     """One way to run a Job.
 
@@ -195,7 +192,7 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
     if total is None:
         per_replica = (micro or 1) * (steps or 1)
         if micro is None or steps is None:
-            wanted = max(1, DEFAULT_GLOBAL_BATCH // (replicas * per_replica))
+            wanted = max(1, default_sequences(job) // (replicas * per_replica))
             per_replica *= 2 ** int(math.log2(wanted))
         if micro is None and steps is not None:  # nobody said how many sequences a step has: the default, or fewer
             sizes = (size for size in _divisors(per_replica // steps) if size <= MOST_SEQUENCES)
@@ -217,6 +214,16 @@ def batches(job: Job, layout: Layout) -> tuple[tuple[int, int, int], ...] | str:
         return triples
     asked = [f"micro-batch {micro}" if micro else "", f"accumulation {steps}" if steps else ""]
     return f"{' and '.join(part for part in asked if part)} cannot make {per_replica} sequences per replica and step"
+
+
+def default_sequences(job: Job) -> int:
+    """Sequences per optimizer step when nobody says how many: as many as the tokens of a step hold.
+
+    Shorter sequences than DEFAULT_SEQ_LEN are no more than of that length: no recipe for short texts takes more.
+    """
+    wishes = job.training
+    bounds = [wishes.tokens_per_step, wishes.tokens_per_gpu and wishes.tokens_per_gpu * job.world]
+    return max(1, min(bound for bound in bounds if bound) // max(job.seq_len, DEFAULT_SEQ_LEN))
 
 
 def strategy(layout: Layout, batch: tuple[int, int, int], buffers: Buffers) -> Strategy:

@@ -79,7 +79,7 @@ def test_time_is_told_where_hardware_and_network_are_known(here: Path, capsys: p
     assert asked(here)["time"] is True
     assert "step 2 takes " in page
     assert "tokens/s/GPU" in page and "MFU" in page and "HFU" in page
-    assert "products " in page and "all-gather " in page and "the host works for" in page
+    assert "products " in page and "all-gather, infiniband " in page and "the host works for" in page
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_one_record_is_timed_on_other_cards_and_networks(tmp_path: Path) -> None
     base = time_of(tmp_path)
     slower, faster = time_of(tmp_path, "a100-80g", "ethernet-25g"), time_of(tmp_path, "h100-80g", "ib-hdr-200g")
 
-    assert slower.busy["all-gather"] > 4 * base.busy["all-gather"]
+    assert slower.busy["all-gather, ethernet"] > 4 * base.busy["all-gather, infiniband"]
     assert slower.busy["products"] == base.busy["products"]
     assert faster.busy["products"] < base.busy["products"] / 1.5
 
@@ -157,13 +157,14 @@ def test_the_trace_has_a_row_for_each_queue_and_every_interval(tmp_path: Path) -
     drawn = [one for one in events if one["ph"] == "X"]
     assert next(one for one in events if one["name"] == "process_name")["args"] == {"name": "a job"}
     assert list(rows.values()) == ["phases of the host", "compute", "collectives"]
-    assert [one["name"] for one in drawn if one["tid"] == 0] == ["input", "forward", "step"]
+    assert [one["name"] for one in drawn if one["tid"] == 0] == ["forward", "step"]  # the host's input takes no time
     assert [(rows[one["tid"]], one["cat"]) for one in drawn if one["tid"]] == [
-        ("compute", "products"), ("compute", "products"), ("compute", "optimizer"), ("collectives", "all-gather")
+        ("compute", "products"), ("compute", "products"), ("compute", "optimizer"),
+        ("collectives", "all-gather, infiniband"),
     ]  # fmt: skip
     last = max(one["ts"] + one["dur"] for one in drawn)
     assert last == pytest.approx(1e6 * time.seconds, abs=0.01)
-    assert next(one for one in drawn if one["cat"] == "all-gather")["args"] == {"bytes": 10**9}
+    assert next(one for one in drawn if one["cat"] == "all-gather, infiniband")["args"] == {"bytes": 10**9}
 
 
 def test_the_trace_goes_to_a_file(here: Path) -> None:
@@ -189,3 +190,69 @@ def test_gpu_memory_alone_says_no_speed(here: Path, capsys: pytest.CaptureFixtur
 
     assert asked(here)["time"] is False
     assert "MFU" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["trace", "html", "svg", "json", "text"])
+def test_a_folder_is_refused_before_anything_runs(here: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    (here / "out").mkdir()
+    timed = ("--hw", "a100-80g", "--network", "ib-hdr-200g")
+
+    assert by_config(here, *timed, "--format", form, "-o", "out") == 2
+
+    assert "out" in (said := capsys.readouterr().err) and "it is a folder" in said
+    assert not (here / "asked.json").exists()
+    assert list((here / "out").iterdir()) == []
+
+
+def test_other_networks_are_told_from_one_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As if the engine had run with each of them."""
+    timed = ("--hw", "a100-80g", "--network", "ib-hdr-200g", "--format", "json")
+
+    assert by_config(here, *timed, "--what-if", "network=ethernet-25g, ib-ndr-400g") == 0
+    told = json.loads(capsys.readouterr().out)["what_if"]
+
+    assert [one["network"] for one in told] == ["ethernet-25g", "ib-ndr-400g"]
+    for one in told:
+        assert by_config(here, "--hw", "a100-80g", "--network", one["network"], "--format", "json") == 0
+        assert json.loads(capsys.readouterr().out)["time"] == one["time"]
+
+
+def test_other_networks_stand_below_the_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed = ("--hw", "a100-80g", "--network", "ib-hdr-200g")
+
+    assert by_config(here, *timed, "--what-if", "network=ethernet-25g") == 0
+
+    head, *rows = capsys.readouterr().out.split("what if the network were another")[1].splitlines()[1:]
+    assert head.split() == ["network", "step", "change", "tokens/s/GPU", "MFU", "communication"]
+    assert rows[0].strip().startswith("as simulated")
+    assert rows[1].split()[0] == "ethernet-25g" and "+" in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "words"),
+    [
+        ("16", ("--network", "ib-hdr-200g", "--what-if", "gpus=8"), "it must name networks"),
+        ("16", ("--network", "ib-hdr-200g", "--what-if", "network=,"), "it must name networks"),
+        ("16", ("--network", "ib-hdr-200g", "--what-if", "network=ib-hdr-200"), "did you mean"),
+        ("16", ("--network", "ib-hdr-200g", "--what-if", "network=single-node"), "fabric is none"),
+        ("16", ("--what-if", "network=ethernet-25g"), "--network ib-hdr-200g"),
+        ("8", ("--what-if", "network=ethernet-25g"), "all 8 GPUs are in one node"),
+    ],
+)
+def test_what_if_is_refused_in_words_before_anything_runs(
+    here: Path, capsys: pytest.CaptureFixture[str], world: str, options: tuple[str, ...], words: str
+) -> None:
+    basis = ("--config", "ds.json", "--model", "config.json", "--world-size", world, "--hw", "a100-80g")
+
+    assert run(*basis, "--python", answering(here, TIMED), *options) == 2
+
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (here / "asked.json").exists()
+
+
+def test_what_if_says_where_it_does_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed = ("--hw", "a100-80g", "--network", "ib-hdr-200g", "--format", "trace")
+
+    assert by_config(here, *timed, "--what-if", "network=ethernet-25g") == 0
+
+    assert "--what-if does nothing" in capsys.readouterr().err

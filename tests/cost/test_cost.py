@@ -9,8 +9,9 @@ import attrs
 import pytest
 
 from dsgen.cost import cost
-from dsgen.cost.communication import collective_seconds
+from dsgen.cost.communication import collectives
 from dsgen.families.hf_config import model_from_hf
+from dsgen.memory.numbers import count
 from dsgen.planning.planner import plan
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import strategy
@@ -35,7 +36,7 @@ def test_no_gpu_beats_its_peak(make_job):
         assert 0.05 < speed * 6 * 1.0e9 / peak < 0.85
 
 
-def test_checkpointing_costs_a_third_more_compute(make_job):
+def test_checkpointing_runs_the_blocks_a_third_more_and_the_head_no_more(make_job):
     job = make_job(training={"checkpointing": "full"})
     item = plan(job).chosen.strategy
     plain = strategy(
@@ -46,7 +47,7 @@ def test_checkpointing_costs_a_third_more_compute(make_job):
 
     ratio = cost(job, item).parts["matrix products"] / cost(job, plain).parts["matrix products"]
 
-    assert ratio == pytest.approx(4 / 3, rel=0.01)
+    assert 1.2 < ratio < 4 / 3
 
 
 @pytest.fixture
@@ -70,37 +71,50 @@ def test_an_encoder_and_a_decoder_multiply_their_own_tokens(encoding):
     less = 2 * (encoder + read + decoder / 8) + 24 * attended * (2 + (2 + 1 / 8) / 8)
 
     assert cost(encoding(512), chosen) == cost(encoding(None), chosen)
-    assert short / both == pytest.approx(less / whole, rel=0.001)
+    assert short / both == pytest.approx(less / whole, rel=0.1)  # few rows leave processors idle
 
 
 def _fields(item):
     return {field.name: getattr(item, field.name) for field in attrs.fields(type(item))}
 
 
-def test_a_collective_is_bound_by_the_slowest_link(make_job):
-    job = make_job(profiles=["ethernet-25g"], cluster={"nodes": 4})
-    gigabyte = 1e9
+@pytest.fixture
+def moved(make_job):
+    """What the collectives of a job take under its own plan, with this much tensor parallelism."""
 
-    inside = collective_seconds(make_job(), gigabyte, 1, 1)
-    across = collective_seconds(job, gigabyte, 1, 1)
+    def of(tp=1, **given):
+        job = make_job(**given, training={"zero_stage": 2, "tp": tp})
+        item = plan(job).chosen.strategy
+        numbers = count(job.model, "full", 16, ("all-linear",), tp, False, item.buffers.persistence)
+        return collectives(job, item, numbers), 2 * numbers.trained
 
-    assert across == pytest.approx(gigabyte * 3 / 4 / (25e9 / 8 * 0.6), rel=0.01)
-    assert inside < across / 50
-    assert collective_seconds(make_job(cluster={"gpus": 1}), gigabyte, 1, 1) == 0
+    return of
+
+
+def test_a_collective_is_bound_by_the_slowest_link(moved):
+    slow = {"profiles": ["ethernet-25g"], "cluster": {"nodes": 4}}
+    across, gradients = moved(**slow)
+    inside, _ = moved()
+
+    assert across.reduce == pytest.approx(gradients * 31 / 32 / (25e9 / 8 * 0.6), rel=0.1)  # TCP: 0.6 of the line
+    assert inside.reduce < across.reduce / 50
+    assert moved(cluster={"gpus": 1})[0].reduce == 0
 
 
 def test_lora_skips_the_gradients_of_frozen_weights(make_job):
-    full = spent(make_job(training={"micro_batch": 1, "zero_stage": 3}))
-    lora = spent(make_job(profiles=["lora"], training={"micro_batch": 1, "zero_stage": 3}))
+    plain = {"micro_batch": 1, "global_batch": 256, "zero_stage": 2, "checkpointing": "none"}
+    full = spent(make_job("h200-141g", training=plain))
+    lora = spent(make_job("h200-141g", profiles=["lora"], training=plain))
 
     assert lora.parts["matrix products"] < 0.75 * full.parts["matrix products"]
 
 
-def test_tensor_parallel_groups_share_the_network_of_their_node(make_job):
+def test_tensor_parallel_groups_share_the_network_of_their_node(moved):
     """With AutoTP 8 on 4 nodes each replica is a node: nothing stays inside, and 8 groups use one network at once."""
-    job = make_job(profiles=["ethernet-25g"], cluster={"nodes": 4})
+    slow = {"profiles": ["ethernet-25g"], "cluster": {"nodes": 4}}
+    whole, split = moved(**slow)[0], moved(tp=8, **slow)[0]
 
-    assert collective_seconds(job, 1e9 / 8, 8, 1) == pytest.approx(collective_seconds(job, 1e9, 1, 1), rel=0.01)
+    assert split.reduce == pytest.approx(whole.reduce * (3 / 4) / (31 / 32), rel=0.2)
 
 
 @pytest.mark.parametrize("model", ["7b", "13b", "70b", "mixtral-8x7b"])
@@ -114,15 +128,15 @@ def test_a_faster_network_never_plans_slower(make_job, model):
 
 
 @pytest.mark.parametrize(
-    ("offload", "part", "narrow", "share"), [("none", "optimizer", "states", 16 / 30), ("optimizer", "offload", "", 1)]
+    ("offload", "part", "narrow", "share"), [("none", "optimizer", "states", 32 / 46), ("optimizer", "offload", "", 1)]
 )
 def test_the_optimizer_moves_less_where_its_states_are_in_16_bits(make_job, offload, part, narrow, share):
-    """16 bytes an element instead of 30: a gradient, and two moments and a weight there and back, and the copy."""
+    """Adam's 14 bytes an element instead of 28: a gradient, two moments and a weight there and back; and 18 beside."""
     job = make_job(training={"zero_stage": 2, "offload": offload, "checkpointing": "full"})
     item = plan(job).chosen.strategy
     found = cost(attrs.evolve(job, narrow=narrow), item).parts[part] / cost(job, item).parts[part]
 
-    assert found == pytest.approx(share)
+    assert found == pytest.approx(share, rel=0.001)
 
 
 def test_a_cpu_is_no_gpu(make_job):

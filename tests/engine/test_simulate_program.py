@@ -113,6 +113,34 @@ def test_collectives_are_those_that_the_ledger_counts(case: str) -> None:
     assert all(one[7] == one[6] for one in listed)  # four ranks lie in one node
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_what_backward_does_belongs_to_the_module_whose_forward_it_undoes(case: str) -> None:
+    """Two products in backward for one in forward, of every linear layer, recomputed or not."""
+    _, passes, _ = CASES[case]
+    forward, backward = Counter[str](), Counter[str]()
+    phase = module = ""
+    for one in entries(answered(case)):
+        phase = one[1] if one[0] == "phase" else phase
+        module = one[1] if one[0] == "module" else module
+        if one[0] == "product" and HIDDEN in one[4:7] and not one[3]:
+            (forward if phase == "forward" else backward)[module] += 1
+
+    names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+             "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")  # fmt: skip
+    linear = {f"model.layers.{layer}.{name}" for layer in range(LAYERS) for name in names} | {"lm_head"}
+    assert forward == dict.fromkeys(linear, passes)
+    assert backward == dict.fromkeys(linear, 2 * passes)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_program_holds_as_much_as_the_ledger_says(case: str) -> None:
+    """At its highest moment; of passes that are left out it says nothing, and they hold what the others do."""
+    answer = answered(case)
+
+    peaks = [one["gpu"]["peak_bytes"] for one in answer["phases"] if one["step"] == 2]
+    assert max(size for _, size in answer["program"]["held"]) == max(peaks)
+
+
 def test_every_collective_is_waited_for() -> None:
     """DeepSpeed waits for each that it or torch queues, once, at once or later."""
     kinds = Counter(one[0] for one in entries(answered("stage 3")))

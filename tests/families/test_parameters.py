@@ -157,17 +157,17 @@ def test_parameters_of_a_small_llama_are_these() -> None:
     block = "model.layers.*"
     assert parameters(LLAMA) == (
         Parameter("model.embed_tokens.weight", (16, 8), 1, "embedding", False, False),
-        Parameter(f"{block}.self_attn.q_proj.weight", (12, 8), 2, "attention", True, True),
-        Parameter(f"{block}.self_attn.k_proj.weight", (6, 8), 2, "attention", True, True),
-        Parameter(f"{block}.self_attn.v_proj.weight", (6, 8), 2, "attention", True, True),
-        Parameter(f"{block}.self_attn.o_proj.weight", (8, 12), 2, "attention", True, True),
-        Parameter(f"{block}.mlp.gate_proj.weight", (10, 8), 2, "mlp", True, True),
-        Parameter(f"{block}.mlp.up_proj.weight", (10, 8), 2, "mlp", True, True),
-        Parameter(f"{block}.mlp.down_proj.weight", (8, 10), 2, "mlp", True, True),
+        Parameter(f"{block}.self_attn.q_proj.weight", (12, 8), 2, "attention", True, True, True),
+        Parameter(f"{block}.self_attn.k_proj.weight", (6, 8), 2, "attention", True, True, True),
+        Parameter(f"{block}.self_attn.v_proj.weight", (6, 8), 2, "attention", True, True, True),
+        Parameter(f"{block}.self_attn.o_proj.weight", (8, 12), 2, "attention", True, True, True),
+        Parameter(f"{block}.mlp.gate_proj.weight", (10, 8), 2, "mlp", True, True, True),
+        Parameter(f"{block}.mlp.up_proj.weight", (10, 8), 2, "mlp", True, True, True),
+        Parameter(f"{block}.mlp.down_proj.weight", (8, 10), 2, "mlp", True, True, True),
         Parameter(f"{block}.input_layernorm.weight", (8,), 2, "norm", True, False),
         Parameter(f"{block}.post_attention_layernorm.weight", (8,), 2, "norm", True, False),
         Parameter("model.norm.weight", (8,), 1, "norm", False, False),
-        Parameter("lm_head.weight", (16, 8), 1, "head", False, True),
+        Parameter("lm_head.weight", (16, 8), 1, "head", False, True, True),
     )
 
 

@@ -41,6 +41,7 @@ class Case:
     deepspeed: str | None = None
     wishes: dict[str, Any] = attrs.field(factory=dict)
     keys: dict[str, Any] = attrs.field(factory=dict)
+    own: bool = False  # the program brings an optimizer of its own
 
     def job(self, folder: Path) -> Job:
         """The job whose pins leave this strategy alone, with or without recomputation."""
@@ -53,11 +54,12 @@ class Case:
             _put(tree, f"zero_optimization.offload_{name}.device", getattr(self, f"offload_{name}"))
         for path, value in self.keys.items():
             _put(tree, path, value)
+        tree |= {"optimizer": None} if self.own else {}
         wanted = {"zero_stage": self.stage, "tp": self.tp, "precision": self.precision, "micro_batch": 1}
         layers = dsgen.profile(self.hardware) | dsgen.profile(model)
         layers = layers | {"training": wanted, "cluster": {"gpus": self.gpus}, "deepspeed": tree}
-        found = dsgen.job(layers, deepspeed=self.deepspeed)
-        return attrs.evolve(found, training=attrs.evolve(found.training, **self.wishes))
+        job = dsgen.job(layers, deepspeed=self.deepspeed)
+        return attrs.evolve(job, training=attrs.evolve(job.training, **self.wishes))
 
     def layout(self) -> Layout:
         """The strategy."""
@@ -66,12 +68,13 @@ class Case:
 
     def setup(self, folder: Path) -> Setup:
         """As constraints see it."""
-        return of_layout(self.job(folder), self.layout(), keys(self.keys.get))
+        return of_layout(self.job(folder), self.layout(), keys(self.keys.get)._replace(own=self.own))
 
     def config(self) -> dict[str, Any]:
         """What DeepSpeed reads."""
         tree: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": self.stage}}
-        tree["optimizer"] = {"type": self.wishes.get("optimizer", "AdamW"), "params": {"lr": 1e-5}}
+        kind = self.wishes.get("optimizer", "AdamW")
+        tree |= {} if self.own else {"optimizer": {"type": kind, "params": {"lr": 1e-5}}}
         said = dict(self.keys)
         for name in ("optimizer", "param"):
             if (place := getattr(self, f"offload_{name}")) != "none":
@@ -81,7 +84,7 @@ class Case:
             said[f"{self.precision}.enabled"] = True
         if self.tp > 1:
             said["tensor_parallel.autotp_size"] = self.tp
-        if self.stage == 3 and tree["optimizer"]["type"] == "Muon":
+        if self.stage == 3 and kind == "Muon":
             said.setdefault("zero_optimization.reduce_scatter", False)
         for path, value in said.items():
             _put(tree, path, value)
@@ -89,7 +92,8 @@ class Case:
 
     def facts(self) -> Facts:
         """What a rule knows besides."""
-        return Facts(world_size=self.gpus, hardware=self.hardware)
+        own = "torch" if self.own else None
+        return Facts(world_size=self.gpus, hardware=self.hardware, client_optimizer=own)
 
     def request(self, folder: Path) -> Request:
         """What is asked of a simulation."""
@@ -113,6 +117,11 @@ _MASTER = {"bf16.bf16_master_weights_and_grads": True}
 _STATES = {"bf16.bf16_optimizer_states": True}
 _BESIDE = {"method": "lora", "lora_train_embeddings": True}
 _SUMS = "data_types.grad_accum_dtype"
+_FACTOR = "gradient_predivide_factor"
+_BUCKET = "zero_optimization.allgather_bucket_size"
+_FLOW = "zero_optimization.zenflow"
+_NO_NORM = {"zero_optimization.compute_grad_norm": False, "gradient_clipping": 0.0}
+_INTERVAL = {"select_strategy": "step", "select_interval": 8, "update_interval": 4}
 
 # Code -> what is refused, and what of it to change for it not to be.
 CASES: dict[str, tuple[Case, dict[str, Any]]] = {
@@ -153,6 +162,10 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "autotp-and-heads": (Case(tp=8, model="gemma-3-4b"), {"tp": 4}),
     "autotp-at-stage-0": (Case(tp=2, stage=0), {"stage": 1}),
     "autotp-at-stage-3": (Case(tp=2, stage=3, deepspeed="0.19.3"), {"deepspeed": "0.19.4"}),
+    "adapters-of-experts-at-stage-3": (
+        Case(model="deepseek-v3", stage=3, gpus=64, hardware="b200-180g", wishes={"method": "lora"}),
+        {"wishes": {"method": "lora", "lora_targets": ("o_proj",)}},
+    ),
     "autotp-with-chunked-loss": (Case(tp=2, wishes={"chunked_loss": True}), {"tp": 1}),
     "masters-on-the-gpu": (Case(keys=_MASTER), {"keys": {**_MASTER, **_STATES}}),
     "masters-without-cpu-adam": (
@@ -174,6 +187,25 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "sums-at-stage-0": (Case(stage=0, precision="fp32", keys={_SUMS: "bf16"}), {"keys": {_SUMS: "fp32"}}),
     "fp32-sums-at-stage-0": (Case(stage=0, keys={_SUMS: "fp32"}), {"stage": 1}),
     "bf16-sums-at-stage-0": (Case(stage=0, keys={_SUMS: "bf16"}, deepspeed="0.17.5"), {"deepspeed": "0.17.6"}),
+    "prescale-with-reduce-scatter": (Case(keys={"prescale_gradients": True}), {"stage": 1}),
+    "predivide-with-reduce-scatter": (Case(stage=3, keys={_FACTOR: 2.0}), {"keys": {_FACTOR: 1.0}}),
+    "odd-allgather-bucket": (Case(keys={_BUCKET: 100_000_001}), {"keys": {_BUCKET: 100_000_002}}),
+    "no-norm-at-the-stage": (Case(stage=3, keys=_NO_NORM), {"stage": 2}),
+    "no-norm-with-clipping": (Case(keys={**_NO_NORM, "gradient_clipping": 0.5}), {"keys": _NO_NORM}),
+    "no-norm-in-bf16": (Case(stage=1, keys={**_NO_NORM, _SUMS: "fp32"}), {"stage": 2}),
+    "no-norm-with-offload": (Case(offload_optimizer="cpu", keys=_NO_NORM), {"offload_optimizer": "none"}),
+    "zenflow-without-interval": (
+        Case(offload_optimizer="cpu", keys={_FLOW: {"topk_ratio": 0.1}}),
+        {"keys": {_FLOW: _INTERVAL}},
+    ),
+    "own-optimizer-offloaded": (
+        Case(offload_optimizer="cpu", own=True),
+        {"keys": {"zero_force_ds_cpu_optimizer": False}},
+    ),
+    "untested-optimizer": (
+        Case(wishes={"optimizer": "SGD"}, keys={"zero_allow_untested_optimizer": False}),
+        {"keys": {"zero_allow_untested_optimizer": True}},
+    ),
     "no-muon": (Case(wishes={"optimizer": "Muon"}, deepspeed="0.17.5"), {"deepspeed": "0.17.6"}),
     "learned-positions": (Case(model="gpt2", wishes={"seq_len": 2048}), {"wishes": {"seq_len": 1024}}),
     "dropout-of-experts": (

@@ -17,6 +17,7 @@ from dsgen.kernels import (
     Rates,
     attention_seconds,
     collective_seconds,
+    contention,
     copy_seconds,
     cpu_adam_seconds,
     dispatch_seconds,
@@ -29,7 +30,7 @@ from dsgen.kernels import (
 from dsgen.kernels.attention import KERNELS, available
 from dsgen.kernels.collectives import KINDS
 from dsgen.kernels.host_work import threads_per_rank
-from dsgen.kernels.measured_facts import GENERATIONS
+from dsgen.kernels.measured_facts import CONTENTION, GENERATIONS
 from dsgen.kernels.traffic import SORTS
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -83,7 +84,8 @@ def test_what_a_profile_says_goes_before_its_family():
 
     assert (own.product_efficiency, own.memory_efficiency, own.processors) == (0.5, 0.6, 100)
     assert own.dispatch_seconds == 20e-6
-    assert own.hook_seconds == pytest.approx(2 * usual.hook_seconds)
+    assert own.backward_dispatch_seconds == pytest.approx(2 * usual.backward_dispatch_seconds)
+    assert node("a100-80g").dispatch_seconds == pytest.approx(1.8 * usual.dispatch_seconds)
 
 
 # ------------------------------------------------------------------------------------------------------- products
@@ -249,6 +251,17 @@ def test_groups_that_share_a_node_share_its_network():
     alone, shared = (collective_seconds(own, "all_gather", 1e9, 2, 1, groups_per_node=groups) for groups in (1, 8))
 
     assert shared == pytest.approx(8 * alone, rel=0.05)
+
+
+def test_a_collective_slows_what_runs_beside_it_by_the_speed_of_its_link():
+    """Inside a node by the published mean; over one port of 25 GB/s NCCL takes a few processors only."""
+    own, wide = node("a100-80g", "ib-hdr-200g"), node("a100-80g", "ib-hdr-1600g")
+
+    assert contention(own, "all_gather", 8, 8) == CONTENTION.slowdown == 0.189
+    assert contention(own, "all_gather", 16, 8) == pytest.approx(0.189 * 25 * 0.93 / 190)
+    assert contention(wide, "all_gather", 16, 8) == pytest.approx(0.189 * 200 * 0.93 / 190)
+    assert contention(own, "all_gather", 2, 1, groups_per_node=8) < contention(own, "all_gather", 16, 8) / 7
+    assert contention(own, "all_gather", 1, 1) == 0
 
 
 def test_an_exchange_leaves_the_node_by_all_its_ranks_at_once():

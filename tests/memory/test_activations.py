@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import json
 import runpy
 import sys
@@ -17,7 +18,7 @@ from dsgen.families.parameters import model_types
 from dsgen.memory.activations import activations, whole
 from dsgen.memory.modules import LENDING, modules
 from dsgen.shapes.errors import DsgenError
-from dsgen.shapes.profiles import Model, yaml_name
+from dsgen.shapes.profiles import Model, Training, yaml_name
 
 ROOT = Path(__file__).parents[2]
 TABLE = json.loads((ROOT / "tests" / "memory" / "activations.json").read_text(encoding="utf-8"))
@@ -163,13 +164,19 @@ def test_a_dropout_keeps_what_each_adapter_reads_once_more_and_a_mask(zero3, ite
     assert kept(True) - kept(False) == 64 * (item * (read - once) + read)
 
 
-def test_without_adapters_nothing_is_dropped():
-    shape = model("llama")
-    plain, dropping = (
-        activations(shape, precision="bf16", attention="flash", seq_len=64, drops=drops) for drops in (False, True)
-    )
+def test_whoever_leaves_settings_out_asks_as_a_training_that_says_nothing():
+    said = {name: one.default for name, one in inspect.signature(activations).parameters.items()}
+    wishes = {field.name: field.default for field in attrs.fields(Training)}
 
-    assert plain == dropping
+    both = {name: (said[name], wishes[name]) for name in ("method", "chunked_loss", "lora_rank", "lora_targets")}
+    assert {name for name, (here, there) in both.items() if here != there} == set()
+
+
+@pytest.mark.parametrize("wish", ["drops", "embeddings", "lora_rank"])
+def test_without_adapters_what_is_said_of_them_changes_nothing(wish):
+    asked = {"precision": "bf16", "attention": "flash", "seq_len": 64}
+
+    assert activations(model("llama"), **asked, **{wish: 3}) == activations(model("llama"), **asked)
 
 
 @pytest.mark.parametrize("name", ["deepseek_v2", "llama"])
@@ -216,6 +223,18 @@ def test_t5_s_feed_forward_is_gathered_with_the_weight_whose_type_it_reads():
     assert len(around) == len(inside) > 0
     assert [one.tensors for one in around] == [one.tensors[:1] for one in inside]
     assert all(one.tensors[0].read for one in around)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"), [("gpt_bigcode", "mlp.dropout"), ("phi", "resid_dropout"), ("starcoder2", "mlp")]
+)
+def test_a_dropout_that_ends_a_checkpointed_block_asks_for_its_second_forward_where_it_drops(name, last):
+    """Else it hands on what it got, and the last module with a tensor asks."""
+    asking = {
+        drops: modules(attrs.evolve(model(name), dropout=drops), "full", 0, (), 1).asking for drops in (True, False)
+    }
+
+    assert asking == {True: last, False: None}
 
 
 @pytest.mark.parametrize("targets", [(), ("nothing",), ("embed_tokens",)])

@@ -92,6 +92,9 @@ def test_stage_0_flattens_tensors_until_they_are_more_than_its_chunk():
 
     assert flat_chunk(tensors(300 * million, 300 * million, 100 * million)) == 600 * million
     assert flat_chunk(tensors(600 * million, 100 * million)) == 0  # each chunk is a single tensor, which is not copied
+    # engine.py, buffered_allreduce_fallback: it flattens once there are more than 500,000,000.
+    assert flat_chunk(tensors(300 * million, 200 * million, 100 * million)) == 600 * million
+    assert flat_chunk(tensors(300 * million, 200 * million + 1, 100 * million)) == 500 * million + 1
 
 
 def test_gradients_come_in_the_order_of_backward():

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import dsgen
+from dsgen.families.parameters import parameter_count
 from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.planner import contenders, decide, plan
 
@@ -75,7 +76,7 @@ def test_for_throughput_nothing_is_doubted(choose, more):
         ({}, CPU),
         (CPU, NVME),
         ({"stage": 3}, {"stage": 0, **SPLIT}),  # a split model needs the same data on each group
-        ({"stage": 0}, {"stage": 2}),
+        ({"stage": 2}, {"stage": 0}),  # copies of all states fill the GPU
         ({"stage": 2}, {"stage": 1}),  # nothing that a user sees, and less memory
         ({"stage": 1}, {"stage": 3}),
         ({"stage": 2, "checkpointing": True}, {"stage": 3}),
@@ -91,15 +92,20 @@ def test_of_equals_the_simplest_is_chosen_whatever_the_order(choose, objective, 
 
 def test_a_little_more_speed_is_no_reason_for_more_parts(choose):
     """The model's error is larger; of what is as simple the fastest is taken."""
-    close = choose(({"stage": 0}, 96), ({"stage": 2}, 98), ({"stage": 3}, 100))
-    apart = choose(({"stage": 0}, 94), ({"stage": 3}, 100))
-    same = choose(({"stage": 0}, 96), ({"stage": 0}, 97), ({"stage": 3}, 100))
+    close = choose(({"stage": 2}, 96), ({"stage": 1}, 98), ({"stage": 3}, 100))
+    apart = choose(({"stage": 2}, 94), ({"stage": 3}, 100))
+    same = choose(({"stage": 2}, 96), ({"stage": 2}, 97), ({"stage": 3}, 100))
 
-    assert (close.chosen.strategy.stage, close.chosen.speed) == (0, pytest.approx(96))
+    assert (close.chosen.strategy.stage, close.chosen.speed) == (2, pytest.approx(96))
     assert close.reason.startswith("simpler than ZeRO-3")
     assert close.reason.endswith(", and as fast within the model's error")
     assert apart.chosen.strategy.stage == 3
     assert same.chosen.speed == pytest.approx(97)
+
+
+@pytest.mark.parametrize(("model", "gpus", "stage"), [("125m", 8, 0), ("3b", 8, 2), ("1b", 1, 0)])
+def test_plain_data_parallelism_is_simple_where_it_leaves_room(make_job, model, gpus, stage):
+    assert plan(make_job("a100-80g", model, cluster={"gpus": gpus})).chosen.strategy.stage == stage
 
 
 def test_what_is_as_fast_as_the_fastest_is_weighed_as_it_may_be_simpler(make_job):
@@ -117,3 +123,16 @@ def test_what_cannot_be_chosen_is_not_weighed(make_job, objective):
     job = make_job("h100-80g", "7b", training={"objective": objective})
 
     assert len(contenders(job).fitting) < len(search(job).fitting)
+
+
+def test_what_is_too_large_is_measured_with_the_passes_that_the_batch_leaves(
+    make_job: Callable[..., dsgen.Job],
+) -> None:
+    """Of one pass a step keeps no gradients of earlier ones; of two stage 1 keeps all of them, 2 bytes a parameter."""
+
+    def missing(global_batch: int) -> int:
+        job = make_job("generic-24g", training={"global_batch": global_batch, "zero_stage": 1, "checkpointing": "none"})
+        plain = [one for one in search(job).rejections if (one.layout.offload_optimizer, one.layout.tp) == ("none", 1)]
+        return min(one.missing_bytes for one in plain if one.place == "gpu")
+
+    assert missing(16) - missing(8) > 1.5 * parameter_count(make_job().model)

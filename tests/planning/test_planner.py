@@ -6,11 +6,9 @@ import attrs
 import pytest
 
 import dsgen
-from dsgen.memory import Verdict, parts
-from dsgen.planning.candidates import _passes, search
+from dsgen.memory import Verdict
+from dsgen.planning.candidates import search
 from dsgen.planning.planner import contenders, decide, plan
-from dsgen.strategies.buffers import choose
-from dsgen.strategies.strategies import Layout, layouts
 
 
 def chosen(job):
@@ -217,22 +215,3 @@ def test_what_deepspeed_may_not_run_is_chosen_only_where_it_is_asked_for(make_jo
     assert doubted.high_bytes - doubted.overhead_bytes > 1.15 * doubted.peak_bytes
     assert 0.9 * sure.peak_bytes < sure.low_bytes
     assert sure.high_bytes - sure.overhead_bytes < 1.15 * sure.peak_bytes
-
-
-@pytest.mark.parametrize(
-    ("model", "facts"), [("7b", {}), ("qwen2.5-1.5b", {}), ("mixtral-8x7b", {}), ("7b", {"training.method": "lora"})]
-)
-def test_memory_is_the_same_from_some_pass_of_a_step_on(make_job, model, facts):
-    """So a layout is weighed at no more passes than these."""
-    job = make_job("a100-80g", model, **facts)
-    tried = [item for item in layouts(job) if isinstance(item, Layout)]
-
-    def held(layout, passes):
-        buffers = choose(job, layout.stage, layout.tp, layout.offload_optimizer, layout.offload_param)
-        counted = parts(job, layout, buffers, passes)
-        return counted.peak(1), counted.peak(4), counted.host
-
-    assert tried
-    for layout in tried:
-        passes = _passes(job, layout)
-        assert held(layout, passes) == held(layout, passes + 1) == held(layout, 8)

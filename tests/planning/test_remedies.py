@@ -77,6 +77,16 @@ def test_a_job_that_trains_adapters_is_not_told_to_train_adapters(make_job, offe
     assert {one.training.method for one in asked} == {"lora"}
 
 
+@pytest.mark.parametrize(("targets", "offered"), [(["q_proj"], True), (["no_such_matrix"], False)])
+def test_adapters_are_offered_only_where_there_can_be_some(make_job, targets, offered):
+    pins = {"zero_stage": 0, "tp": 1, "offload": "none"}
+    job = make_job("a100-40g", "7b", cluster={"gpus": 1}, training={"lora_targets": targets, **pins})
+
+    message = str(nothing_fits(job, search(job)))
+
+    assert ("--training lora" in message or "--training qlora" in message) == offered
+
+
 def test_a_wished_batch_does_not_bind_a_larger_cluster(make_job, offers):
     """The sequences of a step grow with the GPUs that share them."""
     job = make_job(cluster={"gpus": 1}, training={"global_batch": 3, "accumulation": 3})

@@ -23,7 +23,7 @@ from golden import scenes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "golden" / "configs").glob("**/*.json"))
 # A scenario that asks for a switch for debugging: the linter says what it costs, and render says the same.
-ASKED_FOR = {"wall-clock": ["timers-left-on"]}
+ASKED_FOR = {"wall-clock": ["timers-left-on"], "profiler-and-comms": ["profiler-left-on"]}
 
 WISHES: tuple[dict[str, Any], ...] = (
     {},

@@ -101,7 +101,9 @@ def test_the_schedule_follows_the_wishes(make_job):
     assert schedule()["type"] == "WarmupLR"
     assert schedule(total_steps=1000)["type"] == "WarmupCosineLR"
     assert schedule(scheduler="none") is None
-    assert schedule(total_steps=50)["params"]["warmup_num_steps"] == 5
+    assert schedule(total_steps=50)["params"]["warmup_num_steps"] == 2
+    assert schedule(total_steps=50, warmup_steps=100)["params"]["warmup_num_steps"] == 5
+    assert schedule(total_tokens=1e9)["type"] == "WarmupCosineLR"
     assert schedule(lr=1e-3)["params"]["warmup_max_lr"] == 1e-3
     with pytest.raises(dsgen.DsgenError, match="scheduler WarmupDecayLR falls over the whole run"):
         schedule(scheduler="WarmupDecayLR")

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import dsgen
-from dsgen.report import colours, diff, findings, memory, plan, summary, why
+from dsgen.report import colours, contests, deadlines, diff, findings, memory, plan, speedups, summary, what_ifs, why
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 JOB = {"hw": "a100-40g", "model": "7b"}
+OFFLOADED = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, "bf16": {"enabled": True},
+             "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}  # fmt: skip
 TIGHT = {**JOB, "zero_stage": 0, "checkpointing": "full"}
 
 
@@ -34,6 +36,10 @@ def texts() -> dict[str, tuple[str, str]]:
         "diff": ("diff", diff.text(dsgen.diff(config, {"train_batch_size": 8}))),
         "config": ("json", config.to_json()),
         "long lines": ("table", "x" * 500 + "\n" + "y " * 300 + "\n\n  end  \n"),
+        "speedups": ("speedups", speedups.text(dsgen.speedups(JOB, OFFLOADED))),
+        "contest": ("contest", contests.text(dsgen.compare(JOB, "zero0", "zero3", "zero1,tp=3"))),
+        "what-if": ("what-if", what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 400_000]))),
+        "budget": ("budget", deadlines.text(dsgen.fewest_gpus(JOB, "30B", "30d"))),
         "no line break": ("proof", "failed: 1 check does not hold"),
     }
 
@@ -55,6 +61,12 @@ def test_colours_only_add_to_a_report(name: str) -> None:
     ("name", "words"),
     [
         ("plan", "\x1b[32m 1 ZeRO-2"),
+        ("speedups", "\x1b[1m   what would make it faster"),
+        ("speedups", "\x1b[32mfits\x1b[0m"),
+        ("contest", "\x1b[31mdoes not fit\x1b[0m"),
+        ("contest", "zero1,tp=3: \x1b[31mcannot run\x1b[0m:"),
+        ("what-if", "\x1b[1mwhere the winner changes\x1b[0m"),
+        ("budget", "\x1b[32m> "),
         ("summary", "\x1b[32mfits\x1b[0m"),
         ("does not fit", "\x1b[31mDOES NOT FIT\x1b[0m:"),
         ("does not fit", "\x1b[31mdoes not fit\x1b[0m"),
@@ -106,6 +118,10 @@ def piped(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 OPTIONS = ("--hw", "a100-40g", "--model", "7b")
 COMMANDS = {
     "plan": ("plan", *OPTIONS),
+    "plan of a config": ("plan", "--config", "slow.json", *OPTIONS),
+    "plan of two": ("plan", *OPTIONS, "--compare", "zero3", "zero1,tp=4"),
+    "plan of lengths": ("plan", *OPTIONS, "--what-if", "seq_len=2048,4096"),
+    "plan of a deadline": ("plan", *OPTIONS, "--gpus", "auto", "--tokens", "1B", "--deadline", "30d"),
     "plan as JSON": ("plan", *OPTIONS, "--format", "json"),
     "memory": ("memory", *OPTIONS, "--zero-stage", "0"),
     "memory as JSON": ("memory", *OPTIONS, "--format", "json"),
@@ -130,6 +146,7 @@ COMMANDS = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "a.json").write_text(json.dumps({"train_batch_size": 8, "gradient_clip": 1}))
     (tmp_path / "old.json").write_text(json.dumps({"train_batch_size": 8, "zero_optimization": {"cpu_offload": 1}}))
+    (tmp_path / "slow.json").write_text(json.dumps(OFFLOADED))
     (tmp_path / "b.json").write_text(json.dumps({"train_batch_size": 16}))
     return tmp_path
 

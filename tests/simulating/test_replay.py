@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from dsgen.kernels import Link, Rates, collective_seconds, copy_seconds, cpu_adam_seconds, nvme_seconds
+from dsgen.kernels import Link, Rates, collective_seconds, contention, copy_seconds, cpu_adam_seconds, nvme_seconds
+from dsgen.kernels.measured_facts import CONTENTION as FACTS
 from dsgen.simulating.replay import replay
-from dsgen.simulating.timelines import HOST_BOUND, Timeline
+from dsgen.simulating.timelines import CONTENTION, HOST_BOUND, KERNELS, Timeline
 
 # A byte takes a nanosecond on the GPU, an operator 10 us of the host, a view 1 us, a hook 100 us.
 RATES = Rates(
@@ -44,6 +45,8 @@ MILLISECOND = 10**6  # bytes that take one
 GATHER = ("all-gather", 10**8, 8, 8)  # kind, bytes, ranks, ranks of a node
 COPIED = copy_seconds(RATES, 8 * MILLISECOND, direction="to_host")  # 9.8 ms
 GATHERED = collective_seconds(RATES, "all_gather", 10**8, 8, 8)  # 1.1 ms
+GATHERING = "all-gather, nvlink"
+SLOWER = 1 + contention(RATES, "all_gather", 8, 8)  # a kernel beside it
 
 
 def traffic(size: int, stream: int = 0, call: str = "python") -> tuple[Any, ...]:
@@ -85,13 +88,18 @@ def test_what_autograd_calls_costs_less_and_what_a_hook_calls_is_paid_with_it() 
     assert hook.seconds == pytest.approx(100e-6)
 
 
-def test_two_streams_run_side_by_side() -> None:
+def test_two_streams_share_the_gpu() -> None:
+    """Each law is of a kernel that has the GPU alone: 2 ms of each take 4 ms, then 1 ms is left of the longer one."""
     found = replayed(traffic(3 * MILLISECOND), traffic(2 * MILLISECOND, stream=1))
 
-    assert found.seconds == pytest.approx(3e-3 + 10e-6)
+    assert found.seconds == pytest.approx(5e-3 + 10e-6)
     assert found.busy["memory-bound"] == pytest.approx(5e-3)
+    assert found.parts["memory-bound"] == pytest.approx(3e-3)
+    assert found.parts[CONTENTION] == pytest.approx(2e-3)
     assert found.hidden["memory-bound"] == pytest.approx(2e-3)
     assert [one.queue for one in found.intervals] == ["compute", "stream 1"]
+    assert [one.alone for one in found.intervals] == pytest.approx([3e-3, 2e-3])
+    assert added_up(found)
 
 
 def test_a_stream_waits_for_another() -> None:
@@ -113,7 +121,8 @@ def test_an_event_holds_what_the_stream_had_when_it_was_recorded() -> None:
 
     last = next(one for one in early.intervals if one.queue == "compute")
     assert last.begin == pytest.approx(10e-6 + 1e-3)
-    assert early.seconds == pytest.approx(10e-6 + 6e-3)
+    assert last.seconds == pytest.approx(2e-3)  # it shares the GPU
+    assert early.seconds == pytest.approx(10e-6 + 7e-3)
 
 
 def test_an_event_of_before_the_program_has_happened() -> None:
@@ -143,8 +152,8 @@ def test_a_collective_that_is_waited_for_at_once_is_exposed() -> None:
     found = replayed(("collective", 0, 0, "python", *GATHER), ("join", 0, 0), traffic(MILLISECOND))
 
     assert found.seconds == pytest.approx(20e-6 + GATHERED + 1e-3)
-    assert found.parts == pytest.approx({HOST_BOUND: 20e-6, "all-gather": GATHERED, "memory-bound": 1e-3})
-    assert found.hidden["all-gather"] == pytest.approx(0.0, abs=1e-12)
+    assert found.parts == pytest.approx({HOST_BOUND: 20e-6, GATHERING: GATHERED, "memory-bound": 1e-3})
+    assert found.hidden[GATHERING] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_collective_that_is_waited_for_later_is_hidden() -> None:
@@ -152,9 +161,38 @@ def test_a_collective_that_is_waited_for_later_is_hidden() -> None:
         ("collective", 0, 1, "python", *GATHER), traffic(5 * MILLISECOND), ("join", 0, 0), traffic(MILLISECOND)
     )
 
-    assert found.seconds == pytest.approx(30e-6 + 6e-3)
-    assert "all-gather" not in found.parts
-    assert found.hidden["all-gather"] == pytest.approx(GATHERED)
+    beside = GATHERED - 10e-6  # the kernel is queued behind it
+    lost = beside * (1 - 1 / SLOWER)
+    assert 1 + FACTS.slowdown * 0.8 * RATES.intra.bytes_per_second / FACTS.bytes_per_second == SLOWER
+    assert found.seconds == pytest.approx(30e-6 + 6e-3 + lost)
+    assert found.parts == pytest.approx({HOST_BOUND: 30e-6, "memory-bound": 6e-3, CONTENTION: lost})
+    assert found.hidden[GATHERING] == pytest.approx(GATHERED)
+
+
+def test_a_collective_that_is_queued_later_slows_what_is_running() -> None:
+    """The kernel runs from 10 us on; the host queues the collective 20 us later, and nothing is in its way."""
+    found = replayed(traffic(5 * MILLISECOND), ("collective", 0, 1, "python", *GATHER))
+
+    lost = GATHERED * (1 - 1 / SLOWER)
+    assert found.seconds == pytest.approx(10e-6 + 5e-3 + lost)
+    gather = next(one for one in found.intervals if one.queue == "collectives")
+    assert (gather.begin, gather.seconds) == pytest.approx((30e-6, GATHERED))  # nothing slows it
+
+
+def test_copies_and_collectives_do_not_slow_each_other() -> None:
+    copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, False)
+
+    found = replayed(copy, ("collective", 0, 2, "python", *GATHER))
+
+    assert found.seconds == pytest.approx(10e-6 + COPIED)
+
+
+def test_a_slow_link_takes_little_of_the_gpu() -> None:
+    """10 GB/s between nodes, shared by all that a node sends: what NCCL needs for it is a few processors."""
+    within, between = (contention(RATES, "all_gather", ranks, 8) for ranks in (8, 16))
+
+    assert 0 < between < within / 5
+    assert contention(RATES, "all_gather", 1, 1) == 0
 
 
 def test_a_collective_begins_when_its_stream_has_come_to_it() -> None:
@@ -174,7 +212,7 @@ def test_what_the_host_waits_for_is_what_holds_the_gpu_back() -> None:
     """The GPU is idle while the host waits for the collective, then for one dispatch."""
     found = replayed(("collective", 0, 1, "python", *GATHER), ("join", 0, 1), ("sync_stream", 1), traffic(MILLISECOND))
 
-    assert found.parts == pytest.approx({"all-gather": GATHERED, HOST_BOUND: 30e-6, "memory-bound": 1e-3})
+    assert found.parts == pytest.approx({GATHERING: GATHERED, HOST_BOUND: 30e-6, "memory-bound": 1e-3})
 
 
 @pytest.mark.parametrize("wait", [("wait_stream", 0, 1), ("sync_stream", 1)])
@@ -189,7 +227,7 @@ def test_a_wait_for_a_stream_that_waits_is_for_what_that_waits_for(wait: tuple[A
         traffic(MILLISECOND, call="hook"),
     )
 
-    assert found.parts == pytest.approx({HOST_BOUND: 10e-6, "all-gather": GATHERED, "memory-bound": 4e-3})
+    assert found.parts == pytest.approx({HOST_BOUND: 10e-6, GATHERING: GATHERED, "memory-bound": 4e-3})
 
 
 def test_copies_and_the_hosts_own_work() -> None:
@@ -249,6 +287,89 @@ def test_flops_of_products_and_of_seen_pairs() -> None:
     assert found.hardware_flops == 24_000 + 12_000 + seen
 
 
+def test_the_critical_path_is_what_decides_the_end() -> None:
+    """Forward is queued early and ends early; the second stream's copy is late, and the last kernel waits for it."""
+    copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, False)
+    found = replayed(
+        ("phase", "input", 1),
+        ("phase", "forward", 1),
+        ("module", "model.layers.0"),
+        copy,
+        traffic(MILLISECOND),
+        ("wait_stream", 0, 1),
+        ("phase", "backward", 1),
+        ("module", "model.layers.1"),
+        traffic(2 * MILLISECOND),
+        ("module", "model.layers.0"),
+        traffic(3 * MILLISECOND),
+    )
+
+    assert sum(found.path.values()) == pytest.approx(found.seconds, rel=1e-12)
+    assert found.path == pytest.approx({HOST_BOUND: 10e-6, "copies": COPIED, "memory-bound": 5e-3})
+    assert found.parts["memory-bound"] == pytest.approx(6e-3)  # the compute stream runs one more, off the path
+    told = [(one.what, one.phase, one.first, one.last) for one in found.stretches]
+    assert told == [
+        (HOST_BOUND, "forward", "", ""),
+        ("copies", "forward", "model.layers.0", "model.layers.0"),
+        (KERNELS, "backward", "model.layers.1", "model.layers.0"),
+    ]
+    assert [one.seconds for one in found.stretches] == pytest.approx([10e-6, COPIED, 5e-3])
+
+
+@pytest.mark.parametrize(("off", "on", "gained"), [(0.0, 1.0, 0.0), (1.0, 0.5, 2.5e-3)])
+def test_what_is_off_the_path_can_be_faster_without_any_gain(off: float, on: float, gained: float) -> None:
+    def seconds(off: float, on: float) -> float:
+        copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, False)
+        behind = (("wait_stream", 0, 1), traffic(int(5 * on * MILLISECOND)))
+        return replayed(copy, traffic(int(off * MILLISECOND)), *behind).seconds
+
+    assert seconds(1.0, 1.0) - seconds(off, on) == pytest.approx(gained, abs=1e-12)
+
+
+def test_the_path_goes_through_the_host_where_that_waits() -> None:
+    """Adam on the CPU runs when the copy is there; the host, not a stream, has waited for it."""
+    adam = cpu_adam_seconds(RATES, 10**5, ranks_per_node=8, launcher="deepspeed")
+    copy = ("copy", 1, "python", "to_host", 8 * MILLISECOND, True, True)
+
+    found = replayed(copy, ("adam", 10**5, 28 * 10**5), traffic(MILLISECOND))
+
+    assert [one.what for one in found.stretches] == [HOST_BOUND, "copies", "CPU optimizer", HOST_BOUND, KERNELS]
+    assert found.path["CPU optimizer"] == pytest.approx(adam)
+
+
+def test_the_parts_of_the_phases_add_up_to_the_step() -> None:
+    """Backward is queued while forward runs: the GPU's seconds are told by the phase that queued them."""
+    found = replayed(
+        ("phase", "forward", 1), traffic(3 * MILLISECOND), ("phase", "backward", 1), traffic(2 * MILLISECOND),
+        ("collective", 0, 0, "python", *GATHER),
+    )  # fmt: skip
+
+    forward, backward = found.phases
+    assert forward.parts == pytest.approx({HOST_BOUND: 10e-6, "memory-bound": 3e-3})
+    assert backward.parts == pytest.approx({"memory-bound": 2e-3, GATHERING: GATHERED})
+    assert forward.gpu_seconds + backward.gpu_seconds == pytest.approx(found.seconds, rel=1e-12)
+    assert forward.seconds == pytest.approx(10e-6)  # the host is through with it
+
+
+def test_an_interval_tells_what_it_waited_for() -> None:
+    found = replayed(("collective", 0, 1, "python", *GATHER), ("join", 0, 0), traffic(MILLISECOND), traffic(0))
+
+    causes = {one.queue: one.cause for one in found.intervals}
+    waited = next(one for one in found.intervals if one.queue == "compute")
+    assert found.intervals[waited.cause].name == "all-gather"
+    assert causes["collectives"] == -1
+
+
+def test_memory_is_told_by_the_hosts_clock() -> None:
+    """The host allocates; the GPU is behind."""
+    table = [traffic(MILLISECOND), ("sync_stream", 0)]
+    program = {"entries": table, "order": [0, 1, 0], "loops": [], "held": [[0, 100], [2, 300]]}
+
+    found = replay(program, RATES, ranks_per_node=8)
+
+    assert found.memory == ((0.0, 100), (pytest.approx(10e-6 + 1e-3), 300))
+
+
 @pytest.mark.parametrize("last", [("item", 0), ("view", "python")])
 def test_a_loop_is_as_long_as_what_it_stands_for(last: tuple[Any, ...]) -> None:
     """The passes that are added up, not gone through, cost what each of them costs.
@@ -264,6 +385,9 @@ def test_a_loop_is_as_long_as_what_it_stands_for(last: tuple[Any, ...]) -> None:
     assert looped.seconds == pytest.approx(whole.seconds, rel=1e-9)
     assert looped.parts == pytest.approx(whole.parts, rel=1e-6)
     assert looped.busy == pytest.approx(whole.busy, rel=1e-6)
+    assert looped.path == pytest.approx(whole.path, rel=1e-6)
+    assert sum(looped.path.values()) == pytest.approx(looped.seconds, rel=1e-9)
+    assert sum(one.gpu_seconds for one in looped.phases) == pytest.approx(looped.seconds, rel=1e-6)
     assert looped.host_seconds == pytest.approx(whole.host_seconds, rel=1e-9)
     assert "passes alike" in [one.phase for one in looped.phases]
     assert len(looped.intervals) < len(whole.intervals) / 4

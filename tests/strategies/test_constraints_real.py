@@ -22,8 +22,8 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 LLAMA = {"model_type": "llama", **SIZES}
 # Those of single model types are held against the engine in tests/engine/test_simulate_split.py; a simulation has no
-# values, so that no token is past the end of a table of positions.
-ELSEWHERE = ("autotp-unsplit", "learned-positions")
+# values, so that no token is past the end of a table of positions; and its program brings no optimizer.
+ELSEWHERE = ("autotp-unsplit", "learned-positions", "own-optimizer-offloaded")
 STOPS = [item for item in CONSTRAINTS if item.stops and item.until is None and item.code not in ELSEWHERE]
 RANKS = {"autotp-and-gpus": 5}  # only a rank that is left over stops
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,24 @@ of_file: dsgen.Footprint = dsgen.memory(job, config="ds_config.json")
 verdict: str = footprint.verdict.value
 high_bytes: int = footprint.memory.gpu.high_bytes
 longest: int | None = footprint.counterfactuals.seq_len
+
+faster: dsgen.Speedups = dsgen.speedups(layers, "ds_config.json", deepspeed="0.19")
+gains: dict[str, float] = {", ".join(one.words): one.gain for one in faster.changes}
+to_write: list[Mapping[str, Any]] = [one.keys for one in faster.changes]
+
+contest: dsgen.Contest = dsgen.compare(layers, "zero3", "zero1,tp=4", deepspeed="0.19")
+named: list[str] = [one.name for one in contest.contestants if one.fits]
+
+varied: dsgen.WhatIf = dsgen.what_if(as_dict, "network", ["ethernet-25g", "ib-hdr-200g"], deepspeed="0.19")
+of_a_file: dsgen.WhatIf = dsgen.what_if(Path("scenario.yaml"), "seq_len", (4096, 8192))
+turns: list[tuple[str, str]] = [(turn.last, turn.after) for turn in varied.turns]
+
+budget: dsgen.Budget = dsgen.fewest_gpus(as_dict, tokens="300B", deadline="7d")
+by_number: dsgen.Budget = dsgen.fewest_gpus(as_dict, 3e11, datetime.timedelta(days=7), deepspeed="0.19")
+gpu_hours: float = budget.fewest.gpu_hours
+price: float | None = budget.fewest.price
+fleet: dsgen.Fleet = dsgen.training_time(planned, 3e11)
+between: tuple[float, float] = fleet.interval
 
 try:
     dsgen.profile("no-such-card")

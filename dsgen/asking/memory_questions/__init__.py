@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
-from dsgen.asking.memory_questions.config_questions import ask_config, given
+from dsgen.asking.memory_questions.config_questions import ask_config, given, question
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.footprints import Footprint, answer
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
@@ -24,4 +24,5 @@ __all__ = [
     "ask_config",
     "counterfactuals",
     "given",
+    "question",
 ]

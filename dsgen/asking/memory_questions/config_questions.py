@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from dsgen import targets
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
+    ask,
     at_stage,
     closest,
     counted,
@@ -24,25 +26,31 @@ from dsgen.cost import cost
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.jobs.job import Job, narrowed, unsure
-from dsgen.linting import meanings
+from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
+from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
 from dsgen.strategies.constraints import BY_CODE, Setup, keys
 from dsgen.strategies.strategies import Layout, Strategy, best_precision
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["ask_config", "given"]
+__all__ = ["ask_config", "given", "question"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
 _ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+_BATCH_SAYS = "its batch keys, or --micro-batch and --accumulation, say it"
 # Wish that no config leaves open -> what does
 _IDLE = {
-    "training.global_batch": "its batch keys, or --micro-batch and --accumulation, say it",
+    "training.global_batch": _BATCH_SAYS,
+    "training.tokens_per_step": _BATCH_SAYS,
+    "training.tokens_per_gpu": _BATCH_SAYS,
+    "training.total_steps": "memory does not follow the schedule",
+    "training.total_tokens": "memory does not follow the schedule",
     "training.objective": "the config is taken as it is",
 }
 # Field of a strategy -> the keys of a config that say it
@@ -60,6 +68,17 @@ _KEYS = {
 def given(config: Mapping[str, Any]) -> Source:
     """A config that no file holds."""
     return Source(document=unwritten(config), target=targets.guess(config).name)
+
+
+def question(job: Job, config: Mapping[str, Any] | str | os.PathLike[str] | None) -> Question:
+    """What a config, or the file of one, runs for a job; without one what the job says.
+
+    Raises:
+        DsgenError: As `ask`, as `ask_config`, or no config.
+    """
+    if config is None:
+        return ask(job)
+    return ask_config(job, given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config)))
 
 
 def ask_config(job: Job, source: Source) -> Question:

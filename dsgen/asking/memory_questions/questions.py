@@ -104,5 +104,6 @@ def place(job: Job, path: str) -> str | None:
     winner = job.provenance.winner(path)
     if winner is None or winner.value in (None, "auto"):
         return None
-    by_profile = winner.rank == Rank.TRAINING and winner.value == getattr(Training(), path.rpartition(".")[2], None)
+    usual = getattr(Training(), path.rpartition(".")[2], None)
+    by_profile = winner.rank == Rank.TRAINING and winner.value == (list(usual) if isinstance(usual, tuple) else usual)
     return None if by_profile else str(winner.origin)

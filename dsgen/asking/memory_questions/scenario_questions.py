@@ -26,7 +26,7 @@ from dsgen.planning.planner import decide
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.pins import Pin
 from dsgen.strategies.buffers import choose
-from dsgen.strategies.constraints import OF_LAYOUTS, Keys, cannot, keys, of_layout, refusals
+from dsgen.strategies.constraints import EXPERTS, OF_LAYOUTS, Keys, cannot, keys, of_layout, refusals
 from dsgen.strategies.counted import BOUNDED, LOOSE, NARROW, SECOND_COPY
 from dsgen.strategies.strategies import Layout, Strategy, batches, layouts, strategy
 from dsgen.strategies.wishes import check_wishes
@@ -185,13 +185,21 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
     for wish in ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"):
         if job.training.method == "full" and (said := place(job, f"training.{wish}")):
             yield f"training.{wish} ({said}): method full has no adapters; lora and qlora have"
-    at = of_layout(job, chosen, beside or keys(lambda path: lookup(job.deepspeed, path)[1]))
-    yield from (item.says(at) for item in refusals(at) if item.of_keys or not item.fatal)
+    at = of_layout(job, chosen, beside or _beside(job))
+    noted = (item for item in refusals(at) if item not in EXPERTS)  # `doubted` says those, and what they do to memory
+    yield from (item.says(at) for item in noted if item.of_keys or not item.fatal)
     if why := doubted(job.model, job.training, chosen.stage):
         yield why
     if narrow(job, chosen):
         also = ", and the optimizer's states" if job.narrow == STATES else ""
         yield f"fp32 master weights: in 16 bits, as the config asks, with their gradients{also}"
+
+
+def _beside(job: Job) -> Keys:
+    """The keys that a job says; with "optimizer: null" the program brings its own."""
+    said = job.provenance.history("deepspeed.optimizer")
+    own = bool(said) and said[-1].value is None
+    return keys(lambda path: lookup(job.deepspeed, path)[1])._replace(own=own)
 
 
 def _ignored(job: Job, chosen: Layout) -> Iterator[str]:
@@ -205,7 +213,7 @@ def _ignored(job: Job, chosen: Layout) -> Iterator[str]:
 
 def narrow(job: Job, chosen: Layout) -> bool:
     """Whether master weights are counted in 16 bits."""
-    return takes(job.narrow, chosen, job.training.optimizer)
+    return takes(job.narrow, chosen, job.training)
 
 
 def counted(job: Job, chosen: Strategy) -> tuple[str, ...]:

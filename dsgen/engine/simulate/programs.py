@@ -6,6 +6,7 @@ program is a table of distinct entries and a list of places in it. Durations are
 
 Entry, and what is in it after its name:
     phase       name, micro-batch
+    module      name                                    what follows belongs to it: "model.layers.3.mlp"
     view        call                                    an operator without a kernel: views, empty tensors
     product     stream, call, again, m, n, k, batch, dtype
     attention   stream, call, again, kernel, direction, batch, heads, key heads, queries, keys, head size, causal,
@@ -41,6 +42,7 @@ from typing import Any
 __all__ = ["ENGINE", "HOOK", "PYTHON", "Program"]
 
 PYTHON, ENGINE, HOOK = "python", "engine", "hook"
+_APART = 32  # entries between two notes of what is alive
 
 
 class Program:
@@ -49,6 +51,7 @@ class Program:
     Attributes:
         newest: Slot of the collective that was queued last.
         inside: How many of DeepSpeed's hooks are running.
+        held: Place in the program, and the most bytes of tensors on the GPU from there to the next one.
     """
 
     def __init__(self) -> None:
@@ -57,8 +60,10 @@ class Program:
         self._loops: list[tuple[int, int, int]] = []
         self._free: list[int] = []
         self._slots = 0
+        self._module = ""
         self.newest = -1
         self.inside = 0
+        self.held: list[list[int]] = []
 
     def __len__(self) -> int:
         return len(self._order)
@@ -79,6 +84,20 @@ class Program:
         """Write a kernel down that a stand-in leaves out: `moved` bytes are read and written."""
         self.add("traffic", stream, HOOK if self.inside else PYTHON, False, name, sort, moved)
 
+    def enter(self, module: str) -> None:
+        """Write down which module of the model is at work, where that is another than before."""
+        if module != self._module:
+            self._module = module
+            self.add("module", module)
+
+    def hold(self, size: int) -> None:
+        """Note how many bytes are alive."""
+        place = len(self._order)
+        if self.held and place - self.held[-1][0] < _APART:
+            self.held[-1][1] = max(self.held[-1][1], size)
+        else:
+            self.held.append([place, size])
+
     def slot(self) -> int:
         """The smallest free slot."""
         if self._free:
@@ -98,9 +117,10 @@ class Program:
         self._loops.append((begin, len(self._order), count))
 
     def told(self) -> dict[str, Any]:
-        """As plain JSON values: `entries`, `order` (places in them), `loops` (begin, end, times more)."""
+        """As plain JSON values: `entries`, `order` (places in them), `loops` (begin, end, times more), `held`."""
         return {
             "entries": [list(entry) for entry in self._numbers],
             "order": list(self._order),
             "loops": [list(loop) for loop in self._loops],
+            "held": self.held,
         }

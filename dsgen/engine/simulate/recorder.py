@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dsgen.engine.simulate import devices, fakes, kinds, passes, works
+from dsgen.engine.simulate import devices, fakes, kinds, passes, watching, works
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
 from dsgen.engine.simulate.programs import ENGINE, HOOK, PYTHON, Program
 
@@ -41,6 +41,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         step: The optimizer step that is running, from 1; 0 before the first.
         live: Bytes alive now, by place.
         program: What the host does in the last step; None where nobody asks for its time.
+        modules: Whose work that is.
         collectives: (step, phase, kind, ranks, bytes) -> how often.
     """
 
@@ -56,6 +57,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.ledger, self._progress = ledger, progress
         self.program = Program() if timed else None
+        self.modules = watching.RunningModules()
         self._node, self._pass_begins = node, 0
         self.vocabularies: frozenset[int] = frozenset()
         self.head_shape: tuple[int, ...] = ()
@@ -78,6 +80,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             return args[0].device
         kwargs = kwargs or {}
         program = devices.streams.program
+        if program is not None:
+            self.modules.now(program)
         if func in fakes.VIEWS:
             if program is not None:
                 program.add("view", HOOK if program.inside else PYTHON)
@@ -140,6 +144,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if self._pin and place == HOST:
             self.ledger.pinned.add(number)
         self.live[place] += size
+        if place == GPU and devices.streams.program is not None:
+            devices.streams.program.hold(self.live[GPU])
         watch = _Watch(storage, self._forget)
         watch.key, watch.number = key, number
         self._watched[key] = watch

@@ -136,6 +136,8 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
         checkpointing.use_deepspeed(engine, models.base(engine.module), request["config"])
     for parameter in _trainable(engine.module):
         parameter.register_hook(functools.partial(_gradient, recorder))
+    if recorder.program is not None:
+        recorder.modules.watch(engine.module)
     _end(recorder, engine.module, engine)
     return engine
 

@@ -15,7 +15,7 @@ import torch
 from dsgen.engine.simulate.devices import streams
 from dsgen.engine.simulate.programs import Program
 
-__all__ = ["watch"]
+__all__ = ["RunningModules", "watch"]
 
 # Methods of torch.distributed.ProcessGroup that queue a collective; a release has some of them.
 _COLLECTIVES = (
@@ -39,6 +39,52 @@ def watch() -> None:
     for kind in (torch.distributed.Work, bindings.FakeWork):
         kind.wait = _waited(kind.wait, works)
     _hooks()
+
+
+class RunningModules:
+    """Which module of a model is at work: in forward the one that runs, in backward the one whose forward it undoes.
+
+    torch numbers the nodes of the autograd graph as forward makes them, and tells in backward which node runs. What is
+    recomputed in backward is numbered by another thread, from its own beginning; it is undone by a backward of its own
+    inside the first (reentrant checkpointing), or not at all.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}  # id of a module -> its name
+        self._running = [""]
+        self._made: tuple[dict[int, str], dict[int, str]] = ({}, {})  # number of a node -> whose: first, recomputed
+        self._task = -1  # torch's number of the backward that is not inside another
+
+    def watch(self, model: Any) -> None:
+        """Note the modules of a model from now on; once a process."""
+        self._names = {id(module): name.removeprefix("module.") for name, module in model.named_modules()}
+        torch.nn.modules.module.register_module_forward_pre_hook(self._enter)
+        torch.nn.modules.module.register_module_forward_hook(self._leave, always_call=True)
+
+    def now(self, program: Program) -> None:
+        """Write down whose operator is about to be, or has just been, queued."""
+        node = torch._C._current_autograd_node()
+        if node is None:
+            if self._task != -1:  # another pass begins, or the optimizer's step
+                self._task, self._made = -1, ({}, {})
+        elif self._task == -1:
+            self._task = torch._C._current_graph_task_id()
+        if node is not None and len(self._running) == 1:
+            name = self._made[torch._C._current_graph_task_id() != self._task].get(node._sequence_nr())
+            if name is not None:  # else it adds up a weight's gradient, in the module of before
+                program.enter(name)
+            return
+        # The first that comes by made the node; what makes none, under no_grad, comes by later.
+        newest = torch._C._autograd._get_sequence_nr() - 1
+        self._made[node is not None].setdefault(newest, self._running[-1])
+        program.enter(self._running[-1])
+
+    def _enter(self, module: Any, _: Any) -> None:
+        self._running.append(self._names.get(id(module), self._running[-1]))
+
+    def _leave(self, *_: Any) -> None:
+        if len(self._running) > 1:
+            self._running.pop()
 
 
 def _queued(plain: Callable[..., Any], works: dict[int, tuple[Any, int]]) -> Callable[..., Any]:

@@ -1,7 +1,5 @@
 """The work of one operator: a product, traffic, a copy, work of the host, or nothing but its dispatch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

@@ -16,7 +16,9 @@ from dsgen.families.parameters.adapters import (
 )
 from dsgen.families.parameters.counts import (
     active_parameter_count,
+    block_elements,
     encoder_parameter_count,
+    largest_matrix,
     model_types,
     parameter_count,
     parameters,
@@ -33,10 +35,12 @@ __all__ = [
     "adapters",
     "adapts_head",
     "added",
+    "block_elements",
     "encoder_parameter_count",
     "expert_target",
     "fused_targets",
     "in_outer_module",
+    "largest_matrix",
     "lora_parameters",
     "model_types",
     "parameter_count",

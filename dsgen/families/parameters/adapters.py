@@ -1,7 +1,5 @@
 """Which tensors of a model LoRA adapts and how large the adapters are, as peft 0.21 builds them with transformers 5."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

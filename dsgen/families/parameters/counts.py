@@ -10,7 +10,9 @@ from dsgen.shapes.profiles import Model
 
 __all__ = [
     "active_parameter_count",
+    "block_elements",
     "encoder_parameter_count",
+    "largest_matrix",
     "model_types",
     "parameter_count",
     "parameters",
@@ -76,3 +78,22 @@ def encoder_parameter_count(model: Model) -> int:
         for parameter in parameters(model)
         if parameter.name.startswith("encoder.") or parameter.name.endswith(_READ)
     )
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def block_elements(model: Model) -> int:
+    """Elements of the largest transformer block (with all experts where it has them)."""
+    if not model.layers:
+        return 0
+    per_block = sum(item.numel for item in parameters(model) if item.layer and item.repeats == model.layers)
+    kinds: dict[int, int] = {}
+    for item in parameters(model):
+        if item.layer and item.repeats < model.layers:
+            kinds[item.repeats] = kinds.get(item.repeats, 0) + item.numel
+    return per_block + max(kinds.values(), default=0)
+
+
+@functools.lru_cache(maxsize=CACHED_MODELS)
+def largest_matrix(model: Model) -> int:
+    """Elements of the largest dense matrix of a block."""
+    return max(item.numel for item in parameters(model) if item.layer and item.kind != "expert")

@@ -1,7 +1,5 @@
 """Every tensor of a model in the order of its class: what comes before the blocks, the blocks, and what comes after."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple
@@ -15,6 +13,10 @@ from dsgen.shapes.profiles import Model
 
 __all__ = ["CACHED_MODELS", "Parameter", "Stretch", "stretches"]
 
+# AutoTP splits the linear layers inside the blocks; embeddings, norms and routers stay whole, and so do the biases of
+# layers whose shares are added up.
+_SPLIT = ("attention", "mlp")
+_ADDED_UP = frozenset({"c_proj", "dense", "dense_4h_to_h", "down_proj", "fc2", "fc_out", "o_proj", "out_proj"})
 _OPT_POSITION_OFFSET = 2  # OPT's position table has two rows more than positions (OPTLearnedPositionalEmbedding)
 CACHED_MODELS = 4096  # models kept; a plan asks for one model thousands of times, a matrix run for about a hundred
 
@@ -31,6 +33,7 @@ class Parameter(NamedTuple):
         layer: Whether it is inside a transformer block.
         matrix: Whether it is the weight of a linear layer. Experts are not: transformers 5 keeps those of a layer in
             one 3-D tensor.
+        split: Whether AutoTP splits it among its ranks.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Parameter(NamedTuple):
     kind: str
     layer: bool
     matrix: bool
+    split: bool = False
 
     @property
     def numel(self) -> int:
@@ -49,6 +53,15 @@ class Parameter(NamedTuple):
     def total(self) -> int:
         """Elements of all of them."""
         return self.numel * self.repeats
+
+    @property
+    def added_up(self) -> bool:
+        """Whether AutoTP's ranks add up what they make with their shares of it, or of the matrix whose bias it is."""
+        return self.name.rpartition(".")[0].rpartition(".")[2] in _ADDED_UP
+
+    def sharded(self, tp: int) -> int:
+        """Elements of one such tensor on one of AutoTP's ranks."""
+        return math.ceil(self.numel / tp) if self.split else self.numel
 
 
 class Stretch(NamedTuple):
@@ -82,7 +95,7 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
 
     def stretch(tensors: tuple[TensorRow, ...], repeats: int, block: str = "", first: bool = False) -> Stretch:
         facts = {**every, "first": first}
-        there = tuple(
+        there = (
             Parameter(
                 f"{block}.{tensor.name}" if block else tensor.name,
                 tuple(sizes[symbol] for symbol in tensor.shape),
@@ -94,7 +107,8 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
             for tensor in tensors
             if not tensor.when or facts[tensor.when]
         )
-        return Stretch(there, repeats, bool(block))
+        split = tuple(item._replace(split=_is_split(item, family, model.tied_embeddings)) for item in there)
+        return Stretch(split, repeats, bool(block))
 
     def stack(tensors: tuple[TensorRow, ...], repeats: int, block: str) -> tuple[Stretch, ...]:
         """Equal blocks, of which the first may have a tensor more."""
@@ -114,6 +128,14 @@ def stretches(model: Model) -> tuple[Stretch, ...]:
         )
         if item.repeats and item.parameters
     )
+
+
+def _is_split(item: Parameter, family: Family, tied: bool) -> bool:
+    """Whether AutoTP splits a tensor of a family; what makes the logits may be the embedding."""
+    if item.layer:
+        return item.kind in _SPLIT or (item.kind == "bias" and not item.added_up)
+    head = item.kind in ("head", "bias") or (item.kind == "embedding" and tied)  # a bias out here is the head's
+    return head and family.autotp.splits_head(tied)
 
 
 def _check(model: Model, family: Family) -> None:

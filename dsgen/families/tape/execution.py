@@ -1,7 +1,5 @@
 """How a model runs on one GPU, as far as activations ask, and the weights and layers that this makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The forward of a model type, part by part, each a function that writes on a tape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Storages, tensors and nodes of autograd's graph, as sizes: what a tape is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

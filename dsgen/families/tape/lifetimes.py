@@ -1,7 +1,5 @@
 """The moments of a recorded run: which bytes are alive while it goes forward, forward again, and backward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

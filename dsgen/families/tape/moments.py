@@ -1,7 +1,5 @@
 """A moment of a run: what is alive then; and which moments can be the highest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -76,7 +74,7 @@ class Activity(NamedTuple):
         fixed = self.activations[0] + self.logits[0] + self.temporaries[0] + self.fresh
         return fixed + micro_batch * (self.activations[1] + self.logits[1] + self.temporaries[1])
 
-    def without(self, blocks: int, kept: Size, gradients: int = 0) -> Activity:
+    def without(self, blocks: int, kept: Size, gradients: int = 0) -> "Activity":
         """The same moment where fewer blocks keep activations, and each of them has handed over its gradients."""
         (fixed, each), handed = self.activations, self.gradients + blocks * gradients
         return self._replace(activations=(fixed - blocks * kept[0], each - blocks * kept[1]), gradients=handed)

@@ -5,8 +5,6 @@ eager mode. Every size has two numbers, as on a tape: what is there whatever the
 it adds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -109,12 +107,12 @@ class Work(NamedTuple):
         chosen = [(one.moved, count) for one, count in self.traffic if sort in ("", one.sort)]
         return sum(count * moved[0] for moved, count in chosen), sum(count * moved[1] for moved, count in chosen)
 
-    def within(self, window: int) -> Work:
+    def within(self, window: int) -> "Work":
         """This with attention to a window."""
         attentions = tuple((one._replace(window=window), count) for one, count in self.attentions)
         return self._replace(attentions=attentions)
 
-    def plus(self, other: Work, times: int = 1) -> Work:
+    def plus(self, other: "Work", times: int = 1) -> "Work":
         """This and another, so many times."""
         return Work(
             _joined(self.products, other.products, times),

@@ -69,7 +69,7 @@ def _described(subject: Subject) -> Described | None:
     job, strategy = _job(subject, facts.hardware), _strategy(subject)
     if job is None or strategy is None:
         return None
-    if job.narrow and (not takes(job.narrow, strategy, job.training.optimizer) or not meanings.optimizer(subject)):
+    if job.narrow and (not takes(job.narrow, strategy, job.training) or not meanings.optimizer(subject)):
         return None
     try:
         counted = parts(job, strategy, strategy.buffers, strategy.accumulation)

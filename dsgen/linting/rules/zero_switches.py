@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dsgen.linting.setups import of_subject
 from dsgen.linting.subjects import OPEN, Subject
 
-__all__ = ["ADAMS", "flows", "on_cuda", "overlaps", "settled", "wrapped_for_bf16"]
+__all__ = ["ADAMS", "certain", "flows", "on_cuda", "overlaps", "settled", "wrapped_for_bf16"]
 
 ADAMS = ("adam", "adamw")
 _STAGE = "zero_optimization.stage"
-_FP32 = ("fp32", "float32", "float", "torch.float32")
 
 
 def wrapped_for_bf16(subject: Subject) -> bool:
-    """Whether BF16_Optimizer runs and not ZeRO's own: stage 1, bf16, gradients accumulated in fp32, no CPU offload.
+    """Whether BF16_Optimizer runs for certain, and not ZeRO's own."""
+    return of_subject(subject)._replace(precision=certain(subject)).wrapped
 
-    Source: deepspeed/runtime/engine.py (0.19.8), _do_optimizer_sanity_check.
-    """
-    fp32 = subject.value("data_types.grad_accum_dtype") in _FP32
-    return subject.stage == 1 and subject.on("bf16") and fp32 and subject.offload("optimizer") != "cpu"
+
+def certain(subject: Subject) -> str | None:
+    """The dtype "bf16" where it is switched on for certain; None where it is not, or the program decides."""
+    return "bf16" if subject.on("bf16") else None
 
 
 def settled(subject: Subject) -> bool:

@@ -51,21 +51,21 @@ def encoded(stacks: Stacks, on: Execution, target_len: int, *, checkpointing: bo
     encoders = bias if checkpointing and model.encoder_layers > 1 else NOTHING
     decoders = own if checkpointing and model.layers > 1 else NOTHING
     for name, count in names:
-        decodes, made = name.startswith("decoder"), not name.endswith("first") and name != "between"
+        decodes, between, made = name.startswith("decoder"), name == "between", not name.endswith("first")
         given = shapes[decodes]
         given = given if asked_for or not name.endswith("first") else Tensor(given.rows, given.width, given.item, None)
-        setting = late_on if decodes or name == "between" else on
+        setting = late_on if decodes or between else on
         stretch = _run(stacks, setting, name, given, checkpointing, told)
         runs.append((name, count, stretch))
         beside = plus(target_referred, mask) if decodes else referred
         beside = plus(beside, plus(own, zeros) if decodes else bias, made)
-        other = encoders if decodes or name == "between" else NOTHING
-        forward.append(plus(plus(beside, other), source if decodes else NOTHING))
+        forward.append(plus(beside, plus(encoders, source), decodes))
         if not checkpointing:
             behind.append(runs[-1])
             continue
         # The zeros' leaf lives as long as the loss, and so does its gradient.
-        held = plus(plus(other, own if decodes else bias, made), zeros)
+        held = plus(encoders if decodes or between else NOTHING, own if decodes else bias, made and not between)
+        held = plus(held, zeros)
         late = NOTHING if decodes else zeros
         held = plus(held, mask) if decodes else held
         if on.asks:  # so do the decoder's embedding, and its gradient

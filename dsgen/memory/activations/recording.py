@@ -1,7 +1,5 @@
 """A part of a model on a tape of its own: what it keeps, and its highest moments forward and backward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -48,7 +46,7 @@ class Recording(NamedTuple):
         vocabulary: tuple[int, ...] = (),
         told: bool = False,
         shrinks: bool = False,
-    ) -> Recording:
+    ) -> "Recording":
         """Run a body forward and backward.
 
         Args:
@@ -63,7 +61,7 @@ class Recording(NamedTuple):
         return cls.of(record(body, shape, vocabulary=vocabulary, told=told), again=again, shrinks=shrinks)
 
     @classmethod
-    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> Recording:
+    def of(cls, run: Record, *, again: bool, shrinks: bool = False) -> "Recording":
         """What a recorded run holds, with checkpointing (`again`) or without."""
         kept, logits, gradients, keeps_input, handed, forward, behind, arrivals = run.again() if again else run.once()
         asks = len(run.steps) > run.forward

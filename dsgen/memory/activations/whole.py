@@ -1,7 +1,5 @@
 """Activations of a whole model: each of its stretches runs on a tape once, put together for any number of blocks."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

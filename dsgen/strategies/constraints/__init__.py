@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dsgen.jobs.job import Job
-from dsgen.strategies.constraints.adapters import ADAPTERS, COPIES
+from dsgen.strategies.constraints.adapters import ADAPTERS, COPIES, EXPERTS
 from dsgen.strategies.constraints.constraint import BY, Constraint
 from dsgen.strategies.constraints.encoders import ENCODER_WISHES, ENCODERS
 from dsgen.strategies.constraints.keys import KEYS
@@ -30,6 +30,8 @@ __all__ = [
     "DEGREE",
     "ENCODERS",
     "ENCODER_WISHES",
+    "EXPERTS",
+    "MASTERS",
     "OF_LAYOUTS",
     "WISHES",
     "Constraint",
@@ -45,7 +47,8 @@ __all__ = [
 # What a plan rejects a layout for, in the order in which it is asked: of several the first is said.
 OF_LAYOUTS: tuple[Constraint, ...] = (*PRECISION, *ZERO, *COPIES, *ENCODERS, *TENSOR_PARALLELISM)
 # The others hang on keys beside a strategy, or on wishes that no layout mends.
-CONSTRAINTS: tuple[Constraint, ...] = (*OF_LAYOUTS, *CHUNKED, *KEYS, *WISHES)
+CONSTRAINTS: tuple[Constraint, ...] = (*OF_LAYOUTS, *EXPERTS, *CHUNKED, *KEYS, *WISHES)
+MASTERS = tuple(item for item in CONSTRAINTS if item.about in ("masters", "states"))  # what is in 16 bits
 BY_CODE = MappingProxyType({item.code: item for item in CONSTRAINTS})
 
 

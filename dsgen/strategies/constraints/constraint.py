@@ -1,7 +1,5 @@
 """The shape of a constraint: what it is about, when it holds, who refuses, and the one sentence that says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,6 +26,7 @@ class Constraint(NamedTuple):
         until: First release that no longer refuses.
         rule: Code of the lint rule that says the same of a config, where there is one.
         todo: What helps, as far as it depends on nobody's place of writing; with fields of the Setup as the reason.
+        must: What must be, for an error that has said the key and its value already; without it the reason says it.
     """
 
     code: str
@@ -41,6 +40,7 @@ class Constraint(NamedTuple):
     until: str | None = None
     rule: str | None = None
     todo: str | None = None
+    must: str | None = None
 
     def refuses(self, at: Setup) -> bool:
         """Whether a way to run is refused, by the release that runs it."""

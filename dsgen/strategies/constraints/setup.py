@@ -1,27 +1,33 @@
 """One way to run, as the constraints see it: made of a job's layout, a config's keys or a request to simulate."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dsgen.families import FAMILIES
+from dsgen.families import FAMILIES, family_of
 from dsgen.families.family import AutoTP
-from dsgen.families.parameters import unfused
+from dsgen.families.parameters import expert_target, unfused
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Hardware, Model, Training
 
 __all__ = ["DTYPES", "KEY_PATHS", "Keys", "Setup", "keys", "numbers", "of_layout"]
 
 _LATEST = (10**6,)
+_MOST = 2**63  # nothing larger is a size
 _UNKNOWN = AutoTP()
 _NOTHING_SAID = Training(optimizer="")
 _MASTERS = {"bf16": "bf16.bf16_master_weights_and_grads", "fp16": "fp16.fp16_master_weights_and_grads"}
 _STATES = "bf16.bf16_optimizer_states"
+_TYPE = "optimizer.type"
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _SUMS = "data_types.grad_accum_dtype"
 _REDUCE_SCATTER = "zero_optimization.reduce_scatter"
+_PRESCALE, _PREDIVIDE = "prescale_gradients", "gradient_predivide_factor"
+_ADDS = "gradient_allreduce_op"
+_ALLGATHER = "zero_optimization.allgather_bucket_size"
+_NORM, _CLIPPING = "zero_optimization.compute_grad_norm", "gradient_clipping"
+_ZENFLOW = "zero_optimization.zenflow"
+_UNTESTED, _FORCED = "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer"
 # DtypeEnum of deepspeed/runtime/config.py (0.19.8): every name -> the short one
 DTYPES: Mapping[str, str] = {
     **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
@@ -35,11 +41,18 @@ KEY_PATHS = {
     "offload_optimizer": "zero_optimization.offload_optimizer.device",
     "offload_param": "zero_optimization.offload_param.device",
     "tp": "tensor_parallel.autotp_size",
-    "optimizer": "optimizer.type",
+    "optimizer": _TYPE,
     "states": _STATES,
     "hpz": _HPZ,
     "sums": _SUMS,
     "reduce_scatter": _REDUCE_SCATTER,
+    "prescale": _PRESCALE,
+    "predivide": _PREDIVIDE,
+    "allgather": _ALLGATHER,
+    "norm": _NORM,
+    "zenflow": _ZENFLOW,
+    "own": "optimizer",
+    "untested": _UNTESTED,
 }
 
 
@@ -51,14 +64,36 @@ class Keys(NamedTuple):
         states: bf16_optimizer_states is true.
         hpz: zero_hpz_partition_size; 1 is off.
         sums: The type that gradients are summed in: "bf16", "fp16", "fp32" ...; "" where nothing is said.
-        reduce_scatter: zero_optimization.reduce_scatter is true.
+        reduce_scatter: zero_optimization.reduce_scatter is true; None where nobody says.
+        prescale: prescale_gradients counts as true.
+        predivide: gradient_predivide_factor; 1 divides nothing.
+        adds: gradient_allreduce_op is "sum".
+        allgather: allgather_bucket_size; 0 where it is not known.
+        norm: compute_grad_norm is not false.
+        clipping: gradient_clipping above 0, in words; "" where it is 0 or not known, None where nobody says.
+        zenflow: ZenFlow's update_interval: "auto", "4"; "" without ZenFlow.
+        own: The program passes an optimizer of torch's, and the config's own is not built.
+        named: The optimizer that is built, as the config names it; "" where nobody says.
+        untested: zero_allow_untested_optimizer counts as true; None where nobody says.
+        forced: zero_force_ds_cpu_optimizer counts as true.
     """
 
     masters: str = ""
     states: bool = False
     hpz: int = 1
     sums: str = ""
-    reduce_scatter: bool = False
+    reduce_scatter: bool | None = None
+    prescale: bool = False
+    predivide: float = 1.0
+    adds: bool = False
+    allgather: int = 0
+    norm: bool = True
+    clipping: str | None = None
+    zenflow: str = ""
+    own: bool = False
+    named: str = ""
+    untested: bool | None = None
+    forced: bool = True
 
 
 _NO_KEYS = Keys()
@@ -66,14 +101,35 @@ _NO_KEYS = Keys()
 
 def keys(value: Callable[[str], Any]) -> Keys:
     """The keys in force; `value` is the value of a key by its path."""
-    hpz, sums = value(_HPZ), value(_SUMS)
+    hpz, sums, predivide = value(_HPZ), value(_SUMS), value(_PREDIVIDE)
+    scatters, prescale, allgather, clipping = (
+        value(_REDUCE_SCATTER),
+        value(_PRESCALE),
+        value(_ALLGATHER),
+        value(_CLIPPING),
+    )
+    zenflow, named, untested, forced = value(_ZENFLOW), value(_TYPE), value(_UNTESTED), value(_FORCED)
     return Keys(
         masters=next((path for path in _MASTERS.values() if value(path) is True), ""),
         states=value(_STATES) is True,
         hpz=hpz if isinstance(hpz, int) and not isinstance(hpz, bool) and hpz > 1 else 1,
         sums=DTYPES.get(sums, sums) if isinstance(sums, str) and sums != "auto" else "",
-        reduce_scatter=value(_REDUCE_SCATTER) is True,
+        reduce_scatter=scatters is True if scatters is not None else None,
+        prescale=bool(prescale) and prescale != "auto",
+        predivide=predivide if _number(predivide) else 1.0,
+        adds=str(value(_ADDS)).lower() == "sum",
+        allgather=int(allgather) if _number(allgather) and 0 < allgather < _MOST and allgather == int(allgather) else 0,
+        norm=value(_NORM) is not False,
+        clipping=None if clipping is None else str(clipping) if _number(clipping) and clipping > 0 else "",
+        zenflow=str(zenflow.get("update_interval", "auto")) if isinstance(zenflow, Mapping) else "",
+        named=named if isinstance(named, str) else "",
+        untested=bool(untested) if untested is not None else None,
+        forced=bool(forced) if forced is not None else True,
     )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Setup(NamedTuple):
@@ -128,6 +184,15 @@ class Setup(NamedTuple):
         return self.model is not None and self.model.encoder_layers > 0
 
     @property
+    def wrapped(self) -> bool:
+        """Whether BF16_Optimizer runs and not ZeRO's own: stage 1, bf16, gradients summed in fp32, nothing on the CPU.
+
+        Source: deepspeed/runtime/engine.py (0.19.8), _do_optimizer_sanity_check.
+        """
+        sums = self.precision == "bf16" and self.keys.sums == "fp32"
+        return sums and self.stage == 1 and self.offload_optimizer != "cpu"
+
+    @property
     def autotp(self) -> AutoTP:
         """What AutoTP makes of the model; of one that is not known nothing is."""
         family = FAMILIES.get(self.architecture)
@@ -144,6 +209,14 @@ class Setup(NamedTuple):
         """The modules of the model that peft adapts as linear layers."""
         return ", ".join(unfused(self.model)) if self.model is not None else ""
 
+    @property
+    def experts(self) -> str:
+        """Weights of experts that get adapters while stage 3 gathers the mixture in parts; "" without any."""
+        model = self.model
+        if model is None or not self.adapters or model.encoder_layers or family_of(model).leaf:
+            return ""
+        return expert_target(model, self.training.lora_targets) or ""
+
     def path(self, about: str) -> str:
         """The key of a config that says what a constraint is about; a wish's own name where none does."""
         if about == "masters":
@@ -157,7 +230,8 @@ def of_layout(job: Job, layout: Any, said: Keys = _NO_KEYS) -> Setup:
     Args:
         job: The job.
         layout: Anything with stage, offload_optimizer, offload_param, tp and precision.
-        said: The keys beside it; without them only what the strategy itself decides is looked at.
+        said: The keys beside it, where what nobody says is as it is planned; without them only what the strategy itself
+            decides is looked at.
     """
     model = job.model
     return Setup(
@@ -175,7 +249,18 @@ def of_layout(job: Job, layout: Any, said: Keys = _NO_KEYS) -> Setup:
         world=job.world,
         gpus_per_node=job.gpus_per_node,
         narrow=bool(job.narrow) or bool(said.masters),
-        keys=said,
+        keys=said if said is _NO_KEYS else _planned(said, job.training, layout.stage),
+    )
+
+
+def _planned(said: Keys, training: Training, stage: int) -> Keys:
+    """The keys as they are rendered: what nobody says of those that a plan writes is as it writes them."""
+    scatters = not (stage == 3 and training.optimizer == "Muon")
+    return said._replace(
+        reduce_scatter=scatters if said.reduce_scatter is None else said.reduce_scatter,
+        clipping=str(training.gradient_clipping or "") if said.clipping is None else said.clipping,
+        named=said.named or training.optimizer,
+        untested=said.untested is not False,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -13,13 +14,9 @@ __all__ = ["RULE", "check"]
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The offload, where the program's optimizer is torch's."""
-    device = subject.offload("optimizer")
-    forced = subject.value("zero_force_ds_cpu_optimizer")
-    if subject.facts.client_optimizer != "torch" or device == "none" or not forced:
-        return
-    fix = Fix("write false", (Assign("zero_force_ds_cpu_optimizer", False),), safe=False)
-    said = f"the program passes a torch optimizer, and offload_optimizer to {device} makes deepspeed.initialize stop"
-    yield Fault("zero_optimization.offload_optimizer", said, fix)
+    if why := refused(subject, "own-optimizer-offloaded"):
+        fix = Fix("write false", (Assign("zero_force_ds_cpu_optimizer", False),), safe=False)
+        yield Fault("zero_optimization.offload_optimizer", why, fix)
 
 
 RULE = Rule(

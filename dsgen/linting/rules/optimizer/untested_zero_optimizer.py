@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.arguments import built_optimizer
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import of_subject, refused, sentence
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
 
-_TESTED = ("adam", "adamw", "adagrad", "lion", "muon")  # by type; every class they stand for is on the list
+_CODE = "untested-optimizer"
 
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The type, where ZeRO refuses it."""
     built = built_optimizer(subject)
-    allowed = subject.value("zero_allow_untested_optimizer")
-    allowed = allowed or subject.raw("zero_optimization.zero_allow_untested_optimizer")  # misplaced: that is the fault
-    if built is None or subject.stage == 0 or subject.optimizer in _TESTED or allowed:
+    misplaced = subject.raw("zero_optimization.zero_allow_untested_optimizer")  # that is the fault
+    if built is None or misplaced or not refused(subject, _CODE):
         return
     fix = Fix("set zero_allow_untested_optimizer", (Assign("zero_allow_untested_optimizer", True),), safe=False)
-    said = f"ZeRO stage {subject.stage} refuses {built.title}, which is not on its list, and deepspeed.initialize stops"
+    said = sentence(subject, _CODE, keys=of_subject(subject).keys._replace(named=built.title))
     yield Fault("optimizer.type", said, fix, on="value")
 
 

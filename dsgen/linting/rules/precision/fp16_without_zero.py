@@ -6,24 +6,22 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.arguments import number
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.setups import sentence
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
 
-_BF16_MENDED = (0, 18, 6)  # the first release that leaves bf16 gradients alone
-
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The switch, at stage 0."""
-    modes = ("fp16", "bf16") if subject.version < _BF16_MENDED else ("fp16",)
-    mode = next((name for name in modes if subject.on(name)), None)
+    mode = next((name for name in ("fp16", "bf16") if subject.on(name)), None)
     unscaled = mode == "fp16" and number(subject.value("fp16.loss_scale")) == 1
-    if subject.stage or mode is None or unscaled or subject.facts.accelerator == "cpu":
+    if mode is None or unscaled or subject.facts.accelerator == "cpu":
         return
-    fix = Fix("use stage 1", (Assign("zero_optimization.stage", 1),), safe=False)
-    yield Fault(f"{mode}.enabled", sentence(subject, f"{mode}-at-stage-0"), fix)
+    if why := refused(subject, f"{mode}-at-stage-0", precision=mode):
+        fix = Fix("use stage 1", (Assign("zero_optimization.stage", 1),), safe=False)
+        yield Fault(f"{mode}.enabled", why, fix)
 
 
 RULE = Rule(

@@ -6,33 +6,24 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.dtypes import DTYPES, builds_optimizer, model_dtype
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.setups import sentence
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
 
-_MIXED_UNTIL = (0, 18, 6)  # the first release that refuses bf16 with fp32 at stage 0
-_BF16_ALONE_SINCE = (0, 17, 6)  # the first that takes bf16 with bf16 there
+_CODES = ("sums-at-stage-0", "fp32-sums-at-stage-0", "bf16-sums-at-stage-0")  # of one pair of dtypes only one holds
 
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The two dtypes, where both are known."""
     path = "data_types.grad_accum_dtype"
     wanted, model = DTYPES.get(str(subject.raw(path))), model_dtype(subject)
-    if subject.stage or wanted is None or model is None or not builds_optimizer(subject):
+    if wanted is None or model is None or not builds_optimizer(subject):
         return
-    both = (model, wanted)
-    older = subject.version < _MIXED_UNTIL and both == ("bf16", "fp32")
-    refused = subject.version < _BF16_ALONE_SINCE and both == ("bf16", "bf16")
-    if (model == wanted and not refused) or older:
-        return
-    yield Fault(
-        path,
-        sentence(subject, "sums-at-stage-0", precision=model),
-        Fix("remove grad_accum_dtype", (Remove(path),), safe=False),
-        on="value",
-    )
+    for why in (refused(subject, code, precision=model) for code in _CODES):
+        if why is not None:
+            yield Fault(path, why, Fix("remove grad_accum_dtype", (Remove(path),), safe=False), on="value")
 
 
 RULE = Rule(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.setups import sentence
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
 
-_SINCE = (0, 18, 3)  # the first release with stages 1 and 3, and with bf16
 _KEYS = (
     ("fp16", "fp16_master_weights_and_grads"),
     ("bf16", "bf16_master_weights_and_grads"),
@@ -21,13 +20,12 @@ _KEYS = (
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Each of the keys that need ZeRO."""
-    stages = (2,) if subject.version < _SINCE else (1, 2, 3)
+    refusals = (refused(subject, code, narrow=True) for code in ("masters-at-stage-0", "masters-at-stage-2-alone"))
+    why = next((said for said in refusals if said is not None), None)
     for section, name in _KEYS:
         path = f"{section}.{name}"
-        if subject.surface.key(path) is None or subject.value(path) is not True or subject.stage in stages:
-            continue
-        why = sentence(subject, "masters-at-stage-2-alone" if subject.stage else "masters-at-stage-0")
-        yield Fault(path, f"{why}, and the parse stops", Fix(f"remove {name}", (Remove(path),), safe=False))
+        if why is not None and subject.surface.key(path) is not None and subject.value(path) is True:
+            yield Fault(path, f"{why}, and the parse stops", Fix(f"remove {name}", (Remove(path),), safe=False))
 
 
 RULE = Rule(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.batch_sizes import whole
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.zero_switches import wrapped_for_bf16
+from dsgen.linting.rules.zero_switches import certain
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -17,11 +18,9 @@ _PATH = "zero_optimization.allgather_bucket_size"
 
 def check(subject: Subject) -> Iterator[Fault]:
     """An odd allgather_bucket_size at stage 1 or 2, except where BF16_Optimizer runs."""
-    size = whole(subject.value(_PATH))
-    if subject.stage not in (1, 2) or size is None or size < 0 or size % 2 == 0 or wrapped_for_bf16(subject):
-        return
-    message = f"allgather_bucket_size {size} is odd; stages 1 and 2 take an even number, and deepspeed.initialize stops"
-    yield Fault(_PATH, message, Fix(f"write {size + 1}", (Assign(_PATH, size + 1),)), on="value")
+    why, size = refused(subject, "odd-allgather-bucket", precision=certain(subject)), whole(subject.value(_PATH))
+    if why is not None and size is not None:
+        yield Fault(_PATH, why, Fix(f"write {size + 1}", (Assign(_PATH, size + 1),)), on="value")
 
 
 RULE = Rule(

@@ -5,35 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.zero_switches import settled, wrapped_for_bf16
+from dsgen.linting.rules.zero_switches import certain, settled
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
 
 _PATH = "zero_optimization.compute_grad_norm"
+_CLIPPED = "no-norm-with-clipping"
+_CODES = ("no-norm-at-the-stage", "no-norm-in-bf16", "no-norm-with-offload", _CLIPPED)  # the first that holds is said
+_AWAY = Fix("remove compute_grad_norm", (Remove(_PATH),), safe=False)
+_ZERO = Fix("write gradient_clipping: 0", (Assign("gradient_clipping", 0),), safe=False)
 
 
 def check(subject: Subject) -> Iterator[Fault]:
     """compute_grad_norm false at another stage than 1 or 2, or beside clipping, offload or ZenFlow."""
-    if subject.value(_PATH) is not False or not settled(subject):
+    if not settled(subject):
         return
-    clip = subject.value("gradient_clipping")
-    clips = isinstance(clip, (int, float)) and not isinstance(clip, bool) and clip > 0
-    fix = Fix("remove compute_grad_norm", (Remove(_PATH),), safe=False)
-    if subject.stage not in (1, 2):
-        why = f"works at stage 1 and 2 only; the stage is {subject.stage}, and DeepSpeed stops at the parse"
-    elif wrapped_for_bf16(subject):
-        why = "does not go with bf16 and fp32 accumulation at stage 1: deepspeed.initialize stops"
-    elif subject.raw("zero_optimization.zenflow") is not None or subject.offload("optimizer") != "none":
-        why = "does not go with offload or ZenFlow: deepspeed.initialize stops"
-    elif clips:
-        origin = "" if subject.written("gradient_clipping") else ", the default"
-        why = f"needs gradient_clipping 0; it is {clip}{origin}: deepspeed.initialize stops"
-        fix = Fix("write gradient_clipping: 0", (Assign("gradient_clipping", 0),), safe=False)
-    else:
-        return
-    yield Fault(_PATH, f"compute_grad_norm: false {why}", fix)
+    for code in _CODES:
+        if why := refused(subject, code, precision=certain(subject)):
+            yield Fault(_PATH, why, _ZERO if code == _CLIPPED else _AWAY)
+            return
 
 
 RULE = Rule(

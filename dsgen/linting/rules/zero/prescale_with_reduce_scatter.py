@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.values import counts_as_true
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
 
+_CODES = {
+    "prescale_gradients": "prescale-with-reduce-scatter",
+    "gradient_predivide_factor": "predivide-with-reduce-scatter",
+}
+
 
 def check(subject: Subject) -> Iterator[Fault]:
     """prescale_gradients, or gradient_predivide_factor other than 1, at stage 2 or 3 with reduce_scatter."""
-    scatters = subject.value("zero_optimization.reduce_scatter") is True
-    if subject.stage not in (2, 3) or not scatters:
-        return
-    if subject.stage == 2 and str(subject.value("gradient_allreduce_op")).lower() == "sum":
-        return  # then stage 2 does not ask
-    factor = subject.value("gradient_predivide_factor")
-    divides = isinstance(factor, (int, float)) and not isinstance(factor, bool) and factor != 1
-    asked = {"prescale_gradients": counts_as_true(subject, "prescale_gradients"), "gradient_predivide_factor": divides}
-    for key in (name for name, on in asked.items() if on and subject.value(name) != "auto"):  # that has a rule itself
-        said = key if key == "prescale_gradients" else f"{key} {factor}"
-        message = f"{said} does not go with reduce_scatter at stage {subject.stage}: deepspeed.initialize stops"
-        yield Fault(key, message, Fix(f"remove {key}", (Remove(key),), safe=False))
+    for key, code in _CODES.items():
+        if why := refused(subject, code):
+            yield Fault(key, why, Fix(f"remove {key}", (Remove(key),), safe=False))
 
 
 RULE = Rule(

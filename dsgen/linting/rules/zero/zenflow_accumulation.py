@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.linting.rules.batch_sizes import ACCUMULATION, TRAIN, whole
 from dsgen.linting.rules.rule import Rule
+from dsgen.linting.setups import refused
 from dsgen.linting.subjects import OPEN, Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -21,14 +22,10 @@ def check(subject: Subject) -> Iterator[Fault]:
     if not isinstance(section, Mapping) or subject.stage == 0:
         return
     interval = section.get("update_interval", "auto")
-    if interval == "auto":
-        message = (
-            'zenflow.update_interval is "auto", and ZenFlow then sets gradient_accumulation_steps to 0: the loss is '
-            "divided by 0, and weights become NaN from the second step; it must be a number"
-        )
+    if why := refused(subject, "zenflow-without-interval"):
         given = whole(subject.value(ACCUMULATION))
         steps = given if given and given > 0 else 1
-        yield Fault(_UPDATE, message, Fix(f"write {steps}", (Assign(_UPDATE, steps),), safe=False))
+        yield Fault(_UPDATE, why, Fix(f"write {steps}", (Assign(_UPDATE, steps),), safe=False))
         return
     accumulation, wanted = subject.value(ACCUMULATION), whole(interval)
     given = 1 if accumulation is None else whole(accumulation)

@@ -1,0 +1,43 @@
+"""What programs of some sources set though their tables do not say it: found in their repositories, with places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from published_sources import source_of  # benchmarks/, beside this script
+
+__all__ = ["flash_attention", "launcher", "really"]
+
+Record = Mapping[str, Any]
+
+# LLM Foundry: up to 64 GPUs submit_benchmarks.py asked for `attn_impl: triton`, the first release's algorithm in Triton
+# (mosaicml/llm-foundry@b2a43a147); from 128 on sweep.py asked for flash-attn 2.4.2 (5e85bd62d).
+_TRITON, _TRITON_GPUS = "llmf", 64
+# DeepSpeed's Azure blog: the recipe that it points to (deepspeedai/Megatron-DeepSpeed@62bc4562, examples/azure).
+_RECIPE = {"dsaz": {"reduce_bucket": 90_000_000, "max_reuse": 3_000_000_000}}
+# Qwen: full training is finetune_ds.sh, whose config is of stage 3 (QwenLM/Qwen@e8e1596, README: "ZeRO 3").
+_STAGE_3 = "qwen"
+# DeepCompile's benchmark is started by Accelerate, which leaves each rank one CPU thread (DeepSpeedExamples@45b4b71).
+_ONE_THREAD = "dsdc"
+
+
+def really(record: Record) -> Record:
+    """The record with what its program set."""
+    prefix, config = source_of(record).prefix, record["config"]
+    more: dict[str, Any] = {name: value for name, value in _RECIPE.get(prefix, {}).items() if name not in config}
+    if prefix == _STAGE_3 and config.get("zero_stage") == 2 and "lora" not in config:
+        more["zero_stage"] = 3
+    return {**record, "config": {**config, **more}} if more else record
+
+
+def flash_attention(record: Record) -> int:
+    """The release of FlashAttention that a record ran with."""
+    early = source_of(record).prefix == _TRITON and record["hardware"]["gpus"] <= _TRITON_GPUS
+    release: int = record["config"].get("flash_version", 1 if early else 2)
+    return release
+
+
+def launcher(record: Record) -> str:
+    """Who started the ranks of a record; DeepSpeed's launcher where nobody says it."""
+    return "torchrun" if source_of(record).prefix == _ONE_THREAD else "deepspeed"

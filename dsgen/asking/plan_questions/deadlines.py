@@ -1,0 +1,236 @@
+"""How long training takes on some GPUs, and the fewest GPUs that train so many tokens before a deadline."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator
+
+import attrs
+
+from dsgen.asking.plan_questions.amounts import tokens_text
+from dsgen.cost.steps import HIGH, LOW
+from dsgen.jobs.assembly import assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
+from dsgen.planning.planner import Plan, contenders, decide, plan
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import Origin
+from dsgen.shapes.profiles import Network
+from dsgen.strategies.wishes import check_wishes
+
+__all__ = ["MOST_NODES", "Budget", "Fleet", "fewest_gpus", "training_time"]
+
+MOST_NODES = 1024  # more are not tried
+# How much faster a GPU may be among more of its kind, by a larger micro-batch or less offload: sizes that are too few
+# even then are passed by.
+RISE = 2.0
+_SOURCE = "--gpus auto"
+_HOUR = 3600
+_UNITS = ((86_400, "days"), (_HOUR, "h"), (60, "min"))
+_ALONE = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)
+
+
+@attrs.frozen(kw_only=True)
+class Fleet:
+    """Some GPUs, their plan, and how long they train.
+
+    Attributes:
+        plan: What they run.
+        tokens: Tokens that are trained on.
+    """
+
+    plan: Plan
+    tokens: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.plan.job.world
+
+    @property
+    def seconds(self) -> float:
+        """Time of training alone: nothing is restarted, evaluated or saved."""
+        return self.tokens / (self.plan.chosen.speed * self.gpus)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The least and the most seconds that it plausibly takes."""
+        return self.seconds / HIGH, self.seconds / LOW
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of all GPUs together."""
+        return self.seconds * self.gpus / _HOUR
+
+    @property
+    def price(self) -> float | None:
+        """What those hours cost, in the currency of the hardware's price; None where it has none."""
+        price = self.plan.job.hardware.price_per_gpu_hour
+        return self.gpu_hours * price if price is not None else None
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """The fewest GPUs that meet a deadline, with other numbers of them.
+
+    Attributes:
+        tokens: Tokens to train on.
+        deadline_seconds: The time there is.
+        fewest: The fewest that meet it.
+        sure: The fewest that meet it even at the slow end of the interval; None where no number does.
+        fleets: These and some others, the smallest first.
+    """
+
+    tokens: int
+    deadline_seconds: float
+    fewest: Fleet
+    sure: Fleet | None
+    fleets: tuple[Fleet, ...]
+
+
+def training_time(planned: Plan, tokens: int) -> Fleet:
+    """How long the GPUs of a plan train."""
+    return Fleet(plan=planned, tokens=tokens)
+
+
+def fewest_gpus(scenario: Scenario, tokens: int, deadline_seconds: float) -> Budget:
+    """The fewest GPUs that train so many tokens in a time: some of one node, or whole nodes.
+
+    Args:
+        scenario: What else is said; it must not say nodes.
+        tokens: Tokens to train on.
+        deadline_seconds: The time there is.
+
+    Raises:
+        DsgenError: Nothing fits on any number of them, or none of them is fast enough, with the best that is possible.
+    """
+    job = _of_two_nodes(scenario)
+    check_wishes(job)
+    sizes = _Sizes(job=job, tokens=tokens, sizes=tuple(_shared(job)))
+    need = tokens / deadline_seconds
+    fewest = sizes.least(need)
+    if fewest is None:
+        raise sizes.too_slow(deadline_seconds)
+    sure = sizes.least(need / LOW)
+    chosen = {fewest.gpus: fewest}
+    for other in (sure, sizes.smallest(), sizes.near(fewest.gpus / 2), sizes.near(fewest.gpus * 2)):
+        if other is not None:
+            chosen[other.gpus] = other
+    fleets = tuple(chosen[gpus] for gpus in sorted(chosen))
+    return Budget(tokens=tokens, deadline_seconds=deadline_seconds, fewest=fewest, sure=sure, fleets=fleets)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Sizes:
+    """The plans of one job on other numbers of GPUs, each made when it is asked for.
+
+    Attributes:
+        job: The job on any number of nodes.
+        tokens: Tokens to train on.
+        sizes: Numbers of GPUs: some of one node, then whole nodes; those that share a batch that was said.
+        known: Those that were tried.
+    """
+
+    job: Job
+    tokens: int
+    sizes: tuple[int, ...]
+    known: dict[int, Fleet | None] = attrs.field(init=False, factory=dict)
+
+    def at(self, gpus: int) -> Fleet | None:
+        """The GPUs with their plan; None where nothing surely fits on them, or they cannot share the batch."""
+        if gpus not in self.known:
+            nodes = max(1, gpus // self.job.hardware.gpus_per_node)
+            result = contenders(job := _at(self.job, nodes, gpus // nodes))
+            self.known[gpus] = Fleet(plan=decide(job, result), tokens=self.tokens) if result.fitting else None
+        return self.known[gpus]
+
+    def least(self, need: float) -> Fleet | None:
+        """The fewest GPUs that train so many tokens a second; None where no number of them does."""
+        enough = 0.0  # GPUs below which none can be enough
+        for gpus in self.candidates():
+            fleet = self.at(gpus) if gpus >= enough else None
+            if fleet is None:
+                continue
+            if _speed(fleet) >= need:
+                return fleet
+            enough = need / (fleet.plan.chosen.speed * RISE)
+        return None
+
+    def candidates(self) -> Iterator[int]:
+        """Sizes on which something may fit: what fits on whole nodes fits on more of them."""
+        few = [gpus for gpus in self.sizes if gpus <= self.job.hardware.gpus_per_node]
+        many = self.sizes[len(few) :]
+        yield from few
+        if many and self.at(few[-1]) is None:
+            if self.at(many[-1]) is None and self.job.training.global_batch is None:
+                return
+            if self.job.training.global_batch is None:
+                many = many[bisect.bisect_left(many, True, key=lambda gpus: self.at(gpus) is not None) :]
+        yield from many
+
+    def smallest(self) -> Fleet | None:
+        """The smallest number on which something fits, of those that were tried."""
+        return next((fleet for _, fleet in sorted(self.known.items()) if fleet is not None), None)
+
+    def near(self, gpus: float) -> Fleet | None:
+        """The size that is nearest to a number."""
+        return self.at(min(self.sizes, key=lambda size: abs(math.log(size / gpus))))
+
+    def too_slow(self, deadline_seconds: float) -> Exception:
+        """The error where none is fast enough: the best of all that were tried."""
+        most = self.sizes[-1]
+        for power in range(most.bit_length()):
+            self.near(2**power)
+        known = [fleet for fleet in self.known.values() if fleet is not None]
+        if not known:
+            plan(_at(self.job, max(1, most // self.job.hardware.gpus_per_node), self.job.hardware.gpus_per_node))
+            raise mistake(f"nothing surely fits on any number of GPUs up to {most:,}", code="does-not-fit")
+        best = max(known, key=_speed)
+        return mistake(
+            f"no number of GPUs up to {most:,} trains {tokens_text(self.tokens)} tokens in {_days(deadline_seconds)}",
+            must=f"the best that is possible is {_days(best.seconds)}, on {best.gpus:,} GPUs",
+            where="deadline",
+            todo="Take a later deadline, fewer tokens, a faster network or other hardware.",
+            code="does-not-fit",
+        )
+
+
+def _shared(job: Job) -> Iterator[int]:
+    """Numbers of GPUs to try, the smallest first."""
+    full, total = job.hardware.gpus_per_node, job.training.global_batch
+    for gpus in (*range(1, full + 1), *(nodes * full for nodes in range(2, MOST_NODES + 1))):
+        if total is None or total % gpus == 0:
+            yield gpus
+
+
+def _speed(fleet: Fleet | None) -> float:
+    """Tokens a second of all its GPUs; 0 for none."""
+    return fleet.plan.chosen.speed * fleet.gpus if fleet is not None else 0.0
+
+
+def _days(seconds: float) -> str:
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _of_two_nodes(scenario: Scenario) -> Job:
+    """The job on two nodes, which has a network; whatever a file says of GPUs and nodes."""
+    return assemble(layers(_freed(scenario, {"nodes": ScenarioValue(2, Origin(_SOURCE))})), scenario.deepspeed)
+
+
+def _freed(scenario: Scenario, said: dict[str, ScenarioValue]) -> Scenario:
+    kept = {name: value for name, value in scenario.fields.items() if name not in ("gpus", "nodes")}
+    sets = tuple(pair for pair in scenario.sets if not pair[0].startswith("cluster."))
+    below = _freed(scenario.below, {}) if scenario.below is not None else None
+    return attrs.evolve(scenario, fields={**kept, **said}, sets=sets, below=below)
+
+
+def _at(job: Job, nodes: int, per_node: int) -> Job:
+    """The job on another number of GPUs; on one node without a network."""
+    network = job.network if nodes > 1 else _ALONE
+    names = {kind: name for kind, name in job.names.items() if nodes > 1 or kind != "network"}
+    assumed = "no network named for "
+    kept = (text for text in job.warnings if nodes > 1 or not text.startswith(assumed))
+    warnings = tuple(text.replace(f"{assumed}{job.nodes} nodes", f"{assumed}{nodes} nodes") for text in kept)
+    return attrs.evolve(job, nodes=nodes, gpus_per_node=per_node, network=network, names=names, warnings=warnings)

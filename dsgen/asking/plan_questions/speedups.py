@@ -1,0 +1,188 @@
+"""What would make a strategy faster: each change costed, those that surely fit and gain something kept, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsgen.asking.memory_questions.questions import Question
+from dsgen.asking.plan_questions.ideas import Idea, ideas, laid_out
+from dsgen.asking.plan_questions.rewrites import rewrites
+from dsgen.asking.plan_questions.weighing import weigh
+from dsgen.cost import cost
+from dsgen.linting.config_reader import place
+from dsgen.memory import Verdict, estimate
+from dsgen.planning.candidates import ENOUGH, Candidate
+from dsgen.planning.planner import plan
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import Origin, Override, Rank
+from dsgen.shapes.pins import Pin
+from dsgen.strategies.strategies import Layout, Strategy
+
+__all__ = ["LEAST_GAIN", "Speedup", "Speedups", "speedups"]
+
+LEAST_GAIN = 0.02  # of the speed: a change that gains less is not worth a person's time
+MOST_CLIMBED = 8  # changes that are made one after the other
+
+
+@attrs.frozen(kw_only=True)
+class Speedup:
+    """One change, or several together, that make it faster and surely fit.
+
+    Attributes:
+        words: What changes, for a person, a sentence for each difference.
+        keys: DeepSpeed's key -> the value to write; None where it is to be left out.
+        programs: What the program must do besides.
+        where: DeepSpeed's key -> where the config says it now, "ds.json:7"; only those that a file writes.
+        after: What is run then, with its estimates.
+        gain: Speed beside what it is now, less one: 0.25 is a quarter faster.
+    """
+
+    words: tuple[str, ...]
+    keys: Mapping[str, Any]
+    programs: tuple[str, ...]
+    where: Mapping[str, str]
+    after: Candidate
+    gain: float
+
+
+@attrs.frozen(kw_only=True)
+class Speedups:
+    """A strategy as it is, and what would make it faster.
+
+    Attributes:
+        question: The job, the strategy, and who said what.
+        now: The strategy with its estimates.
+        changes: Each alone, the one that gains most first; of one kind the best.
+        together: The fastest of several changes at once: the best made one after the other, or what a plan would
+            take; None where no number of them gains more than one alone.
+    """
+
+    question: Question
+    now: Candidate
+    changes: tuple[Speedup, ...]
+    together: Speedup | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits as it is."""
+        return self.now.memory.verdict
+
+
+def speedups(question: Question) -> Speedups:
+    """What would make the strategy of a question faster: computed for each change, not judged by rules of thumb."""
+    now = weigh(question.job, question.strategy)
+    changes = _changes(question, now.strategy)
+    together = _together(question, changes)
+    return Speedups(
+        question=question,
+        now=now,
+        changes=tuple(_alone([_told(question, now, changed) for changed in changes])),
+        together=_told(question, now, together) if together is not None else None,
+    )
+
+
+def _changes(question: Question, start: Strategy) -> list[Strategy]:
+    """Every change of a start that gains enough over it, of each kind the best, the fastest first."""
+    best: dict[str, tuple[float, Strategy]] = {}
+    least = _speed(question, start) * (1 + LEAST_GAIN)
+    for idea in ideas(question, start):
+        changed = _sized(question, start, idea, max(least, best.get(idea.kind, (0.0,))[0]))
+        if changed is not None:
+            best[idea.kind] = (_speed(question, changed), changed)
+    return [changed for _, changed in sorted(best.values(), key=lambda pair: -pair[0])]
+
+
+def _alone(told: list[Speedup]) -> Iterator[Speedup]:
+    """Those without what another of them gains with less: both places of offload where one of them is all the gain."""
+    for one in told:
+        less = (other for other in told if set(other.words) < set(one.words))
+        if all(one.after.speed >= other.after.speed * (1 + LEAST_GAIN) for other in less):
+            yield one
+
+
+def _speed(question: Question, strategy: Strategy) -> float:
+    return cost(question.job, strategy).tokens_per_second_per_gpu
+
+
+def _sized(question: Question, start: Strategy, idea: Idea, least: float) -> Strategy | None:
+    """The change at a micro-batch that surely fits and reaches a speed; None where there is none."""
+    at = (_at(question, start, idea.strategy, size) for size in idea.sizes)
+    quick = [(speed, other) for other in at if (speed := _speed(question, other)) >= least]
+    if not idea.fastest:
+        return next((other for _, other in quick if _fits(question, other)), None)
+    fitting: list[tuple[float, Strategy]] = []
+    for speed, other in sorted(quick, key=lambda pair: -pair[0]):
+        if fitting and speed < ENOUGH * fitting[0][0]:
+            break
+        if _fits(question, other):
+            fitting.append((speed, other))
+    # Of those that are about as fast the smallest: it leaves memory free, as a plan does.
+    return min((other for _, other in fitting), key=lambda other: other.micro_batch, default=None)
+
+
+def _at(question: Question, start: Strategy, other: Strategy, size: int) -> Strategy:
+    sequences = start.global_batch * other.tp // question.job.world
+    return attrs.evolve(other, micro_batch=size, accumulation=sequences // size)
+
+
+def _fits(question: Question, strategy: Strategy) -> bool:
+    return estimate(question.job, strategy).verdict is Verdict.FITS
+
+
+def _together(question: Question, changes: list[Strategy]) -> Strategy | None:
+    """The fastest that several changes lead to, where it gains more than one of them alone."""
+    ends = [_climbed(question, start) for start in (question.strategy, *_planned(question))]
+    best = max(ends, key=lambda end: _speed(question, end))
+    least = _speed(question, changes[0] if changes else question.strategy) * (1 + LEAST_GAIN)
+    return best if _speed(question, best) >= least else None
+
+
+def _climbed(question: Question, start: Strategy) -> Strategy:
+    """The change that gains most, then of what that leaves the one that gains most, until none gains enough."""
+    for _ in range(MOST_CLIMBED):
+        offered = _changes(question, start)
+        if not offered:
+            break
+        start = offered[0]
+    return start
+
+
+def _planned(question: Question) -> Iterator[Strategy]:
+    """What a plan would take for the same sequences a step, with the sizes that the config writes, where that fits."""
+    asked, job = question.strategy, question.job
+    pins: tuple[Pin, ...] = ()
+    if asked.precision == "fp16":  # a plan would rather have bf16, which is no faster
+        pins = (Pin("precision", ("fp16",), Override("fp16.enabled", True, Origin("the config"), Rank.USER)),)
+    wishes = attrs.evolve(job.training, global_batch=asked.global_batch)
+    try:
+        chosen = plan(attrs.evolve(job, training=wishes, pins=pins, deepspeed={})).chosen.strategy
+    except DsgenError:
+        return
+    layout = {field.name: getattr(chosen, field.name) for field in attrs.fields(Layout)}
+    other = laid_out(question, asked, **layout)
+    other = attrs.evolve(other, micro_batch=chosen.micro_batch, accumulation=chosen.accumulation)
+    if _fits(question, other):
+        yield other
+
+
+def _told(question: Question, now: Candidate, changed: Strategy) -> Speedup:
+    after = weigh(question.job, changed)
+    differences = list(rewrites(question, now.strategy, changed))
+    keys = {key: value for one in differences for key, value in one.keys.items()}
+    return Speedup(
+        words=tuple(one.words for one in differences),
+        keys=keys,
+        programs=tuple(one.program for one in differences if one.program),
+        where=dict(_where(question, keys)),
+        after=after,
+        gain=after.speed / now.speed - 1,
+    )
+
+
+def _where(question: Question, keys: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    subject = question.subject
+    if subject is not None and subject.document.text:
+        yield from ((key, place(subject.document, key)) for key in keys if subject.written(key))

@@ -1,0 +1,133 @@
+"""A scenario with another value of one field: any field of a scenario, or a path as --set takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from dsgen.jobs.assembly import ASSUMED_NETWORK, assemble
+from dsgen.jobs.job import Job
+from dsgen.jobs.scenarios import FIELDS, NAMES, Scenario, ScenarioValue, layers, parse_set
+from dsgen.shapes import units
+from dsgen.shapes.errors import mistake, nearest
+from dsgen.shapes.layers import Origin, show
+from dsgen.shapes.near_misses import offer
+
+__all__ = ["SOURCE", "field_named", "job_with", "number", "parsed", "read", "spelled"]
+
+SOURCE = "what-if"
+_KINDS = {"hw": "hardware", "model": "model", "network": "network", "training": "training"}
+_ALIASES = {"hardware": "hw", **{path: field for field, path in FIELDS.items()}}
+_NOT_ONE = ("file", "set")  # fields of a scenario that hold many things
+_TOGETHER = "+"  # between the names of a value that is a list
+_LISTS = ("lora_targets",)
+
+
+def read(text: str) -> tuple[str, tuple[Any, ...]]:
+    """The field and the values of `field=value,value`; a value is JSON, or else text.
+
+    Raises:
+        DsgenError: No field, no value, or an empty one.
+    """
+    name, equals, values = text.partition("=")
+    words = [word.strip() for word in values.split(",")]
+    if not equals or not name.strip() or not all(words):
+        raise mistake(
+            show(text),
+            must="it must be field=value,value, such as network=ethernet-25g,ib-hdr-200g",
+            where=SOURCE,
+        )
+    field = field_named(name.strip())
+    return field, tuple(parsed(field, word) for word in words)
+
+
+def field_named(name: str) -> str:
+    """The field that a person means: `--seq-len` and `seq_len` are one; a path stays a path.
+
+    Raises:
+        DsgenError: No such field, with the nearest.
+    """
+    field = name.lstrip("-").replace("-", "_")
+    field = _ALIASES.get(field, field)
+    if field in NAMES and field not in _NOT_ONE:
+        return field
+    if "." in name and field not in _NOT_ONE:
+        return name  # the assembly knows every path, and the nearest to one that is none
+    known = [name for name in NAMES if name not in _NOT_ONE]
+    raise mistake(
+        f"unknown field {show(name)}",
+        must=f"it must be one of {', '.join(known)}, or a path as --set takes it",
+        where=SOURCE,
+        todo=offer(nearest(field, known)),
+        code="unknown-name",
+    )
+
+
+def parsed(field: str, word: str) -> Any:
+    """A value as it was typed: names of profiles and releases are text, and so is what is no JSON."""
+    if field in _KINDS or field == "deepspeed":
+        return word
+    if field in _LISTS:
+        return word.split(_TOGETHER)
+    return parse_set(f"{field}={word}", SOURCE)[1].value
+
+
+def job_with(scenario: Scenario, field: str, value: Any) -> Job:
+    """The job of a scenario in which one field has another value, whoever said what it was.
+
+    Raises:
+        DsgenError: A value that the field cannot have, or that contradicts the rest.
+    """
+    varied = _varied(scenario, field, value)
+    return assemble(layers(varied), varied.deepspeed)
+
+
+def _varied(scenario: Scenario, field: str, value: Any) -> Scenario:
+    said = ScenarioValue(value, Origin(SOURCE))
+    if field in _KINDS:
+        if not isinstance(value, str):
+            raise mistake(f"{field} is {show(value)}", must="it must be the name of a profile", where=SOURCE)
+        return attrs.evolve(scenario, profiles={**scenario.profiles, _KINDS[field]: (value,)})
+    if field == "deepspeed":
+        if not isinstance(value, str):
+            raise mistake(f"deepspeed is {show(value)}", must='it must be a release, such as "0.19"', where=SOURCE)
+        return attrs.evolve(scenario, deepspeed=value)
+    path = FIELDS.get(field, field)
+    sets = tuple(pair for pair in scenario.sets if pair[0] != path)
+    if field in FIELDS:
+        return attrs.evolve(scenario, fields={**scenario.fields, field: said}, sets=sets)
+    if path.startswith("network.") and not _network(scenario):  # what a plan assumes where nobody names one
+        scenario = attrs.evolve(scenario, profiles={**scenario.profiles, "network": (ASSUMED_NETWORK,)})
+    fields = {name: other for name, other in scenario.fields.items() if FIELDS[name] != path}
+    return attrs.evolve(scenario, fields=fields, sets=(*sets, (path, said)))
+
+
+def _network(scenario: Scenario) -> bool:
+    """Whether a scenario, or the file below it, says anything of the network."""
+    said = bool(scenario.profiles.get("network")) or any(path.startswith("network.") for path, _ in scenario.sets)
+    return said or bool(scenario.files) or (scenario.below is not None and _network(scenario.below))
+
+
+def number(value: Any) -> float | None:
+    """A value as a number, a quantity in its inner unit; None where it is neither."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    quantities = (_quantity(value, unit) for unit in units.UNITS)
+    return next((one for one in quantities if one is not None), None)
+
+
+def _quantity(value: Any, unit: str) -> float | None:
+    try:
+        return units.parse(value, unit)
+    except ValueError:
+        return None
+
+
+def spelled(value: float, like: Any) -> str:
+    """A number as a person would write it beside a value: with the unit of a quantity, with the digits that matter."""
+    for spellings in units.UNITS.values():
+        unit = str(like).lstrip(" 0123456789.,_eE+-")
+        if isinstance(like, str) and unit in spellings:
+            return f"{value / spellings[unit]:.4g} {unit}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"

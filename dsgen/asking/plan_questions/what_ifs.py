@@ -1,0 +1,200 @@
+"""The best plan for each value of a field, and where the strategy that wins changes."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import attrs
+
+from dsgen.asking.plan_questions.variations import SOURCE, job_with, number, spelled
+from dsgen.jobs.scenarios import Scenario
+from dsgen.planning.planner import Plan, plan
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.layers import same, show
+from dsgen.strategies.strategies import describe
+
+__all__ = ["NOTHING", "Case", "Turn", "WhatIf", "told", "what_if"]
+
+MOST_VALUES = 64  # plans at once; a person reads no longer table
+MOST_TURNS = 8  # break-evens between two values; where there are more, winners differ by a hair
+CLOSE = 0.01  # of a value: a break-even is not told more finely
+NOTHING = "no plan"  # what wins where no strategy fits
+# Mistakes that make a value wrong in itself; with any other the value is a row of the table that says why.
+_WRONG = ("unknown-name", "bad-value", "missing", "unreadable")
+# Fields between whose values a break-even is searched: those whose every whole number is a value like another, counts
+# that are tried in steps that all given values share, and quantities.
+_FINE = ("seq_len", "target_len", "lora_rank")
+_SHARED = ("gpus", "nodes")
+_QUANTITIES = ("memory", "bandwidth", "capacity")
+
+
+class Case(NamedTuple):
+    """One value: as it was said, and its best plan; without a plan why there is none, and the kind of mistake."""
+
+    value: Any
+    plan: Plan | None
+    refused: str = ""
+    code: str = ""
+
+    @property
+    def winner(self) -> str:
+        """What wins: the strategy without its batch."""
+        return describe(self.plan.chosen.strategy) if self.plan is not None else NOTHING
+
+
+class Turn(NamedTuple):
+    """Where the winner changes.
+
+    Attributes:
+        last: The last value that has one winner, as a person would write it.
+        first: The first that has the other.
+        before, after: What wins there.
+        searched: Whether values between those that were given were tried, so that no other lies between by more than
+            CLOSE, or than a step.
+    """
+
+    last: str
+    first: str
+    before: str
+    after: str
+    searched: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class WhatIf:
+    """The best plan for each value of a field.
+
+    Attributes:
+        field: The field that is varied.
+        cases: The values with their plans, as they were said.
+        turns: Where the winner changes, in the order of the values; of numbers from the smallest on.
+    """
+
+    field: str
+    cases: tuple[Case, ...]
+    turns: tuple[Turn, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know of the jobs, each sentence once."""
+        return tuple(dict.fromkeys(warning for case in self.cases if case.plan for warning in case.plan.job.warnings))
+
+
+def what_if(scenario: Scenario, field: str, values: Sequence[Any]) -> WhatIf:
+    """The best plan for each value of a field, and where the winner changes.
+
+    Args:
+        scenario: What else is said.
+        field: A field of a scenario, or a path; see `variations.field_named`.
+        values: Two values or more.
+
+    Raises:
+        DsgenError: Fewer than two values, one that the field cannot have, or a job that has a plan for none of them.
+    """
+    distinct: list[Any] = []
+    for value in values:
+        if not any(same(value, other) for other in distinct):
+            distinct.append(value)
+    if not 2 <= len(distinct) <= MOST_VALUES:
+        raise mistake(
+            f"{field} has {len(distinct)} value{'s' if len(distinct) > 1 else ''}: {show(list(values))}",
+            must=f"a table needs from 2 to {MOST_VALUES}",
+            where=SOURCE,
+        )
+    refusals: list[DsgenError] = []
+    cases = [_case(scenario, field, value, refusals) for value in distinct]
+    if len(refusals) == len(cases):
+        raise refusals[0]
+    return WhatIf(field=field, cases=tuple(cases), turns=tuple(_turns(scenario, field, cases)))
+
+
+def _case(scenario: Scenario, field: str, value: Any, refusals: list[DsgenError]) -> Case:
+    """A value with its plan; a mistake that is not of the value alone is told with it."""
+    try:
+        return Case(value, plan(job_with(scenario, field, value)))
+    except DsgenError as error:
+        if error.code in _WRONG:
+            raise
+        refusals.append(error)
+        return Case(value, None, "; ".join(filter(None, (error.what, error.must))), error.code)
+
+
+def _turns(scenario: Scenario, field: str, cases: Sequence[Case]) -> Iterator[Turn]:
+    numbers = [number(case.value) for case in cases]
+    step = _step(field, cases, [one for one in numbers if one is not None])
+    if step is None or None in numbers:
+        for before, after in itertools.pairwise(cases):
+            if before.winner != after.winner:
+                yield Turn(told(before.value), told(after.value), before.winner, after.winner)
+        return
+    known = {one: _known(case) for one, case in zip(numbers, cases, strict=True) if one is not None}
+    like = cases[0].value
+
+    def winner(value: float) -> str | None:
+        """What wins at a number; None where it is no value that the job can have."""
+        if value not in known:
+            known[value] = _known(_case(scenario, field, _said(value, like, step), []))
+        return known[value]
+
+    for low, high in itertools.pairwise(sorted(known)):
+        for last, first, searched in _between(low, high, step, winner):
+            words = (spelled(last, like), spelled(first, like), winner(last) or NOTHING, winner(first) or NOTHING)
+            yield Turn(*words, searched)
+
+
+def _known(case: Case) -> str | None:
+    return case.winner if case.plan is not None or case.code == "does-not-fit" else None
+
+
+def _said(value: float, like: Any, step: float) -> Any:
+    """A number as a value of the field: whole, or a quantity in the inner unit."""
+    if isinstance(like, str):
+        return f"{value:.0f} {'B/s' if '/s' in like else 'B'}"
+    return int(value) if step else value
+
+
+def _step(field: str, cases: Sequence[Case], numbers: Sequence[float]) -> float | None:
+    """The steps in which a break-even is searched: 0 for quantities, None for fields that are not searched."""
+    if all(isinstance(case.value, str) for case in cases):
+        return 0.0 if any(field.endswith(name) for name in _QUANTITIES) else None
+    if len(numbers) < len(cases) or any(value != int(value) for value in numbers):
+        return None
+    name = field.rpartition(".")[2]
+    return 1.0 if name in _FINE else float(math.gcd(*map(int, numbers))) if name in _SHARED else None
+
+
+def _between(
+    low: float, high: float, step: float, winner: Callable[[float], str | None]
+) -> Iterator[tuple[float, float, bool]]:
+    """Every change of the winner from one number to a higher one, as finely as it is worth telling."""
+    last = winner(high)
+    for _ in range(MOST_TURNS):
+        before = winner(low)
+        if before == last or before is None or last is None:
+            return
+        first, searched = high, True
+        while first - low > max(step, CLOSE * low) and searched:
+            middle = _middle(low, first, step)
+            at = winner(middle)
+            if at is None:
+                searched = False
+            else:
+                low, first = (middle, first) if at == before else (low, middle)
+        yield low, first, searched
+        low = first
+
+
+def _middle(low: float, high: float, step: float) -> float:
+    """A number halfway: of sizes that differ by factors the geometric mean, on the steps."""
+    middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
+    if not step:
+        return middle
+    return min(max(low + step, step * round(middle / step)), high - step)
+
+
+def told(value: Any) -> str:
+    """A value as it was typed."""
+    return (
+        "+".join(map(str, value)) if isinstance(value, list) else str(value) if isinstance(value, str) else show(value)
+    )

@@ -1,0 +1,220 @@
+"""What one micro-batch takes part by part: kernels on the GPU, and the host that launches them."""
+
+import functools
+from typing import NamedTuple
+
+from dsgen.cost.flow import finished
+from dsgen.cost.model_work import PartWork, work
+from dsgen.families.tape.graph import FORWARD_PASS
+from dsgen.families.tape.moments import Size
+from dsgen.families.tape.work import Attention, Product, Work
+from dsgen.jobs.job import Job
+from dsgen.kernels import (
+    Rates,
+    attention_seconds,
+    dispatch_seconds,
+    hook_seconds,
+    product_seconds,
+    rates,
+    traffic_seconds,
+)
+from dsgen.shapes.profiles import Hardware, Model, Network, Training
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["Pass", "Passes", "node_rates", "passes"]
+
+FP32 = 4  # bytes of an element
+FLASH = {1: "flash1", 2: "flash2", 3: "flash3"}  # release of FlashAttention -> its kernel
+UNFUSED = "math"
+SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather"}  # words of the laws
+_CACHED = 4096
+
+node_rates = functools.lru_cache(maxsize=256)(rates)
+
+
+class Pass(NamedTuple):
+    """One part of a model in one pass of one micro-batch, each in seconds.
+
+    Attributes:
+        name: The part: before, dense, sparse, head ... as in dsgen.cost.model_work.
+        repeats: How many equal ones follow each other.
+        forward: Whether it goes forward; else backward, with a second forward before it under checkpointing.
+        again: Whether it has that second forward.
+        products, attention, memory: What kernels take on the GPU.
+        host: What the host takes to launch them, hooks included.
+    """
+
+    name: str
+    repeats: int
+    forward: bool
+    again: bool
+    products: float
+    attention: float
+    memory: float
+    host: float
+
+    @property
+    def device(self) -> float:
+        """Seconds on the GPU."""
+        return self.products + self.attention + self.memory
+
+
+class Passes(NamedTuple):
+    """A micro-batch, part by part in the order in which its passes run.
+
+    Attributes:
+        order: The passes.
+        products, attention, memory: What kernels of all of them take on the GPU, in seconds.
+        seconds: What the micro-batch takes where nothing is communicated or offloaded: the host launches ahead.
+    """
+
+    order: tuple[Pass, ...]
+    products: float
+    attention: float
+    memory: float
+    seconds: float
+
+
+def passes(job: Job, strategy: Strategy) -> Passes:
+    """The passes of a job's micro-batch under a strategy."""
+    lengths = (job.seq_len, job.target_len)
+    ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
+    return _passes(job.model, job.training, job.hardware, job.network, *lengths, *ways)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _passes(
+    model: Model,
+    training: Training,
+    hardware: Hardware,
+    network: Network,
+    seq_len: int,
+    target_len: int,
+    precision: str,
+    tp: int,
+    batch: int,
+    checkpointing: bool,
+    zero3: bool,
+) -> Passes:
+    """As `passes`, of what they depend on."""
+    full, node = training.method == "full", node_rates(hardware, network)
+    # Where all is trained, a second forward changes nothing of the other passes: one recording serves both, and stage 3
+    # too, whose linear layers run to their end where others stop when all that backward needs is there again.
+    every = (model, training, hardware, network, seq_len, target_len, precision, tp, batch)
+    ahead: list[Pass] = []
+    back: list[Pass] = []
+    for part, forward, again, backward in _timed(*every, checkpointing or full, zero3 and not full):
+        hooks = hook_seconds(node, part.modules) if zero3 else 0.0
+        rerun = forward if zero3 and full else again
+        twice = checkpointing and bool(part.again.operators)
+        products, attention, memory, host = map(sum, zip(rerun, backward, strict=True)) if twice else backward
+        ahead.append(Pass(part.name, part.repeats, True, False, *forward[:3], forward[3] + hooks))
+        back.append(
+            Pass(part.name, part.repeats, False, twice, products, attention, memory, host + hooks * (1 + twice))
+        )
+    order = (*ahead, *reversed(back))
+    products = attention = memory = 0.0
+    for one in order:
+        products += one.repeats * one.products
+        attention += one.repeats * one.attention
+        memory += one.repeats * one.memory
+    return Passes(
+        order, products, attention, memory, finished([(one.repeats, (one.host, one.device)) for one in order])
+    )
+
+
+_Seconds = tuple[float, float, float, float]  # of products, attention and memory traffic on the GPU, and of the host
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _timed(
+    model: Model,
+    training: Training,
+    hardware: Hardware,
+    network: Network,
+    seq_len: int,
+    target_len: int,
+    precision: str,
+    tp: int,
+    batch: int,
+    checkpointing: bool,
+    zero3: bool,
+) -> tuple[tuple[PartWork, _Seconds, _Seconds, _Seconds], ...]:
+    """Every part with the seconds of its forward, its second forward and its backward."""
+    node = node_rates(hardware, network)
+    kernel = UNFUSED if training.attention == "eager" else FLASH[training.flash_attention]
+    spent = functools.partial(_spent, node, batch, precision, kernel)
+    return tuple(
+        (part, spent(part.forward, "forward"), spent(part.again, "forward"), spent(part.backward, "backward"))
+        for part in _parts(model, training, seq_len, target_len, precision, tp, checkpointing, zero3)
+    )
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _parts(
+    model: Model,
+    training: Training,
+    seq_len: int,
+    target_len: int,
+    precision: str,
+    tp: int,
+    checkpointing: bool,
+    zero3: bool,
+) -> tuple[PartWork, ...]:
+    """The work of a model's parts."""
+    return work(
+        model,
+        precision=precision,
+        attention=training.attention,
+        seq_len=seq_len,
+        tp=tp,
+        method=training.method,
+        checkpointing=checkpointing,
+        chunked_loss=training.chunked_loss,
+        lora_rank=training.lora_rank,
+        lora_targets=training.lora_targets,
+        zero3=zero3,
+        drops=training.lora_dropout > 0,
+        embeddings=training.lora_train_embeddings,
+        target_len=target_len or None,
+    ).parts
+
+
+def _spent(node: Rates, batch: int, precision: str, kernel: str, done: Work, phase: str) -> _Seconds:
+    products = attention = memory = 0.0
+    for product, often in done.products:
+        products += often * _product(node, batch, precision, product)
+    for call, often in done.attentions:
+        attention += often * _attention(node, batch, precision, kernel, call)
+    for moved, often in done.traffic:
+        memory += often * traffic_seconds(node, _at(moved.moved, batch), SORTS.get(moved.sort, "stream"))
+    return products, attention, memory, dispatch_seconds(node, done.operators, phase=phase, views=done.views)
+
+
+def _product(node: Rates, batch: int, precision: str, product: Product) -> float:
+    m, n, k = (_at(side, batch) for side in product[:3])
+    if product.groups > 1:  # the rows are divided among the groups
+        m, k = (-(-m // product.groups), k) if product.m[1] else (m, -(-k // product.groups))
+    dtype = "fp32" if product.item == FP32 else precision
+    return product_seconds(node, max(m, 1), n, max(k, 1), dtype, batch=product.groups * _at(product.batch, batch))
+
+
+def _attention(node: Rates, batch: int, precision: str, kernel: str, call: Attention) -> float:
+    return attention_seconds(
+        node,
+        kernel,
+        "forward" if call.phase == FORWARD_PASS else "backward",
+        batch=batch,
+        heads=call.heads,
+        kv_heads=call.kv_heads,
+        queries=call.queries,
+        keys=call.keys,
+        head_size=call.head_size,
+        causal=True,
+        window=call.window,
+        dtype="fp32" if call.item == FP32 else precision,
+    )
+
+
+def _at(size: Size, batch: int) -> int:
+    return size[0] + batch * size[1]

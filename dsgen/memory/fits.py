@@ -1,0 +1,75 @@
+"""Which batches of a layout fit on a job's GPUs, in its nodes' RAM and on their drives, or what none of them has."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dsgen.jobs.job import Job
+from dsgen.memory.estimates import Room, Verdict, host_place
+from dsgen.memory.parts import Parts, parts
+from dsgen.memory.widened import widened
+from dsgen.shapes.units import gib
+from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.strategies import Layout, Rejection
+
+__all__ = ["Fits", "fits"]
+
+
+class Fits(NamedTuple):
+    """What a layout takes that may fit with its smallest micro-batch.
+
+    Attributes:
+        sure: Places of the batches that surely fit, in order.
+        counted: Forward passes of a step -> the layout's parts with them.
+        most: Passes of a step from which on memory is the same.
+    """
+
+    sure: tuple[int, ...]
+    counted: Mapping[int, Parts]
+    most: int
+
+    def parts(self, accumulation: int) -> Parts:
+        """The parts with one of the batches, by its forward passes."""
+        return self.counted[min(accumulation, self.most)]
+
+
+def fits(
+    job: Job, layout: Layout, buffers: Buffers, batches: Sequence[tuple[int, int, int]], gpu: Room
+) -> Fits | Rejection:
+    """Which batches of a layout surely fit; or where there is no room even for the smallest.
+
+    Args:
+        job: The job.
+        layout: The layout.
+        buffers: Its buffers.
+        batches: (micro-batch, accumulation, global batch), the largest micro-batch first.
+        gpu: What one GPU has for it.
+    """
+    most = _passes(job, layout)
+    less, more = widened(job, layout, buffers)
+    smallest, steps, _ = batches[-1]
+    least = min(steps, most)
+    counted = {least: parts(job, layout, buffers, least)}
+    hosts = {least: host_place(job, counted[least])}
+    for place, needed, limit, unit in (
+        ("gpu", gpu.low(counted[least].peak(smallest), counted[least].doubted, less), gpu.limit, "GiB"),
+        ("host", hosts[least].least_bytes, hosts[least].limit_bytes, "GiB of host RAM"),
+        ("nvme", counted[least].host.stored, job.hardware.nvme_capacity_bytes, "GiB of NVMe"),
+    ):
+        if needed > limit:
+            why = f"needs {gib(needed)} {unit}: {gib(needed - limit)} GiB too much"
+            return Rejection(layout=layout, why=why, missing_bytes=needed - limit, place=place)
+    sure = []
+    for number, (micro_batch, steps, _) in enumerate(batches):
+        passes = min(steps, most)
+        if passes not in counted:
+            counted[passes] = parts(job, layout, buffers, passes)
+            hosts[passes] = host_place(job, counted[passes])
+        high = gpu.high(counted[passes].peak(micro_batch), counted[passes].doubted, more)
+        if high <= gpu.limit and hosts[passes].verdict is Verdict.FITS:
+            sure.append(number)
+    return Fits(tuple(sure), counted, most)
+
+
+def _passes(job: Job, layout: Layout) -> int:
+    """Forward passes of a step from which on memory is the same: three only where head and embedding are one."""
+    return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2

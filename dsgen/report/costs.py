@@ -1,0 +1,61 @@
+"""The time of a strategy's step: its speed with the interval, and the parts that fill it, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dsgen.cost.steps import HIGH, LOW
+from dsgen.planning.candidates import Candidate
+from dsgen.report.bars import bar, rounded
+
+__all__ = ["data", "part_lines", "seconds_text", "speed_interval", "speed_line"]
+
+_LEAST = 0.005  # share of a step below which a part is not worth a line
+_NAME = 22  # columns of a part's name
+_UNITS = ((86_400 * 365.25, "years"), (86_400, "days"), (3_600, "hours"), (60, "min"))
+
+
+def speed_line(item: Candidate) -> str:
+    """Tokens a second and GPU with their interval, and how long a step takes."""
+    low, high = map(rounded, speed_interval(item))
+    step = seconds_text(item.cost.seconds)
+    return f"speed about {rounded(item.speed)} tokens/s/GPU ({low} to {high}), a step takes {step}"
+
+
+def speed_interval(item: Candidate) -> tuple[float, float]:
+    """The least and the most tokens a second and GPU that a strategy plausibly reaches."""
+    return item.speed * LOW, item.speed * HIGH
+
+
+def part_lines(item: Candidate) -> Iterator[str]:
+    """What fills a step, the longest first."""
+    whole = item.cost.seconds
+    for name, seconds in sorted(item.cost.parts.items(), key=lambda part: -part[1]):
+        if seconds >= _LEAST * whole:
+            share = seconds / whole
+            yield f"      {name:<{_NAME}} {seconds_text(seconds):>9} {share:>4.0%}  {bar(share)}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration with three digits in the unit that a person would use: 12.3 ms, 4.56 s, 2.5 days."""
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{rounded(seconds / size) if seconds >= 100 * size else f'{seconds / size:.1f}'} {unit}"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def data(item: Candidate) -> dict[str, Any]:
+    """The same as plain JSON types: seconds, tokens a second, their intervals and the parts that add up."""
+    cost = item.cost
+    return {
+        "seconds_per_step": cost.seconds,
+        "seconds_per_step_low": cost.seconds / HIGH,
+        "seconds_per_step_high": cost.seconds / LOW,
+        "tokens_per_second_per_gpu": cost.tokens_per_second_per_gpu,
+        "tokens_per_second_per_gpu_low": cost.tokens_per_second_per_gpu * LOW,
+        "tokens_per_second_per_gpu_high": cost.tokens_per_second_per_gpu * HIGH,
+        "communication_share": cost.communication_share,
+        "hidden_seconds": cost.hidden_seconds,
+        "parts": dict(cost.parts),
+    }

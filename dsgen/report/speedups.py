@@ -1,0 +1,104 @@
+"""A strategy as it is and what would make it faster, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from dsgen.asking.memory_questions import CHOSEN, DEFAULT
+from dsgen.asking.plan_questions import Speedup, Speedups
+from dsgen.memory import Verdict
+from dsgen.report import costs
+from dsgen.report.bars import folded, place_line, rounded
+from dsgen.report.memory import by_line, headline, question_data, wrapped
+from dsgen.report.plan import candidate_data
+from dsgen.shapes.units import gib
+
+__all__ = ["data", "text"]
+
+NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
+_NUMBERS = 28  # columns of the three numbers behind a change
+_WIDEST = 90  # columns of a change's words; beyond it the numbers are too far away to be read with them
+
+
+def text(answer: Speedups, width: int = 80) -> str:
+    """The answer for a person, with a final newline.
+
+    Args:
+        answer: The strategy and its changes.
+        width: Columns of the terminal.
+    """
+    width = max(width, NARROWEST)
+    question, now = answer.question, answer.now
+    memory = now.memory
+    lines = [*wrapped(headline(question), width), *wrapped(costs.speed_line(now), width)]
+    for word in (CHOSEN, DEFAULT):
+        lines += wrapped(by_line(question, word), width)
+    lines += [line for note in question.notes for line in wrapped(f"note: {note}", width)]
+    lines += ["", *costs.part_lines(now), ""]
+    lines += [*folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width)]
+    lines.append(place_line("host", memory.host))
+    if memory.nvme.peak_bytes:
+        lines.append(place_line("NVMe", memory.nvme))
+    if answer.verdict is Verdict.DOES_NOT_FIT:
+        lines += wrapped("note: it does not run as it is, and gains are over a speed that it cannot have", width)
+    lines += ["", *_changes(answer, width)]
+    return "\n".join(lines) + "\n"
+
+
+def _changes(answer: Speedups, width: int) -> Iterator[str]:
+    if not answer.changes and answer.together is None:
+        yield from wrapped("faster: no change of strategy or buffers gains 2 % or more and surely fits", width)
+        return
+    column = min(width - _NUMBERS - 3, _WIDEST)
+    yield f"   {'what would make it faster':<{column}} {'gain':>7} {'tok/s/GPU':>9} {'GPU GiB':>8}"
+    for place, one in enumerate(answer.changes, 1):
+        yield from _rows(f"{place:>2}", one, column, width)
+    if answer.together is not None:
+        yield from _rows(" =", answer.together, column, width, "together: ")
+
+
+def _rows(mark: str, one: Speedup, column: int, width: int, lead: str = "") -> Iterator[str]:
+    first, *rest = textwrap.wrap(lead + "; ".join(one.words), column, break_on_hyphens=False)
+    needed = gib(one.after.memory.gpu.needed_bytes)
+    yield f"{mark} {first:<{column}} {_gain(one.gain):>7} {rounded(one.after.speed):>9} {needed:>8}"
+    yield from (f"     {line}" for line in rest)
+    todo = ", ".join([*_written(one), *one.programs])
+    for line in textwrap.wrap(todo, width - 7, break_long_words=False, break_on_hyphens=False):
+        yield f"       {line}"
+
+
+def _gain(gain: float) -> str:
+    """A gain as a person reads it: +26%, or 3.4x from twice the speed on."""
+    return f"{gain + 1:.1f}x" if gain >= 1 else f"+{gain:.0%}"
+
+
+def _written(one: Speedup) -> Iterator[str]:
+    """What to write, with the line that says it now."""
+    for key, value in one.keys.items():
+        place = f" ({one.where[key]})" if key in one.where else ""
+        yield f"without {key}{place}" if value is None else f"{key}: {json.dumps(value)}{place}"
+
+
+def data(answer: Speedups) -> dict[str, Any]:
+    """The answer as plain JSON types; bytes and seconds throughout."""
+    return {
+        "question": question_data(answer.question),
+        "verdict": answer.verdict.value,
+        "now": candidate_data(answer.now),
+        "speedups": [_speedup(one) for one in answer.changes],
+        "together": _speedup(answer.together) if answer.together is not None else None,
+    }
+
+
+def _speedup(one: Speedup) -> dict[str, Any]:
+    return {
+        "words": list(one.words),
+        "gain": one.gain,
+        "keys": dict(one.keys),
+        "programs": list(one.programs),
+        "where": dict(one.where),
+        "after": candidate_data(one.after),
+    }

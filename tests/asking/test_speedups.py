@@ -1,0 +1,196 @@
+"""What would make a config faster: every change surely fits, gains what it says, and is what its keys give."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pytest
+
+import dsgen
+from dsgen.asking.memory_questions import ask_config, given
+from dsgen.asking.plan_questions import Speedup, Speedups, speedups
+from dsgen.asking.plan_questions.speedups import LEAST_GAIN
+from dsgen.cost import cost
+from dsgen.memory import Verdict, estimate
+
+SLOW_LINK = {"hardware": {"host_link_bandwidth": "1 GB/s"}}
+OFFLOADED = {
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 16,
+    "bf16": {"enabled": True},
+    "zero_optimization": {
+        "stage": 3,
+        "overlap_comm": False,
+        "reduce_bucket_size": 1_000_000,
+        "stage3_prefetch_bucket_size": 1_000_000,
+        "offload_optimizer": {"device": "cpu"},
+        "offload_param": {"device": "cpu"},
+    },
+}
+SMALL_BUCKETS = {
+    "train_batch_size": 64,
+    "train_micro_batch_size_per_gpu": 2,
+    "fp16": {"enabled": True},
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000},
+}
+OLD_SWITCH = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 4,
+    "zero_optimization": {"stage": 2, "cpu_offload": True},
+}
+SPLIT = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 2,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 1},
+    "tensor_parallel": {"autotp_size": 4},
+}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "offloaded": (OFFLOADED, {"hw": "a100-80g", "model": "7b", "checkpointing": "full"}),
+    "small buckets": (
+        SMALL_BUCKETS,
+        {"hw": "a100-80g", "model": "llama-3.1-8b", "nodes": 2, "network": "ethernet-25g"},
+    ),
+    "fp32 and an old switch": (OLD_SWITCH, {"hw": "a100-80g", "model": "1b", "checkpointing": "none"}),
+    "split": (SPLIT, {"hw": "a100-80g", "model": "7b", "checkpointing": "full"}),
+    "adapters": (OFFLOADED, {"hw": "a100-40g", "model": "7b", "method": "lora", "checkpointing": "full"}),
+    "does not fit": (
+        {**OFFLOADED, "zero_optimization": {"stage": 0}},
+        {"hw": "a100-40g", "model": "7b", "checkpointing": "none"},
+    ),
+}
+
+
+def answer(config: Mapping[str, Any], scenario: Mapping[str, Any], **sections: Any) -> Speedups:
+    layers = dsgen.scenario(scenario)
+    return speedups(ask_config(dsgen.job(layers | sections if sections else layers), given(config)))
+
+
+def every(told: Speedups) -> tuple[Speedup, ...]:
+    return (*told.changes, *([told.together] if told.together is not None else []))
+
+
+def written(config: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the keys of a change."""
+    changed = copy.deepcopy(dict(config))
+    for path, value in keys.items():
+        *parents, last = path.split(".")
+        node = changed
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        if value is None:
+            node.pop(last, None)
+        else:
+            node[last] = value
+    return changed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_change_fits_and_gains_what_it_says(name: str) -> None:
+    told = answer(*CASES[name])
+    job = told.question.job
+
+    assert every(told) or name == "does not fit"
+    for one in every(told):
+        assert estimate(job, one.after.strategy).verdict is Verdict.FITS
+        now = cost(job, told.question.strategy).tokens_per_second_per_gpu
+        assert one.gain == pytest.approx(cost(job, one.after.strategy).tokens_per_second_per_gpu / now - 1)
+        assert one.gain >= LEAST_GAIN
+        assert one.after.strategy.global_batch == told.now.strategy.global_batch
+    assert [one.gain for one in told.changes] == sorted((one.gain for one in told.changes), reverse=True)
+    assert told.together is None or all(told.together.gain > one.gain for one in told.changes)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_keys_of_a_change_give_the_strategy_that_was_costed(name: str) -> None:
+    config, scenario = CASES[name]
+    told = answer(config, scenario)
+
+    for one in every(told):
+        after = one.after.strategy
+        layers = dsgen.scenario({**scenario, "checkpointing": "full" if after.checkpointing else "none"})
+        again = ask_config(dsgen.job(layers), given(written(config, one.keys)))
+        assert attrs.evolve(again.strategy, buffers=after.buffers) == after
+        assert again.strategy.buffers._asdict() | {"swap_buffers": 0} == after.buffers._asdict() | {"swap_buffers": 0}
+        assert ("gradient_checkpointing_enable" in " ".join(one.programs)) == (
+            after.checkpointing != told.now.strategy.checkpointing
+        )
+
+
+def test_a_needless_offload_is_offered_away() -> None:
+    told = answer(OFFLOADED, CASES["offloaded"][1], **SLOW_LINK)
+
+    gone = [one for one in told.changes if None in one.keys.values()]
+    assert gone
+    assert told.together is not None
+    assert (told.together.after.strategy.offload_optimizer, told.together.after.strategy.offload_param) == (
+        "none",
+        "none",
+    )
+    assert set(told.together.keys) >= {"zero_optimization.offload_optimizer", "zero_optimization.offload_param"}
+
+
+def test_small_buckets_are_offered_larger_where_each_call_costs() -> None:
+    slow = {"network": {"latency": "5 ms"}}
+
+    near, far = (answer(*CASES["small buckets"], **more) for more in ({}, slow))
+
+    gain = {name: max((one.gain for one in told.changes if _about(one, "reduce_bucket_size")), default=0.0)
+            for name, told in (("near", near), ("far", far))}  # fmt: skip
+    assert gain["far"] > gain["near"]
+    assert all(one.keys["zero_optimization.reduce_bucket_size"] > 1_000_000 for one in far.changes
+               if _about(one, "reduce_bucket_size"))  # fmt: skip
+
+
+def _about(one: Speedup, key: str) -> bool:
+    return f"zero_optimization.{key}" in one.keys
+
+
+def test_what_the_plan_renders_leaves_little_to_gain() -> None:
+    scenario = {"hw": "a100-40g", "model": "7b", "objective": "throughput"}
+    config = dsgen.render(scenario)
+    recomputes = "full" if config.plan.chosen.strategy.checkpointing else "none"
+
+    told = answer(config.to_dict(), {"hw": "a100-40g", "model": "7b", "checkpointing": recomputes})
+
+    assert told.now.strategy.buffers.reduce_bucket == config.plan.chosen.strategy.buffers.reduce_bucket
+    assert [one.words for one in every(told) if one.gain > 0.05] == []
+
+
+def test_several_changes_are_offered_where_no_single_one_gains() -> None:
+    """Recomputation pays for itself only where what is offloaded comes back with it: both ends of a plan are tried."""
+    told = answer(OFFLOADED, {"hw": "a100-40g", "model": "llama-3.1-8b", "checkpointing": "none"}, **SLOW_LINK)
+
+    assert told.together is not None
+    assert len(told.together.words) > 1
+    assert told.together.after.strategy.checkpointing
+
+
+def test_where_a_key_stands_is_said(tmp_path: Any) -> None:
+    from dsgen.linting import config_reader
+
+    file = tmp_path / "ds.json"
+    file.write_text(
+        '{\n  "bf16": {"enabled": true},\n  "train_micro_batch_size_per_gpu": 1,\n  "gradient_accumulation_steps": 8,\n'
+        '  "zero_optimization": {\n    "stage": 3,\n    "offload_optimizer": {"device": "cpu"}\n  }\n}\n'
+    )
+
+    told = speedups(
+        ask_config(dsgen.job(dsgen.scenario({"hw": "a100-80g", "model": "1b"})), config_reader.read(str(file)))
+    )
+
+    places = {key: place for one in every(told) for key, place in one.where.items()}
+    assert places["zero_optimization.offload_optimizer"] == f"{file}:7"
+    assert places["train_micro_batch_size_per_gpu"] == f"{file}:3"
+
+
+def test_a_dtype_that_the_gpu_lacks_has_no_speed() -> None:
+    with pytest.raises(dsgen.DsgenError, match="bf16 on t4-16g; it has no units for it") as raised:
+        answer(OFFLOADED, {"hw": "t4-16g", "model": "1b"})
+
+    assert raised.value.todo is not None
+    assert "--precision fp16" in raised.value.todo
+    assert answer(OFFLOADED, {"hw": "t4-16g", "model": "1b", "precision": "fp16"}).now.speed > 0

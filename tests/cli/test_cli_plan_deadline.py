@@ -1,0 +1,99 @@
+"""`dsgen plan --tokens --deadline --gpus auto` as a person uses it: screen, JSON, exit codes, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from command_line import MAIN, refused, run
+
+AUTO = ["--gpus", "auto", "--tokens", "30B", "--deadline", "7d", "--network", "ib-hdr-200g"]
+PRICE = ["--set", "hardware.price_per_gpu_hour=2"]
+
+
+def test_the_fewest_gpus_stand_first_and_are_marked() -> None:
+    done = run("plan", *MAIN, *AUTO)
+    first = re.match(r"7b, 30B tokens in 7.0 days on a100-40g: ([\d,]+) GPUs", done.out)
+
+    assert (done.code, done.err) == (0, "")
+    assert first is not None
+    assert re.search(rf"^> +{first[1]} +[\d.]+ \w+ +[\d,]+ +[\d,]+ +\d+%", done.out, re.M)
+    assert "GPU-hours\n" in done.out
+    assert "price" not in done.out
+
+
+def test_a_price_has_its_column() -> None:
+    told = json.loads(run("plan", *MAIN, *AUTO, *PRICE, "--format", "json").out)
+    out = run("plan", *MAIN, *AUTO, *PRICE).out
+
+    assert "      price " in out
+    for fleet in told["fleets"]:
+        assert fleet["price"] == pytest.approx(2 * fleet["gpu_hours"])
+        assert fleet["seconds_low"] < fleet["seconds"] < fleet["seconds_high"]
+        spent = fleet["chosen"]["cost"]
+        assert sum(spent["parts"].values()) == pytest.approx(spent["seconds_per_step"])
+    assert told["fewest"] in [fleet["gpus"] for fleet in told["fleets"] if fleet["meets"]]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_lines_keep_to_the_width(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    for more in ([*AUTO, *PRICE], ["--tokens", "300B", "--deadline", "7d", *PRICE]):
+        assert max(map(len, run("plan", *MAIN, *more).out.splitlines())) <= max(80, columns)
+
+
+@pytest.mark.parametrize(("deadline", "code", "word"), [("1000d", 0, "met"), ("1h", 1, "missed")])
+def test_a_plan_says_how_long_tokens_take_and_whether_that_is_in_time(deadline: str, code: int, word: str) -> None:
+    done = run("plan", *MAIN, "--tokens", "3B", "--deadline", deadline)
+    told = json.loads(run("plan", *MAIN, "--tokens", "3B", "--deadline", deadline, "--format", "json").out)
+
+    assert done.code == code
+    assert re.search(r"^3B tokens: [\d.]+ \w+ \(", done.out, re.M)
+    assert re.search(rf"^deadline of .+: {word}$", done.out, re.M)
+    assert told["training"]["meets"] == (word == "met")
+    assert told["chosen"]["strategy"]
+
+
+def test_tokens_and_total_tokens_are_one() -> None:
+    lines = [
+        run("plan", *MAIN, *more, "--deadline", "9d").out for more in (["--tokens", "3B"], ["--total-tokens", "3B"])
+    ]
+
+    assert lines[0] == lines[1]
+    assert "falls" in lines[0]
+    assert run("plan", *MAIN, "--tokens", "3B", "--total-tokens", "3000M", "--deadline", "9d").out == lines[0]
+
+
+def test_without_a_deadline_only_the_time_is_said() -> None:
+    done = run("plan", *MAIN, "--tokens", "3B")
+
+    assert done.code == 0
+    assert "deadline" not in done.out
+
+
+def test_an_assumed_network_is_a_warning() -> None:
+    assert "assumed ethernet-25g" in run("plan", *MAIN, *AUTO[:-2]).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpus", "auto"], "it needs --tokens and --deadline"),
+        (["--gpus", "auto", "--tokens", "3B"], "it needs --tokens and --deadline"),
+        (["--deadline", "7d"], "--deadline is said without --tokens"),
+        ([*AUTO, "--nodes", "2"], "auto finds the nodes too"),
+        (["--tokens", "3B", "--total-tokens", "4B"], "mean the same"),
+        (["--tokens", "0"], "tokens is"),
+        (["--tokens", "-3B"], "tokens is"),
+        (["--tokens", "3B", "--deadline", "soon"], "deadline is soon"),
+        (["--tokens", "3B", "--deadline", "-7d"], "deadline is"),
+        (["--gpus", "auto", "--tokens", "300B", "--deadline", "1min"], "the best that is possible is"),
+        ([*AUTO, "--set", "hardware.price_per_gpu_hour=-2"], "price_per_gpu_hour is -2; it must be at least 0"),
+        (["--tokens", "3B", "--compare", "zero3"], "are two questions"),
+        (["--gpus", "auto", "--what-if", "seq_len=1,2"], "are two questions"),
+    ],
+)
+def test_bad_input_is_one_error(arguments: list[str], said: str) -> None:
+    assert said in refused("plan", *MAIN, *arguments)

@@ -1,0 +1,75 @@
+"""`dsgen plan --what-if` as a person uses it: the screen, the JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from command_line import MAIN, refused, run
+
+NETWORKS = ["--nodes", "4", "--what-if", "network=ethernet-10g,ethernet-25g,ib-hdr-200g"]
+
+
+def test_the_table_has_a_row_for_each_value_and_the_break_even() -> None:
+    done = run("plan", *MAIN, *NETWORKS)
+
+    assert (done.code, done.err) == (0, "")
+    for name in ("ethernet-10g", "ethernet-25g", "ib-hdr-200g"):
+        assert re.search(rf"^{name} +[\d,]+ +[\d,]+ +[\d.]+ \w+ +[\d.]+ +\d+%", done.out, re.M)
+    assert "\nwhere the winner changes\n" in done.out or "\nthe same strategy wins throughout\n" in done.out
+
+
+def test_json_has_parts_interval_and_turns() -> None:
+    told = json.loads(run("plan", *MAIN, *NETWORKS, "--format", "json").out)
+
+    assert told["field"] == "network"
+    assert [case["value"] for case in told["cases"]] == ["ethernet-10g", "ethernet-25g", "ib-hdr-200g"]
+    for case in told["cases"]:
+        spent = case["chosen"]["cost"]
+        assert sum(spent["parts"].values()) == pytest.approx(spent["seconds_per_step"])
+        assert spent["seconds_per_step_low"] < spent["seconds_per_step_high"]
+        assert case["job"]["names"]["network"] == case["value"]
+    assert all(set(turn) == {"last", "first", "before", "after", "searched"} for turn in told["turns"])
+
+
+def test_what_does_not_fit_is_a_row() -> None:
+    done = run("plan", *MAIN, "--what-if", "seq_len=4096,4000000", "--format", "json")
+
+    assert done.code == 0
+    assert "fits nowhere" in json.loads(done.out)["cases"][1]["refused"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize(
+    "more", [NETWORKS, ["--what-if", "seq_len=1024,65536,400000"], ["--what-if", "hardware.host_memory=64 GiB,1 TiB"]]
+)
+def test_lines_keep_to_the_width(monkeypatch: pytest.MonkeyPatch, columns: int, more: list[str]) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    out = run("plan", *MAIN, *more).out
+
+    assert max(map(len, out.splitlines())) <= columns
+
+
+def test_an_assumed_network_is_said_once_for_each_size() -> None:
+    done = run("plan", *MAIN, "--what-if", "gpus=8,16,16")
+
+    assert done.err.count("no network named for 2 nodes") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--what-if", "netwrk=a,b"], "did you mean network?"),
+        (["--what-if", "network"], "it must be field=value,value"),
+        (["--what-if", ""], "it must be field=value,value"),
+        (["--what-if", "seq_len=1,x"], "training.seq_len is x"),
+        (["--what-if", "seq_len=1"], "a table needs from 2"),
+        (["--what-if", "network=ethernet-10g,ib-hdr-200g"], "a network joins nodes"),
+        (["--what-if", "seq_len=1,2", "--compare", "zero3"], "are two questions"),
+        (["--what-if", "file=a,b"], "unknown field file"),
+    ],
+)
+def test_bad_input_is_one_error(arguments: list[str], said: str) -> None:
+    assert said in refused("plan", *MAIN, *arguments)
