@@ -174,15 +174,19 @@ def start(python: str, server: str, name: str, grace_seconds: float = 0.0) -> It
         DsgenError: The interpreter cannot be run.
     """
     with _leaving():
-        folder = Path(tempfile.mkdtemp(prefix=f"dsgen-{name}-"))
+        folder = child = None
         try:
-            child = Child(_launch(python, folder, server), folder)
-            try:
-                yield child
-            finally:
-                child.end(grace_seconds)
+            with _holding():
+                folder = Path(tempfile.mkdtemp(prefix=f"dsgen-{name}-"))
+                child = Child(_launch(python, folder, server), folder)
+            yield child
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                if child is not None:
+                    child.end(grace_seconds)
+            finally:
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 class _SignalError(BaseException):
@@ -212,6 +216,25 @@ def _leaving() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
         for number in come[:1]:
             os.kill(os.getpid(), number)
+
+
+@contextlib.contextmanager
+def _holding() -> Iterator[None]:
+    """Hold signals back until the block is done: one amid the start would lose the child, which then runs on."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in ("SIGINT", *_ENDINGS) if hasattr(signal, name)]
+        before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    come: list[int] = []
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: come.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in come[:1]:
+            signal.raise_signal(number)
 
 
 def _launch(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:

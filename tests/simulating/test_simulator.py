@@ -468,34 +468,61 @@ ASKERS = {
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_the_child_and_its_folder(tmp_path: Path, name: str, asker: str) -> None:
     note = tmp_path / "child"
-    python = interpreter(
-        tmp_path, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
-    )
-    program = (
-        # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path += ['tests/simulating', 'tests/helpers']; "
-        f"from test_simulator import request; {ASKERS[asker].format(python=python)}"
-    )
-    house = Path(__file__).parents[2]
-    folders = tmp_path / "folders"
-    folders.mkdir()
-    environment = {**os.environ, "TMPDIR": str(folders)}
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE, env=environment)
+    process = _asking(tmp_path, ASKERS[asker])
     deadline = time.monotonic() + 60
     while not (note.exists() and note.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
-    assert list(folders.iterdir())
-    number = getattr(signal, name)
-    process.send_signal(number)
+    assert list((tmp_path / "folders").iterdir())
+    process.send_signal(getattr(signal, name))
     _, words = process.communicate(timeout=60)
 
+    _all_over(tmp_path, process.returncode, words, name)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_amid_the_start_of_the_child_ends_it_too(tmp_path: Path, name: str) -> None:
+    note = tmp_path / "child"
+    hurt = (
+        "import os, subprocess\n"
+        "class Popen(subprocess.Popen):\n"
+        "    def __init__(self, *parts, **named):\n"
+        "        super().__init__(*parts, **named)\n"
+        f"        open({str(note)!r}, 'w').write(str(self.pid))\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "subprocess.Popen = Popen\n"
+    )
+    process = _asking(tmp_path, hurt + ASKERS["simulate"])
+
+    _, words = process.communicate(timeout=60)
+
+    _all_over(tmp_path, process.returncode, words, name)
+
+
+def _asking(folder: Path, question: str) -> subprocess.Popen[bytes]:
+    """A program that asks a child which notes its process id in `child` and never answers; its folder in `folders`."""
+    note = folder / "child"
+    python = interpreter(folder, f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    program = (
+        # A job in the background of a script inherits that interrupts are ignored; a terminal's does not.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); sys.path += ['tests/simulating', 'tests/helpers']; "
+        f"from test_simulator import request\n{question.format(python=python)}"
+    )
+    folders = folder / "folders"
+    folders.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folders)}
+    house = Path(__file__).parents[2]
+    return subprocess.Popen([sys.executable, "-c", program], cwd=house, stderr=subprocess.PIPE, env=environment)
+
+
+def _all_over(folder: Path, code: int, words: bytes, name: str) -> None:
+    """A signal has ended the program, and nothing of its child is left."""
     assert (b"KeyboardInterrupt" in words) == (name == "SIGINT")
-    assert process.returncode == -number
-    assert _ended(int(note.read_text()))
-    assert not list(folders.iterdir())
+    assert code == -getattr(signal, name)
+    assert _ended(int((folder / "child").read_text()))
+    assert not list((folder / "folders").iterdir())
 
 
 def _ended(pid: int) -> bool:
