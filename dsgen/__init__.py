@@ -36,8 +36,15 @@ if TYPE_CHECKING:
     )
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
-    from dsgen.asking.plan_questions import Budget, Contest, Fleet, Speedups, WhatIf
-    from dsgen.asking.plan_questions.asked import compare, fewest_gpus, speedups, training_time, what_if
+    from dsgen.asking.plan_questions import Budget, Contest, Fleet, Offer, Speedups, WhatIf
+    from dsgen.asking.plan_questions.asked import (
+        compare,
+        fewest_gpus,
+        program_changes,
+        speedups,
+        training_time,
+        what_if,
+    )
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
     from dsgen.jobs.job import Job
@@ -67,6 +74,7 @@ __all__ = [
     "Layers",
     "Linted",
     "Mended",
+    "Offer",
     "Plan",
     "Proof",
     "Simulation",
@@ -84,6 +92,7 @@ __all__ = [
     "overrides",
     "plan",
     "profile",
+    "program_changes",
     "prove",
     "render",
     "scenario",
@@ -112,13 +121,15 @@ _HOMES = {
     "Job": "dsgen.jobs.job",
     "Linted": "dsgen.linting.files",
     "Mended": "dsgen.linting.mending",
+    "Offer": "dsgen.asking.plan_questions",
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
     "Simulation": "dsgen.simulating",
     "Speedups": "dsgen.asking.plan_questions",
     "WhatIf": "dsgen.asking.plan_questions",
     **dict.fromkeys(
-        ("compare", "fewest_gpus", "speedups", "training_time", "what_if"), "dsgen.asking.plan_questions.asked"
+        ("compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"),
+        "dsgen.asking.plan_questions.asked",
     ),
     "diff": "dsgen.asking.comparisons",
     "fix": "dsgen.linting.asked",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dsgen.memory.asked import resident_bytes
 from dsgen.memory.doubted import doubted
 from dsgen.memory.estimates import MemoryEstimate, PhaseMemory, Place, Room, Verdict, estimate, room, verdict
-from dsgen.memory.fits import Fits, fits
+from dsgen.memory.fits import UNITS_OF, Fits, fits
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.moments import Moment
 from dsgen.memory.parts import Parts, parts
 from dsgen.memory.widened import widened
 
 __all__ = [
+    "UNITS_OF",
     "Fits",
     "MemoryEstimate",
     "Moment",

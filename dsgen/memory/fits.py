@@ -11,7 +11,9 @@ from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Layout, Rejection
 
-__all__ = ["Fits", "fits"]
+__all__ = ["UNITS_OF", "Fits", "fits"]
+
+UNITS_OF = {"gpu": "GiB", "host": "GiB of host RAM", "nvme": "GiB of NVMe"}  # place -> what its memory is counted in
 
 
 class Fits(NamedTuple):
@@ -50,13 +52,13 @@ def fits(
     least = min(steps, most)
     counted = {least: parts(job, layout, buffers, least)}
     hosts = {least: host_place(job, counted[least])}
-    for place, needed, limit, unit in (
-        ("gpu", gpu.low(counted[least].peak(smallest), counted[least].doubted, less), gpu.limit, "GiB"),
-        ("host", hosts[least].least_bytes, hosts[least].limit_bytes, "GiB of host RAM"),
-        ("nvme", counted[least].host.stored, job.hardware.nvme_capacity_bytes, "GiB of NVMe"),
+    for place, needed, limit in (
+        ("gpu", gpu.low(counted[least].peak(smallest), counted[least].doubted, less), gpu.limit),
+        ("host", hosts[least].least_bytes, hosts[least].limit_bytes),
+        ("nvme", counted[least].host.stored, job.hardware.nvme_capacity_bytes),
     ):
         if needed > limit:
-            why = f"needs {gib(needed)} {unit}: {gib(needed - limit)} GiB too much"
+            why = f"needs {gib(needed)} {UNITS_OF[place]}: {gib(needed - limit)} GiB too much"
             return Rejection(layout=layout, why=why, missing_bytes=needed - limit, place=place)
     sure = []
     for number, (micro_batch, steps, _) in enumerate(batches):

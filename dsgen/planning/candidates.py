@@ -8,7 +8,7 @@ import attrs
 
 from dsgen.cost import StepCost, cost
 from dsgen.jobs.job import Job
-from dsgen.memory import MemoryEstimate, Parts, Room, estimate, fits, resident_bytes, room
+from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
@@ -31,6 +31,11 @@ class Candidate(Value):
     def memory(self) -> MemoryEstimate:
         """What it takes; made when it is asked for, because most candidates are not."""
         return estimate(self.job, self.strategy, self.parts)
+
+    @property
+    def sure(self) -> bool:
+        """Whether it surely fits."""
+        return self.memory.verdict is Verdict.FITS
 
     @property
     def speed(self) -> float:
@@ -123,6 +128,9 @@ def search(job: Job, matters: Matters | None = None) -> Search:
             fitting.append((trial.number, weighed[0]))
         else:
             uncertain[trial.number] = weighed[0]
+    for number, candidate in doubtful if fitting else ():
+        why = candidate.parts.warning or "DeepSpeed may run it otherwise"
+        rejections[number] = Rejection(layout=candidate.strategy, why=why)
     return Search(
         tuple(candidate for _, candidate in sorted(fitting or doubtful, key=lambda pair: pair[0])),
         tuple(uncertain[number] for number in sorted(uncertain)),

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import attrs
 
 from dsgen.jobs.job import Job
+from dsgen.memory import UNITS_OF, Place
 from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.lengths import long_step
+from dsgen.shapes.units import gib
 from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_batch, check_wishes
 
-__all__ = ["Plan", "contenders", "decide", "plan"]
+__all__ = ["TIE", "Plan", "contenders", "decide", "offloaded", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # With objective balanced, a part must win by more than its cost is uncertain: offload depends on the host's other
@@ -25,6 +27,7 @@ MEMORY_PRICE = 2.0  # with objective memory, how many times slower than the fast
 ROOMY = 0.5  # share of a GPU up to which plain data parallelism is the simplest way
 WAITING = 0.5  # share of a step spent on exposed communication that a person should know of
 RUNNERS_UP = 6  # rivals kept in the plan
+_PLACES = ("none", "cpu", "nvme")  # the nearest first
 
 
 @attrs.frozen(kw_only=True, slots=False, repr=False, eq=False)
@@ -48,8 +51,9 @@ class Plan(Value):
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:
-        """What cannot run or does not fit."""
-        return self._all.rejections
+        """What cannot run, does not fit, or may not where another surely does."""
+        search = self._all
+        return search.rejections if not search.fitting else (*map(_doubt, search.uncertain), *search.rejections)
 
 
 def plan(job: Job) -> Plan:
@@ -147,6 +151,20 @@ def _trusted(chosen: Layout, speed: float) -> float:
     return trusted * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else trusted
 
 
+def _doubt(item: Candidate) -> Rejection:
+    """Why a strategy that may fit is not taken where another surely does: the place that it may overrun most."""
+    memory = item.memory
+    over = {
+        name: place.high_bytes - place.limit_bytes
+        for name, place in (("gpu", memory.gpu), ("host", memory.host), ("nvme", memory.nvme))
+    }
+    name = max(over, key=lambda name: over[name])
+    place: Place = getattr(memory, name)
+    numbers = f"{gib(place.least_bytes)} to {gib(place.high_bytes)} of {gib(place.limit_bytes)} {UNITS_OF[name]}"
+    why = f"may not fit: needs {numbers}"
+    return Rejection(layout=item.strategy, why=why, missing_bytes=over[name], place=name, uncertain=True)
+
+
 def _fullest(item: Candidate) -> float:
     """Share of the GPU that a candidate may take at most."""
     return item.memory.gpu.high_bytes / item.memory.gpu.limit_bytes
@@ -162,14 +180,18 @@ def _simplicity(item: Candidate) -> tuple[int, ...]:
 
 def _parts(chosen: Layout, plain: int) -> tuple[int, ...]:
     """Moving parts, those that matter most first; `plain` is how many plain data parallelism is."""
-    places = ("none", "cpu", "nvme")
     return (
-        places.index(chosen.offload_optimizer) + places.index(chosen.offload_param),
+        offloaded(chosen),
         int(chosen.tp > 1),
         (plain, 2, 1, 3)[chosen.stage],
         int(chosen.checkpointing),
         chosen.tp,
     )
+
+
+def offloaded(chosen: Layout) -> int:
+    """How much is away from the GPU: 0 for nothing, 1 for optimizer or parameters in RAM, up to 4 for both on NVMe."""
+    return _PLACES.index(chosen.offload_optimizer) + _PLACES.index(chosen.offload_param)
 
 
 def _rivals(ranked: list[Candidate], chosen: Candidate) -> tuple[Candidate, ...]:

@@ -9,6 +9,7 @@ import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Search, search
+from dsgen.planning.program_changes import program_changes
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
@@ -87,6 +88,10 @@ def _changes(job: Job) -> Iterator[str]:
         rest = attrs.evolve(job, pins=tuple(pin for pin in job.pins if pin.override.path != override))
         if _fits(rest):
             yield f"{override} left to the planner"
+    changes = list(program_changes(job))
+    for change in changes:
+        if change.same and _fits(change.applied(job)):
+            yield f"{change.option}, {change.words}"
     length = job.seq_len // 2
     while length >= SHORTEST:
         if _fits(attrs.evolve(job, training=attrs.evolve(job.training, seq_len=length))):
@@ -107,10 +112,9 @@ def _changes(job: Job) -> Iterator[str]:
         if _fits(more):
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
-    for method in ("lora", "qlora"):
-        less = attrs.evolve(job, training=attrs.evolve(job.training, method=method))
-        if job.training.method == "full" and _fits(less):
-            yield f"--training {method}"
+    for change in changes:
+        if change.field == "method" and _fits(change.applied(job)):
+            yield change.option
             break
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from dsgen.asking.plan_questions.offers import offers as offered
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
-from dsgen.report import costs, schedules
+from dsgen.report import costs, offers, schedules
 from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
@@ -52,6 +53,10 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     if hidden:
         lines.append(f"   {hidden} more rejected (--all shows them)")
     lines += ["", *_memory(plan.chosen.memory, width), costs.speed_line(plan.chosen), *costs.part_lines(plan.chosen)]
+    if changes := offered(plan):
+        lines.append("")
+        for line in offers.lines(changes):
+            lines += textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
     if rate := schedules.sentence(plan):
         lines += ["", *textwrap.wrap(rate, width, subsequent_indent="  ", break_on_hyphens=False)]
     if plan.job.pins:
@@ -98,10 +103,12 @@ def data(plan: Plan) -> dict[str, Any]:
                 "why": item.why,
                 "missing_bytes": item.missing_bytes,
                 "place": item.place or None,
+                "uncertain": item.uncertain,
                 "pin": str(item.pin) if item.pin else None,
             }
             for item in plan.rejections
         ],
+        "program_changes": offers.data(offered(plan)),
         "schedule": schedules.data(plan),
         "pins": [str(pin) for pin in job.pins],
         "warnings": list(plan.warnings),
@@ -142,8 +149,13 @@ def _shown(plan: Plan, every: bool) -> list[Rejection]:
     if every:
         return list(plan.rejections)
     own = [item for item in plan.rejections if item.pin is None]
-    short = sorted((item for item in own if item.missing_bytes), key=lambda item: item.missing_bytes)
+    short = sorted((item for item in own if item.missing_bytes), key=_nearness)
     return [*short, *(item for item in own if not item.missing_bytes)][:MOST_REJECTIONS]
+
+
+def _nearness(item: Rejection) -> tuple[bool, int]:
+    """How near a rejected strategy is to fitting: first what may fit."""
+    return not item.uncertain, item.missing_bytes
 
 
 def _memory(memory: MemoryEstimate, width: int) -> list[str]:

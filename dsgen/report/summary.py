@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from dsgen.cost.steps import HIGH, LOW
+from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import schedules
 from dsgen.report.bars import FULL, place_line, rounded
@@ -29,6 +30,8 @@ def text(config: Config, written_to: str | None = None) -> str:
     )
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
+    if change := _offer(plan):
+        lines.append(change)
     if rate := schedules.sentence(plan):
         lines.append(rate)
     keys = len(config.paths())
@@ -38,6 +41,16 @@ def text(config: Config, written_to: str | None = None) -> str:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
     lines.extend(f"warning: {warning}" for warning in config.warnings)
     return "\n".join(line if line.startswith("wrote") else fit(line) for line in lines) + "\n"
+
+
+def _offer(plan: Plan) -> str:
+    """What the program could do otherwise, where the plan offloads or may not fit; empty where nothing helps."""
+    if plan.chosen.sure and not offloaded(plan.chosen.strategy):
+        return ""
+    from dsgen.asking.plan_questions.offers import offers as offered  # most summaries have none
+    from dsgen.report import offers
+
+    return next(map(offers.sentence, offered(plan)), "")
 
 
 def fit(line: str) -> str:

@@ -12,7 +12,7 @@ from dsgen.jobs.job import DEFAULT_SEQ_LEN, Job
 from dsgen.shapes.pins import Pin
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers
-from dsgen.strategies.constraints import DEGREE, Setup, first, refusals
+from dsgen.strategies.constraints import DEGREE, Setup, first, refusals, unasked
 
 __all__ = [
     "Layout",
@@ -82,6 +82,8 @@ class Rejection(NamedTuple):
         why: One sentence.
         pin: The pin that excluded it, where one did.
         missing_bytes: How much memory it lacked, where that was the cause; else 0.
+        place: Where: gpu, host or nvme.
+        uncertain: It may fit; what it lacks is what the high end of its interval lacks.
     """
 
     layout: Layout
@@ -89,6 +91,7 @@ class Rejection(NamedTuple):
     pin: Pin | None = None
     missing_bytes: int = 0
     place: str = ""
+    uncertain: bool = False
 
 
 def describe(layout: Layout) -> str:
@@ -127,7 +130,7 @@ def layouts(job: Job) -> Iterator[Layout | Rejection]:
             if pin is not None:
                 yield Rejection(layout=layout, why=f"{pin} excludes it", pin=pin)
                 continue
-            why = first(job, layout)
+            why = first(job, layout) or (None if tp == 1 or "tp" in pinned else unasked(job, layout))
             yield layout if why is None else Rejection(layout=layout, why=why)
 
 

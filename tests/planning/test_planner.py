@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import attrs
 import pytest
 
@@ -9,6 +11,8 @@ import dsgen
 from dsgen.memory import Verdict
 from dsgen.planning.candidates import search
 from dsgen.planning.planner import contenders, decide, plan
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import Rejection, describe, layouts
 
 
 def chosen(job):
@@ -215,3 +219,66 @@ def test_what_deepspeed_may_not_run_is_chosen_only_where_it_is_asked_for(make_jo
     assert doubted.high_bytes - doubted.overhead_bytes > 1.15 * doubted.peak_bytes
     assert 0.9 * sure.peak_bytes < sure.low_bytes
     assert sure.high_bytes - sure.overhead_bytes < 1.15 * sure.peak_bytes
+
+
+def test_what_may_fit_is_rejected_with_its_interval_where_another_surely_fits(make_job):
+    """Adapters of an 8B on a card of 24 GB: without offload it may fit, and the table says so."""
+    job = make_job("rtx3090-24g", "llama-3.1-8b", cluster={"gpus": 1}, training={"method": "lora"})
+    planned, everything = plan(job), search(job)
+
+    doubts = {item.layout: item for item in planned.rejections if item.uncertain}
+    assert doubts.keys() == {item.strategy for item in everything.uncertain}
+    for item in everything.uncertain:
+        gpu = item.memory.gpu
+        assert item.memory.verdict is Verdict.UNCERTAIN
+        assert doubts[item.strategy].missing_bytes == gpu.high_bytes - gpu.limit_bytes
+        assert doubts[item.strategy].why.startswith(f"may not fit: needs {gib(gpu.least_bytes)} to ")
+    layouts = {describe(layout) for layout in doubts}
+    assert {"plain data parallel, checkpointing", "ZeRO-2, checkpointing"} <= layouts
+
+
+def test_every_layout_is_chosen_ranked_or_rejected(make_job):
+    for facts in ({"training.method": "lora"}, {"training.method": "qlora"}, {}):
+        job = make_job("rtx3090-24g", "llama-3.1-8b", cluster={"gpus": 1}, **facts)
+        planned, everything = plan(job), search(job)
+
+        told = {describe(item.layout) for item in planned.rejections}
+        told |= {describe(item.strategy) for item in everything.fitting}
+        tried = {describe(item.layout if isinstance(item, Rejection) else item) for item in layouts(job)}
+        assert tried == told
+
+
+CARDS = (
+    *((name, 8) for name in ("rtx3090-24g", "rtx4090-24g", "l40s-48g", "a100-40g", "a100-80g", "h100-80g", "v100-32g")),
+    ("t4-16g", 4),
+)
+MODELS = (
+    "llama-3.2-1b", "qwen2.5-0.5b", "gemma-2-2b", "mistral-7b", "llama-3.1-8b", "13b", "llama-3.1-70b", "mixtral-8x7b",
+)  # fmt: skip
+WISHES = {
+    "method": ("full", "full", "full", "lora", "qlora"),
+    "objective": ("balanced", "balanced", "balanced", "throughput", "memory"),
+    "seq_len": (512, 2048, 4096, 8192, 32768),
+    "chunked_loss": (False, False, True),
+    "checkpointing": ("auto", "auto", "full", "none"),
+}
+NETWORKS = ("ethernet-10g", "ethernet-25g", "ib-hdr-200g")
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_choice_is_the_one_of_brute_force(make_job, seed):
+    """What is pruned is never what would have been chosen: strategy, reason and warnings of random jobs."""
+    chance = random.Random(seed)
+    nodes, share = chance.choice(((1, 8), (1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1)))
+    said = {name: chance.choice(values) for name, values in WISHES.items()}
+    network = {"profiles": [chance.choice(NETWORKS)]} if nodes > 1 else {}
+    card, full = chance.choice(CARDS)
+    cluster = {"gpus": max(1, nodes * full // share), "nodes": nodes}
+    job = make_job(card, chance.choice(MODELS), training=said, cluster=cluster, **network)
+    everything = search(job)
+
+    if not everything.fitting and not everything.uncertain:
+        assert contenders(job) == everything
+        return
+    quick, full = decide(job, contenders(job)), decide(job, everything)
+    assert (quick.chosen, quick.reason, quick.warnings) == (full.chosen, full.reason, full.warnings)

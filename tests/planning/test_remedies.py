@@ -52,10 +52,14 @@ def test_where_no_change_fits_all_sensible_ones_were_tried_and_none_is_offered(m
     ("fits", "way"),
     [
         (lambda job: job.seq_len <= 512, "--seq-len 512"),
+        (
+            lambda job: job.training.chunked_loss,
+            "--chunked-loss, a loss that never holds all logits (Liger's, or another)",
+        ),
         (lambda job: job.world >= 7, "--gpus 8"),
         (lambda job: job.world >= 9, "--gpus 16 --nodes 2"),
-        (lambda job: job.training.method != "full", "--training lora"),
-        (lambda job: job.training.method == "qlora", "--training qlora"),
+        (lambda job: job.training.method != "full", "--method lora"),
+        (lambda job: job.training.method == "qlora", "--method qlora"),
         (
             lambda job: job.hardware.host_memory_bytes >= 2 * TIB,
             "2,048 GiB of RAM a node (--set hardware.host_memory='2048 GiB')",
@@ -71,10 +75,11 @@ def test_of_each_kind_the_smallest_change_that_fits_is_offered_with_its_option(m
     assert [line.strip() for line in message.splitlines() if "fits with" in line] == [f"fits with {way}"]
 
 
-def test_a_job_that_trains_adapters_is_not_told_to_train_adapters(make_job, offers):
-    _, asked = offers(make_job(training={"method": "lora"}), lambda changed: False)
+@pytest.mark.parametrize(("method", "asked_of"), [("lora", {"lora", "qlora"}), ("qlora", {"qlora"})])
+def test_a_job_that_trains_adapters_is_told_of_a_base_in_fewer_bits_alone(make_job, offers, method, asked_of):
+    _, asked = offers(make_job(training={"method": method}), lambda changed: False)
 
-    assert {one.training.method for one in asked} == {"lora"}
+    assert {one.training.method for one in asked} == asked_of
 
 
 @pytest.mark.parametrize(("targets", "offered"), [(["q_proj"], True), (["no_such_matrix"], False)])
@@ -84,7 +89,7 @@ def test_adapters_are_offered_only_where_there_can_be_some(make_job, targets, of
 
     message = str(nothing_fits(job, search(job)))
 
-    assert ("--training lora" in message or "--training qlora" in message) == offered
+    assert ("--method lora" in message or "--method qlora" in message) == offered
 
 
 def test_a_wished_batch_does_not_bind_a_larger_cluster(make_job, offers):

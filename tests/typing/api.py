@@ -61,6 +61,9 @@ varied: dsgen.WhatIf = dsgen.what_if(as_dict, "network", ["ethernet-25g", "ib-hd
 of_a_file: dsgen.WhatIf = dsgen.what_if(Path("scenario.yaml"), "seq_len", (4096, 8192))
 turns: list[tuple[str, str]] = [(turn.last, turn.after) for turn in varied.turns]
 
+offered: tuple[dsgen.Offer, ...] = dsgen.program_changes(layers, deepspeed="0.19")
+options: list[tuple[str, float]] = [(one.change.option, one.gain) for one in offered]
+
 budget: dsgen.Budget = dsgen.fewest_gpus(as_dict, tokens="300B", deadline="7d")
 by_number: dsgen.Budget = dsgen.fewest_gpus(as_dict, 3e11, datetime.timedelta(days=7), deepspeed="0.19")
 gpu_hours: float = budget.fewest.gpu_hours

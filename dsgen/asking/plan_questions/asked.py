@@ -11,6 +11,7 @@ import attrs
 from dsgen.asking import memory_questions
 from dsgen.asking.plan_questions import contests, deadlines, what_ifs
 from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
+from dsgen.asking.plan_questions.offers import Offer, offers
 from dsgen.asking.plan_questions.speedups import Speedups
 from dsgen.asking.plan_questions.speedups import speedups as faster
 from dsgen.asking.plan_questions.variations import field_named
@@ -23,7 +24,7 @@ from dsgen.rendering.wanted import Path, Values, Wanted, job, plan
 from dsgen.shapes.arguments import names_arguments, path_of, text_of
 from dsgen.shapes.errors import mistake
 
-__all__ = ["compare", "fewest_gpus", "speedups", "training_time", "what_if"]
+__all__ = ["compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"]
 
 
 @names_arguments(scenarios.NAMES)
@@ -37,6 +38,19 @@ def speedups(wanted: Wanted, config: Values | Path | None = None, deepspeed: str
         DsgenError: As `memory`.
     """
     return faster(memory_questions.question(job(wanted, deepspeed), config))
+
+
+@names_arguments(scenarios.NAMES)
+def program_changes(wanted: Wanted, deepspeed: str | None = None) -> tuple[Offer, ...]:
+    """What the program could do otherwise, where that is worth it, each with the best strategy that it allows.
+
+    A chunked loss and attention that never holds its scores where they are 10 % faster, or save an offload or a doubt;
+    adapters and a shorter sequence only where the plan as asked offloads, or may not fit.
+
+    Raises:
+        DsgenError: As `plan`.
+    """
+    return offers(plan(wanted, deepspeed))
 
 
 @names_arguments(scenarios.NAMES)

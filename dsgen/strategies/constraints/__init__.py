@@ -42,6 +42,7 @@ __all__ = [
     "keys",
     "of_layout",
     "refusals",
+    "unasked",
 ]
 
 # What a plan rejects a layout for, in the order in which it is asked: of several the first is said.
@@ -62,6 +63,13 @@ def first(job: Job, layout: Any) -> str | None:
     at = of_layout(job, layout)
     refusal = next(refusals(at, _asked(at)), None)
     return refusal.says(at) if refusal is not None else None
+
+
+def unasked(job: Job, layout: Any) -> str | None:
+    """Why a plan does not take a layout of itself that runs where a person asks for it; None for nothing."""
+    at = of_layout(job, layout)
+    item = next(refusals(at, CHUNKED), None)
+    return item.says(at) if item is not None else None
 
 
 def cannot(job: Job, layout: Any) -> str | None:

@@ -1,0 +1,67 @@
+"""The plans that a program would allow which did one thing otherwise: those worth a line beside the plan as asked."""
+
+from typing import NamedTuple
+
+from dsgen.planning.candidates import Candidate
+from dsgen.planning.planner import TIE, Plan, offloaded, plan
+from dsgen.planning.program_changes import ProgramChange, program_changes
+from dsgen.shapes.errors import DsgenError
+
+__all__ = ["Offer", "offers"]
+
+FREE_GAIN = 0.10  # of the speed, from which on a change that trains the same is worth a line
+OTHER_GAIN = 0.25  # the same for one that trains something else; asked only where the plan offloads, or may not fit
+MOST_OFFERS = 3  # a person reads no more of them beside a table
+
+
+class Offer(NamedTuple):
+    """A change of the program with the best plan that it allows.
+
+    Attributes:
+        change: What the program does otherwise.
+        chosen: The best strategy then.
+        gain: How much faster than the plan as asked, as a share of its speed.
+        saved_bytes: How much less it takes of a GPU than the plan as asked; negative where it takes more.
+        simpler: Whether less is offloaded than in the plan as asked.
+        plain: Whether nothing is.
+        surer: Whether it surely fits, and the plan as asked may not.
+    """
+
+    change: ProgramChange
+    chosen: Candidate
+    gain: float
+    saved_bytes: int
+    simpler: bool
+    plain: bool
+    surer: bool
+
+
+def offers(asked: Plan) -> tuple[Offer, ...]:
+    """The changes of the program that are worth it, what trains the same first, then the fastest.
+
+    One that trains the same is worth it where it is FREE_GAIN faster, or saves an offload or a doubt at no loss of
+    speed; one that trains something else only where the plan as asked offloads and it is OTHER_GAIN faster, or where it
+    surely fits and the plan as asked may not.
+    """
+    told = [offer for change in program_changes(asked.job) if (offer := _offer(asked, change)) is not None]
+    return tuple(sorted(told, key=lambda offer: (not offer.change.same, -offer.gain))[:MOST_OFFERS])
+
+
+def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
+    before = asked.chosen
+    strained = not before.sure or offloaded(before.strategy) > 0
+    if not (change.same or strained):
+        return None
+    try:
+        after = plan(change.applied(asked.job)).chosen
+    except DsgenError:  # refused for itself: a chunked loss behind an encoder, a pin that excludes all then
+        return None
+    if not after.sure and before.sure:
+        return None
+    gain = after.speed / before.speed - 1
+    simpler, surer = offloaded(after.strategy) < offloaded(before.strategy), after.sure and not before.sure
+    relieved = surer or (simpler and change.same)
+    if not (gain >= (FREE_GAIN if change.same else OTHER_GAIN) or (relieved and gain >= -TIE)):
+        return None
+    saved = before.memory.gpu.needed_bytes - after.memory.gpu.needed_bytes
+    return Offer(change, after, gain, saved, simpler, offloaded(after.strategy) == 0, surer)

@@ -1,0 +1,147 @@
+"""What the program could do otherwise: offered where it is worth it, with the plan that it really allows."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import attrs
+import pytest
+from constraint_cases import T5
+
+import dsgen
+from dsgen.asking.plan_questions.offers import FREE_GAIN, MOST_OFFERS, OTHER_GAIN, offers
+from dsgen.planning.planner import offloaded, plan
+from dsgen.planning.program_changes import program_changes
+from dsgen.report import offers as report
+from dsgen.report import plan as plan_report
+from dsgen.report import summary
+
+ADAPTERS = ("--method lora", "--method qlora")
+LORA_ON_A_3090 = {"training.method": "lora", "cluster.gpus": 1}
+
+
+def on_a_3090(make_job, **more):
+    return plan(make_job("rtx3090-24g", "llama-3.1-8b", **LORA_ON_A_3090, **more))
+
+
+def test_a_chunked_loss_saves_the_offload_of_adapters_on_one_consumer_card(make_job):
+    asked = on_a_3090(make_job)
+    offer = offers(asked)[0]
+    alone = plan(make_job("rtx3090-24g", "llama-3.1-8b", **LORA_ON_A_3090, **{"training.chunked_loss": True})).chosen
+
+    assert offloaded(asked.chosen.strategy) > 0
+    assert offer.change.option == "--chunked-loss"
+    assert (offer.chosen.strategy, offer.chosen.speed) == (alone.strategy, alone.speed)
+    assert offer.gain == pytest.approx(alone.speed / asked.chosen.speed - 1)
+    assert offer.simpler
+    assert offer.plain
+    assert offer.chosen.sure
+
+
+def test_what_is_offered_is_what_the_option_gives(make_job):
+    """Each offer's number is that of a plan for which its option was said."""
+    asked = plan(make_job("rtx4090-24g", "llama-3.1-8b", cluster={"gpus": 4}))
+
+    told = offers(asked)
+
+    assert {offer.change.field for offer in told} == {"chunked_loss", "method"}
+    for offer in told:
+        said = {f"training.{offer.change.field}": offer.change.value}
+        alone = plan(make_job("rtx4090-24g", "llama-3.1-8b", cluster={"gpus": 4}, **said)).chosen
+        assert offer.chosen.strategy.stage == alone.strategy.stage
+        assert offer.gain >= (FREE_GAIN if offer.change.same else OTHER_GAIN)
+        assert offer.saved_bytes == asked.chosen.memory.gpu.needed_bytes - offer.chosen.memory.gpu.needed_bytes
+
+
+def test_nothing_is_offered_where_nothing_is_gained(make_job):
+    assert offers(plan(make_job("h100-80g", "7b"))) == ()
+
+
+def test_who_trains_all_weights_with_room_is_not_told_to_train_less(make_job):
+    """Adapters would be faster; that is no reason to train something else."""
+    asked = plan(make_job("a100-80g", "7b"))
+    adapters = plan(make_job("a100-80g", "7b", **{"training.method": "lora"}))
+
+    assert not offloaded(asked.chosen.strategy)
+    assert adapters.chosen.speed > asked.chosen.speed * 1.2
+    assert not [offer for offer in offers(asked) if not offer.change.same]
+
+
+def test_what_trains_the_same_comes_first(make_job):
+    asked = plan(make_job("rtx4090-24g", "llama-3.1-8b", cluster={"gpus": 4}))
+    told = offers(asked)
+
+    assert [offer.change.same for offer in told] == sorted((offer.change.same for offer in told), reverse=True)
+    assert len(told) <= MOST_OFFERS
+
+
+@pytest.mark.parametrize(
+    ("wishes", "options"),
+    [
+        ({}, ["--chunked-loss", *ADAPTERS, "--seq-len 2048"]),
+        ({"chunked_loss": True, "attention": "eager", "seq_len": 9}, ["--attention sdpa", *ADAPTERS]),
+        ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
+        ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--seq-len 256"]),
+        ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss"]),
+    ],
+)  # fmt: skip
+def test_only_what_the_program_does_not_do_already_is_asked(make_job, wishes, options):
+    assert [change.option for change in program_changes(make_job("a100-80g", "7b", training=wishes))] == options
+
+
+def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):
+    """It is not counted behind an encoder; a plan that must offload still tells what else would do."""
+    (tmp_path / "config.json").write_text(json.dumps({**T5, "d_model": 2048, "d_ff": 8192, "num_layers": 24}))
+    layers = dsgen.profile("rtx3090-24g") | dsgen.profile(str(tmp_path / "config.json"))
+    asked = plan(dsgen.job(layers | {"cluster.gpus": 1, "training.zero_stage": 2, "training.offload": "optimizer"}))
+
+    assert "chunked_loss" in {change.field for change in program_changes(asked.job)}
+    assert "chunked_loss" not in {offer.change.field for offer in offers(asked)}
+
+
+def test_a_change_that_may_not_fit_is_not_offered_where_the_plan_does(make_job, monkeypatch):
+    asked = on_a_3090(make_job)
+    unsure = attrs.evolve(asked.chosen, job=attrs.evolve(asked.job, hardware=_smaller(asked)))
+    monkeypatch.setattr(sys.modules[offers.__module__], "plan", lambda job: attrs.evolve(asked, job=job, chosen=unsure))
+
+    assert not unsure.sure
+    assert offers(asked) == ()
+
+
+def _smaller(asked):
+    usable = int(asked.chosen.memory.gpu.high_bytes) - 1
+    return attrs.evolve(asked.job.hardware, usable_memory_bytes=usable)
+
+
+def test_plan_render_and_json_say_the_same_offer(make_job):
+    asked = on_a_3090(make_job)
+    offer = offers(asked)[0]
+    text, data = plan_report.text(asked, width=200), plan_report.data(asked)["program_changes"]
+
+    assert [line for line in text.splitlines() if line.startswith("with --chunked-loss, ")]
+    assert f"{offer.gain:.0%} faster" in text
+    assert data[0]["option"] == "--chunked-loss"
+    assert data[0]["gain"] == offer.gain
+    assert data[0]["trains_the_same"] is True
+    assert data == report.data(offers(asked))
+    said = " ".join(summary.text(dsgen.render(asked)).split())
+    assert "with --chunked-loss (your program's part): plain data parallel, checkpointing" in said
+    assert "no offload" in said
+
+
+def test_a_summary_offers_nothing_where_the_plan_is_at_ease(make_job):
+    assert "with --" not in summary.text(dsgen.render(make_job("a100-40g", "7b")))
+
+
+def test_autotp_is_not_chosen_with_a_chunked_loss_unless_it_is_asked_for(make_job):
+    """Liger's takes the whole head, of which AutoTP leaves each rank a part."""
+    free = plan(make_job("a100-80g", "7b", **{"training.chunked_loss": True}))
+    asked = plan(make_job("a100-80g", "7b", **{"training.chunked_loss": True, "training.tp": 2}))
+
+    shared = [item for item in free.rejections if item.layout.tp > 1 and item.pin is None]
+    assert shared
+    assert {item.why for item in shared if not item.missing_bytes} == {
+        "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
+    }
+    assert asked.chosen.strategy.tp == 2
