@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -33,6 +34,8 @@ class OtherValue:
         strategy: The strategy that the plan would then take.
         gpu_bytes: Change of the GPU's peak.
         speed: Speed relative to now: 0.9 is ten percent slower.
+        parts: Part of a step's time -> seconds that it would take longer, for as many tokens.
+        seconds: What a step takes now.
         refused: Why it cannot be, where it cannot.
     """
 
@@ -40,6 +43,8 @@ class OtherValue:
     strategy: str = ""
     gpu_bytes: int = 0
     speed: float = 1.0
+    parts: Mapping[str, float] = attrs.field(factory=dict)
+    seconds: float = 0.0
     refused: str | None = None
 
 
@@ -168,6 +173,8 @@ def _try(job: Job, current: Plan, path: str, value: Any) -> OtherValue:
         strategy=str(other.chosen.strategy),
         gpu_bytes=other.chosen.memory.gpu.peak_bytes - current.chosen.memory.gpu.peak_bytes,
         speed=other.chosen.speed / current.chosen.speed,
+        parts=current.chosen.cost.less_than(other.chosen.cost),
+        seconds=current.chosen.cost.seconds,
     )
 
 

@@ -58,6 +58,11 @@ class StepCost(NamedTuple):
         """Exposed communication, of the step."""
         return (self.parts["communication"] + self.parts["tensor parallelism"]) / self.seconds
 
+    def less_than(self, other: "StepCost") -> dict[str, float]:
+        """Seconds by which each part takes less than another step's for these tokens; negative where it takes more."""
+        share = self.tokens / other.tokens
+        return {name: share * other.parts.get(name, 0.0) - seconds for name, seconds in self.parts.items()}
+
 
 class _Asked:
     """A job and a strategy, equal to others whose facts a cost depends on are the same."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.planning.candidates import Candidate
 from dsgen.report.bars import bar, rounded
 
-__all__ = ["data", "part_lines", "seconds_text", "speed_interval", "speed_line"]
+__all__ = ["data", "differences", "part_lines", "seconds_text", "speed_interval", "speed_line"]
 
 _LEAST = 0.005  # share of a step below which a part is not worth a line
+_LEAST_DIFFERENCE = 0.01  # share of a step below which a part is no reason for a choice
+_MOST_DIFFERENCES = 2
 _NAME = 22  # columns of a part's name
 _UNITS = ((86_400 * 365.25, "years"), (86_400, "days"), (3_600, "hours"), (60, "min"))
 
@@ -43,6 +45,18 @@ def seconds_text(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{rounded(seconds / size) if seconds >= 100 * size else f'{seconds / size:.1f}'} {unit}"
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def differences(seconds: Mapping[str, float], whole: float) -> str:
+    """The parts in which two steps differ most, two at most: `offload +3.4 s, communication -120 ms`; maybe none.
+
+    Args:
+        seconds: Part -> seconds that it takes longer.
+        whole: Seconds of the step that they are compared with.
+    """
+    largest = sorted(seconds.items(), key=lambda part: -abs(part[1]))[:_MOST_DIFFERENCES]
+    told = [(name, more) for name, more in largest if abs(more) >= _LEAST_DIFFERENCE * whole]
+    return ", ".join(f"{name} {'+' if more > 0 else '-'}{seconds_text(abs(more))}" for name, more in told)
 
 
 def data(item: Candidate) -> dict[str, Any]:

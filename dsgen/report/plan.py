@@ -135,6 +135,13 @@ def job_line(job: Job) -> str:
 
 
 def _compared(rival: Candidate, chosen: Candidate) -> str:
+    """How much slower or faster a rival is, and the parts of its time that make it so."""
+    why = costs.differences(chosen.cost.less_than(rival.cost), chosen.cost.seconds)
+    pace = _pace(rival, chosen)
+    return f"{pace}: {why}" if why else pace
+
+
+def _pace(rival: Candidate, chosen: Candidate) -> str:
     ratio = chosen.speed / rival.speed
     if ratio > 1.995:
         return f"{ratio:.1f}x slower"

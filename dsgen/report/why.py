@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from dsgen.asking.questions import Answer, OtherValue
+from dsgen.report.costs import differences
 from dsgen.shapes.layers import Override, show
 from dsgen.shapes.units import gib
 
@@ -74,6 +75,7 @@ def data(answer: Answer) -> dict[str, Any]:
                 "strategy": item.strategy,
                 "gpu_bytes": item.gpu_bytes,
                 "speed": round(item.speed, 4),
+                "seconds_more": dict(item.parts),
                 "refused": item.refused,
             }
             for item in answer.alternatives
@@ -120,4 +122,5 @@ def _alternative(other: OtherValue) -> str:
     )
     change = other.speed - 1
     speed = "as fast" if abs(change) < SAME_SPEED else f"about {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
-    return _wrap(f"If it were {show(other.value)}: {other.strategy}; {memory}, {speed}.", 0)
+    why = differences(other.parts, other.seconds)
+    return _wrap(f"If it were {show(other.value)}: {other.strategy}; {memory}, {speed}{': ' if why else ''}{why}.", 0)

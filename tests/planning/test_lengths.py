@@ -138,7 +138,15 @@ def test_a_wished_warm_up_stays_unless_it_fills_the_run() -> None:
         return schedule(plan.job, plan.chosen.strategy).warmup_steps
 
     assert warmup(warmup_steps=9) == warmup(warmup_steps=9, total_steps=99) == 9
-    assert warmup(warmup_steps=90, total_steps=50) == 5
+    assert warmup(warmup_steps=90, total_steps=50) == warmup(warmup_steps=50, total_steps=50) == 5
+    assert warmup(warmup_steps=49, total_steps=50) == 49
+
+
+@pytest.mark.parametrize(("method", "source"), [("full", "Adam's averages"), ("lora", "Axolotl"), ("qlora", "Axolotl")])
+def test_a_warm_up_that_nobody_wished_says_where_it_is_from(method: str, source: str) -> None:
+    plan = dsgen.plan({"hw": "a100-80g", "model": "7b", "method": method})
+
+    assert source in schedule(plan.job, plan.chosen.strategy).why
 
 
 @pytest.mark.parametrize(
