@@ -176,7 +176,9 @@ def coverage(session: nox.Session) -> None:
     install_proof(session)
     session.install("-e", ".", *dependencies("coverage"))
     build_operators(session)
-    session.env["COVERAGE_FILE"] = str(Path(session.create_tmp()) / "coverage")
+    session.env["COVERAGE_FILE"] = str(
+        Path(session.virtualenv.location) / "coverage"
+    )  # create_tmp would move all temporary files
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *BOTH_CORES, *session.posargs)
     session.run("coverage", "combine", "--quiet")
@@ -240,6 +242,15 @@ def published(session: nox.Session) -> None:
     session.install("-e", ".")
     for script in ("benchmarks/published.py", "benchmarks/published_speed.py"):
         session.run("python", script, *session.posargs)
+
+
+@nox.session(name="step-times", python=PYTHON, default=False)
+def step_times(session: nox.Session) -> None:
+    """Write docs/step-times.md: the instant cost of a step against the simulated one; `-- --update` simulates anew."""
+    if "--update" in session.posargs:
+        install_proof(session)
+    session.install("-e", ".")
+    session.run("python", "benchmarks/step_times.py", "--page", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)

@@ -98,7 +98,7 @@ def _simulate(path: Path, drawn: Sequence[Case], again: set[str]) -> None:
     for case in drawn:
         row = known.get(case.name)
         if row is None or facts(row) != attrs.asdict(case) or {case.name, case.model} & again:
-            answer = _in_a_fork(simulate.answer, case.request())
+            answer = in_a_fork(simulate.answer, case.request())
             record["versions"] = answer.get("versions") or record["versions"]
             row = {**attrs.asdict(case), "simulated": _compact(answer)}
             print(f"{case.name}: {row['simulated'].get('error', gib(row['simulated'].get('peak', 0)))}", flush=True)
@@ -114,7 +114,7 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
     path.write_text(f'{{"versions": {json.dumps(record["versions"])},\n"cases": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
-def _in_a_fork(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
+def in_a_fork(answer: Any, request: dict[str, Any]) -> dict[str, Any]:
     inlet, outlet = os.pipe()
     pid = os.fork()
     if not pid:

@@ -26,7 +26,8 @@ __all__ = ["Pass", "Passes", "node_rates", "passes"]
 FP32 = 4  # bytes of an element
 FLASH = {1: "flash1", 2: "flash2", 3: "flash3"}  # release of FlashAttention -> its kernel
 UNFUSED = "math"
-SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather"}  # words of the laws
+SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather", "mixed": "mixed"}  # words of the laws
+BACKWARD_SORTS = {**SORTS, "embedding": "scatter"}  # what was picked forward is added where it was picked from
 _CACHED = 4096
 
 node_rates = functools.lru_cache(maxsize=256)(rates)
@@ -182,12 +183,13 @@ def _parts(
 
 def _spent(node: Rates, batch: int, precision: str, kernel: str, done: Work, phase: str) -> _Seconds:
     products = attention = memory = 0.0
+    sorts = SORTS if phase == "forward" else BACKWARD_SORTS
     for product, often in done.products:
         products += often * _product(node, batch, precision, product)
     for call, often in done.attentions:
         attention += often * _attention(node, batch, precision, kernel, call)
     for moved, often in done.traffic:
-        memory += often * traffic_seconds(node, _at(moved.moved, batch), SORTS.get(moved.sort, "stream"))
+        memory += often * traffic_seconds(node, _at(moved.moved, batch), sorts.get(moved.sort, "stream"))
     return products, attention, memory, dispatch_seconds(node, done.operators, phase=phase, views=done.views)
 
 

@@ -34,8 +34,8 @@ class PartWork(NamedTuple):
         forward: Of one of them.
         again: Of its second forward, before its backward; nothing without checkpointing.
         backward: Of its backward.
-        modules: Modules that run in it, itself among them, as DeepSpeed hooks them at stage 3: what is gathered whole
-            is one. Those around everything are with what comes before.
+        modules: Modules that run in it and hold parameters, which DeepSpeed's hooks fetch at stage 3: what is gathered
+            whole is one.
     """
 
     name: str
@@ -121,10 +121,10 @@ def _work(
     forward = family_of(model).forward
     # AutoTP splits tensors and leaves the modules; spelled as memory asks for them, so that one answer serves both.
     running = modules(model, method, lora_rank, lora_targets, 1, embeddings, False, False)
-    named = [len(inside) for _, inside in running.parts]
+    named = [sum(bool(module.tensors) for module in inside) for _, inside in running.parts]
     tape = WorkTape()
     hidden, *_ = forward.before(tape, on)
-    parts = [_over(tape, hidden).part("before", 1, running.roots + named[0])]
+    parts = [_over(tape, hidden).part("before", 1, named[0])]
     if isinstance(forward, Forward):
         parts += _blocks(forward, on, hidden, checkpointing, named)
         late_on = on

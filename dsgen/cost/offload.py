@@ -2,14 +2,17 @@
 
 from typing import NamedTuple
 
-from dsgen.cost.updates import adam_bytes
+from dsgen.cost.handling import adam_bytes
 from dsgen.jobs.job import Job
-from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, nvme_seconds
+from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
 from dsgen.memory.numbers import Numbers
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["NO_OFFLOAD", "Offload", "offload"]
 
+FP32 = 4  # bytes of an element
+GATHERS = 3  # ZeRO's stage
+HOST_STEP_BYTES = 8 + 6  # of an element that the CPU steps, besides Adam's: its gradient is scaled, its weight cast
 NVME_STATE_BYTES = 12  # bytes of state per element that each step reads and writes: weight and two moments in fp32
 
 
@@ -39,15 +42,13 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
     own = numbers.trained / (replicas if strategy.stage else 1)
     fetch = gradients = step = 0.0
     if strategy.offload_optimizer != "none":
-        # With accumulation each pass brings the sum back, adds to it and takes it away again (stage_1_and_2.py).
-        gradients = copy_seconds(rates, size * own, direction="to_host") * (2 if strategy.accumulation > 1 else 1)
-        step = copy_seconds(rates, size * own) + cpu_adam_seconds(
-            rates,
-            own,
-            ranks_per_node=ranks,
-            bytes_per_element=adam_bytes(job, strategy),
-            launcher=job.training.launcher,
+        gradients = _gradients(strategy, rates, size, own)
+        # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
+        launcher = job.training.launcher
+        step = copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS) + cpu_adam_seconds(
+            rates, own, ranks_per_node=ranks, bytes_per_element=adam_bytes(job, strategy), launcher=launcher
         )
+        step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
         if strategy.offload_optimizer == "nvme":
             moved = own * ranks * NVME_STATE_BYTES
             step += nvme_seconds(rates, moved, "read") + nvme_seconds(rates, moved, "write")
@@ -57,3 +58,19 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
         if strategy.offload_param == "nvme":
             fetch += nvme_seconds(rates, share * ranks, "read")
     return Offload(fetch, gradients, step)
+
+
+def _gradients(strategy: Strategy, rates: Rates, size: int, own: float) -> float:
+    """Seconds of one pass, on average, in which gradients go to the host; in the last one as fp32.
+
+    With accumulation their sum is kept there: each pass brings it back, adds to it and takes it away again, the first
+    alone needs none of it (stage_1_and_2.py, async_accumulate_grad_in_cpu_via_gpu). Stage 3 does so in every pass
+    (stage3.py, partition_grads).
+    """
+    passes = strategy.accumulation
+    if strategy.stage == GATHERS:
+        away, back = passes * size, passes * size
+    else:
+        away, back = (passes * size, (passes - 1) * size) if passes > 1 else (0, 0)
+    seconds = copy_seconds(rates, (away + FP32) * own, direction="to_host")
+    return (seconds + (copy_seconds(rates, back * own) if back else 0.0)) / passes

@@ -10,18 +10,20 @@ from typing import NamedTuple
 
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, tensor_parallel_seconds
 from dsgen.cost.flow import Row, finished
+from dsgen.cost.handling import NO_HANDLING, Handling, handling, update_seconds
 from dsgen.cost.micro_batches import Pass, node_rates, passes
 from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
-from dsgen.cost.updates import update_seconds
 from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers, count
+from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["StepCost", "cost"]
 
 # Measured speeds by this model's, of which nine in ten lie between: 92 % of the published runs on which it was chosen,
-# 91 % of those held back (docs/speed.md).
-LOW, HIGH = 0.75, 1.20
+# 89 % of those held back (docs/speed.md).
+LOW, HIGH = 0.80, 1.25
+GATHERS = 3  # ZeRO's stage
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
@@ -67,12 +69,21 @@ class StepCost(NamedTuple):
 class _Asked:
     """A job and a strategy, equal to others whose facts a cost depends on are the same."""
 
-    __slots__ = ("facts", "job", "strategy")
+    __slots__ = ("deepspeed", "facts", "job", "strategy")
 
-    def __init__(self, job: Job, strategy: Strategy) -> None:
+    def __init__(self, job: Job, strategy: Strategy, deepspeed: bool) -> None:
         shapes = (job.model, job.training, job.hardware, job.network)
-        self.job, self.strategy = job, strategy
-        self.facts = (*shapes, job.seq_len, job.target_len, job.world, job.gpus_per_node, job.narrow, strategy)
+        self.job, self.strategy, self.deepspeed = job, strategy, deepspeed
+        self.facts = (
+            deepspeed,
+            *shapes,
+            job.seq_len,
+            job.target_len,
+            job.world,
+            job.gpus_per_node,
+            job.narrow,
+            strategy,
+        )
 
     def __hash__(self) -> int:
         return hash(self.facts)
@@ -81,9 +92,15 @@ class _Asked:
         return isinstance(other, _Asked) and self.facts == other.facts
 
 
-def cost(job: Job, strategy: Strategy) -> StepCost:
-    """The time of one optimizer step under a strategy."""
-    return _cost(_Asked(job, strategy))
+def cost(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> StepCost:
+    """The time of one optimizer step under a strategy.
+
+    Args:
+        job: The job.
+        strategy: The strategy.
+        deepspeed: Whether DeepSpeed runs it; what others measured without it is compared without what is its own.
+    """
+    return _cost(_Asked(job, strategy, deepspeed))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -95,68 +112,89 @@ def _cost(asked: _Asked) -> StepCost:
     node = node_rates(job.hardware, job.network)
     run = passes(job, strategy)
     moved, away = collectives(job, strategy, numbers), offload(job, strategy, node, numbers)
-    shares = _shares(run.order, numbers)
+    own_work = handling(job, strategy, node, numbers, moved.together) if asked.deepspeed else NO_HANDLING
+    adapters = training.method != "full" and not training.lora_train_embeddings
+    shares = _shares(run.order, numbers, job.model, adapters)
     repeats = strategy.accumulation
 
     def all_passes(moved: Collectives, away: Offload) -> float:
         """Seconds of all micro-batches: below stage 2 gradients are reduced in the last one alone."""
         issue = node.collective_dispatch_seconds
-        last = finished(_rows(run.order, shares, strategy, moved, away, issue, True))
-        if repeats == 1 or strategy.stage >= 2 or moved is NO_COLLECTIVES:
+        last = finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, True))
+        if repeats == 1 or strategy.stage >= 2:
             return repeats * last
-        return last + (repeats - 1) * finished(_rows(run.order, shares, strategy, moved, away, issue, False))
+        return last + (repeats - 1) * finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, False))
 
-    alone = repeats * run.seconds
+    handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
+    gathered = repeats * (1.0 + moved.again) if strategy.stage == GATHERS else 0.0
+    handled += own_work.gathered * gathered
+    alone = all_passes(NO_COLLECTIVES, NO_OFFLOAD)
     nearby = alone if moved is NO_COLLECTIVES else all_passes(moved, NO_OFFLOAD)
     everything = nearby if away is NO_OFFLOAD else all_passes(moved, away)
     exposed = max(0.0, nearby - alone)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     updated = 0.0 if strategy.offload_optimizer != "none" else update_seconds(job, strategy, node, int(own))
+    idle = max(0.0, own_work.stepped - updated)  # the GPU waits for what the host dispatches in the step
     return StepCost(
         parts={
             "matrix products": repeats * run.products,
             "attention": repeats * run.attention,
-            "memory traffic": repeats * run.memory,
-            "host": max(0.0, alone - repeats * (run.products + run.attention + run.memory)),
+            "memory traffic": repeats * run.memory + handled,
+            "host": max(0.0, alone - repeats * (run.products + run.attention + run.memory) - handled) + idle,
             "communication": exposed + moved.update,
             "tensor parallelism": repeats * tensor_parallel_seconds(job, strategy, node),
             "offload": max(0.0, everything - nearby) + away.step,
             "optimizer": updated,
         },
-        hidden_seconds=max(0.0, _communicated(run.order, shares, strategy, moved) - exposed),
+        hidden_seconds=max(0.0, _communicated(strategy, moved, gathered) - exposed),
         tokens=strategy.global_batch * job.seq_len,
         gpus=job.world,
     )
 
 
-def _communicated(run: Sequence[Pass], shares: Sequence[float], strategy: Strategy, moved: Collectives) -> float:
+def _communicated(strategy: Strategy, moved: Collectives, gathered: float) -> float:
     """Seconds of collectives between replicas in all micro-batches, hidden or not."""
-    if moved is NO_COLLECTIVES:
-        return 0.0
-    gathers = 0.0
-    for one, share in zip(run, shares, strict=True):
-        gathers += one.repeats * share * moved.passed(one.forward, one.again)
     reduced = strategy.accumulation if strategy.stage >= 2 else 1
-    return strategy.accumulation * gathers * moved.gather + reduced * moved.reduce
+    return gathered * moved.gather + reduced * moved.reduce
 
 
-def _shares(run: Sequence[Pass], numbers: Numbers) -> list[float]:
-    """The share of the model's parameters that one of each part's equal ones has; what is outside is half before."""
+class _Shares(NamedTuple):
+    """What one of each part's equal ones has of a whole, by the order of a run.
+
+    Attributes:
+        gathers: Of all parameters that a pass forward gathers, and of those that a pass backward does.
+        gradients: Of all gradients: where embedding and head are one, theirs is whole when backward ends.
+    """
+
+    gathers: tuple[float, ...]
+    gradients: tuple[float, ...]
+
+
+def _shares(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool) -> _Shares:
+    """What each part has; what is outside the blocks is half before them, half behind, and there when forward ends."""
     blocks = 0
     for one in run:
         if one.forward and one.name not in OUTSIDE:
             blocks += one.repeats
-    block = min(1.0 / max(blocks, 1), numbers.block / max(numbers.total, 1))
-    outside = max(0.0, 1.0 - block * blocks) / 2
-    return [outside if one.name in OUTSIDE else block for one in run]
+    each = 1.0 / max(blocks, 1)
+    block = min(each, numbers.block / max(numbers.total, 1))
+    outside = max(0.0, 1.0 - block * blocks)
+    gathers = tuple(
+        (outside / 2 if one.forward else 0.0) if one.name in OUTSIDE else block if one.forward else each for one in run
+    )
+    if adapters:
+        return _Shares(gathers, tuple(0.0 if one.name in OUTSIDE else each for one in run))
+    ends = {"before": outside, "head": 0.0} if model.tied_embeddings else {"before": outside / 2, "head": outside / 2}
+    return _Shares(gathers, tuple(ends.get(one.name, block) for one in run))
 
 
 def _rows(
     run: Sequence[Pass],
-    shares: Sequence[float],
+    shares: _Shares,
     strategy: Strategy,
     moved: Collectives,
     away: Offload,
+    own_work: Handling,
     issue: float,
     reduces: bool,
 ) -> list[Row]:
@@ -168,17 +206,19 @@ def _rows(
     """
     beside = strategy.buffers.overlap_comm
     rows: list[Row] = []
-    for one, share in zip(run, shares, strict=True):
-        gathers = moved.passed(one.forward, one.again) if strategy.stage == 3 else 0.0
-        reduce = share * moved.reduce if reduces and not one.forward else 0.0
-        taken = 0.0 if one.forward else share * away.gradients
-        host = one.host + share * issue * (gathers * moved.gathers + (moved.reduces if reduce else 0))
-        device, behind = one.products + one.attention + one.memory + share * gathers * moved.gather, 0.0
-        if strategy.stage == 3:
+    for one, share, made in zip(run, shares.gathers, shares.gradients, strict=True):
+        gathers = share * (1.0 if one.forward else moved.again) if strategy.stage == GATHERS else 0.0
+        left = made if reduces and not one.forward else 0.0
+        reduce, taken = left * moved.reduce, 0.0 if one.forward else made * away.gradients
+        calls = gathers * moved.gathers + left * moved.reduces
+        host = one.host + left * own_work.dispatched + issue * calls
+        device = one.products + one.attention + one.memory + left * own_work.reduced
+        device, behind = device + gathers * (moved.gather + own_work.gathered), 0.0
+        if strategy.stage == GATHERS:
             device, behind = device + reduce, taken
         elif strategy.stage and beside:
             device, behind = device + moved.slows * reduce, reduce + taken
         else:
             device += reduce + taken
-        rows.append((one.repeats, (host, share * gathers * away.fetch, device, behind)))
+        rows.append((one.repeats, (host, gathers * away.fetch, device, behind)))
     return rows

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dsgen.kernels.attention import attention_seconds
-from dsgen.kernels.collectives import collective_seconds, contention
-from dsgen.kernels.host_work import copy_seconds, cpu_adam_seconds, dispatch_seconds, hook_seconds, nvme_seconds
+from dsgen.kernels.collectives import collective_seconds, contention, takes_turns
+from dsgen.kernels.host_work import (
+    copy_seconds,
+    cpu_adam_seconds,
+    dispatch_seconds,
+    hook_seconds,
+    host_traffic_seconds,
+    nvme_seconds,
+)
 from dsgen.kernels.products import product_seconds
 from dsgen.kernels.rates import Link, Rates, rates
 from dsgen.kernels.traffic import traffic_seconds
@@ -19,8 +26,10 @@ __all__ = [
     "cpu_adam_seconds",
     "dispatch_seconds",
     "hook_seconds",
+    "host_traffic_seconds",
     "nvme_seconds",
     "product_seconds",
     "rates",
+    "takes_turns",
     "traffic_seconds",
 ]

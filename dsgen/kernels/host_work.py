@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dsgen.kernels.rates import Rates
 
-__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds", "nvme_seconds",
-           "threads_per_rank"]  # fmt: skip
+__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds",
+           "host_traffic_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
 # Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
 # developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
@@ -14,6 +14,9 @@ PINNED_SHARE = 0.82
 PAGEABLE_SHARE = 0.35
 BOTH_SHARE = 0.43
 COPY_SECONDS = 10e-6  # an asynchronous copy's fixed cost: launch, and the engine's start; derived from a launch of 3 us
+# What one core moves in torch's casts from fp32 to bf16 (23.2 GB/s) and copies (25.5); scaling in place reaches 40:
+# torch 2.13, one thread, 800 MB, EPYC of 2023, measured for this project.
+CORE_STREAM_BYTES_PER_SECOND = 23e9
 ADAM_BYTES = 28  # read and written weight and moments, read gradient, fp32
 # Of the RAM's peak bandwidth that CPU Adam reaches with enough threads: 285 of 384 GB/s on Grace (DeepSpeed's
 # superoffload_grace_adam.png).
@@ -91,11 +94,27 @@ def cpu_adam_seconds(
         bytes_per_element: What is read and written for one.
         launcher: One of `LAUNCHERS`; decides the threads of a rank.
     """
-    cores = threads_per_rank(rates, ranks_per_node, launcher) * rates.core_bytes_per_second
+    return elements * bytes_per_element / _host_speed(rates, rates.core_bytes_per_second, ranks_per_node, launcher)
+
+
+def host_traffic_seconds(rates: Rates, size_bytes: float, *, ranks_per_node: int, launcher: str = "torchrun") -> float:
+    """An element-wise operator on the host's cores, all ranks of a node at once.
+
+    Args:
+        rates: The node.
+        size_bytes: What one rank reads and writes.
+        ranks_per_node: Ranks that share the node.
+        launcher: One of `LAUNCHERS`; decides the threads of a rank.
+    """
+    return size_bytes / _host_speed(rates, CORE_STREAM_BYTES_PER_SECOND, ranks_per_node, launcher)
+
+
+def _host_speed(rates: Rates, core: float, ranks_per_node: int, launcher: str) -> float:
+    """Bytes/s that a rank's threads move, `core` each, as far as the node's memory goes."""
     memory = rates.host_memory_bytes_per_second * HOST_MEMORY_SHARE / ranks_per_node
     if launcher == "deepspeed" and ranks_per_node > 1:
         memory *= UNBOUND_SHARE
-    return elements * bytes_per_element / min(cores, memory)
+    return min(threads_per_rank(rates, ranks_per_node, launcher) * core, memory)
 
 
 def nvme_seconds(rates: Rates, size_bytes: float, direction: str) -> float:

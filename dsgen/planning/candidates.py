@@ -13,9 +13,9 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
 
-__all__ = ["Candidate", "Matters", "Search", "search"]
+__all__ = ["ENOUGH", "Candidate", "Matters", "Search", "search"]
 
-ENOUGH = 0.98  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
+ENOUGH = 0.97  # of the best speed of a layout: a smaller micro-batch that reaches it leaves memory free
 
 
 @attrs.frozen(kw_only=True, slots=False, repr=False, eq=False)

@@ -38,6 +38,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         run=request.run,
         world_size=request.world_size,
         ranks_per_node=ranks,
+        launcher=request.launcher,
         engine=answer["engine"],
         versions=answer["versions"],
         allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
@@ -58,7 +59,11 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
             )
             for name in ("gpu", "host")
         },
-        step_time=replay(program, rates, ranks_per_node=ranks) if rates and program else None,
+        step_time=replay(
+            program, rates, ranks_per_node=ranks, stage=answer["engine"]["stage"], launcher=request.launcher
+        )
+        if rates and program
+        else None,
         peak_flops_per_second=rates.peak(request.run.dtype or "bf16") if rates and program else 0.0,
         hardware=request.hardware,
         program=program,

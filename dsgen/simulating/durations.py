@@ -8,11 +8,10 @@ from typing import Any
 from dsgen import kernels
 from dsgen.kernels import Rates
 
-__all__ = ["contention", "flops", "host_seconds", "link", "seconds"]
+__all__ = ["adam_seconds", "contention", "flops", "host_seconds", "link", "seconds"]
 
 _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
           "all-to-all": "all_to_all"}  # fmt: skip
-_LAUNCHER = "deepspeed"  # what starts the ranks: all of a node share its cores
 _FORWARD, _BACKWARD = 4, 8  # of attention, a pair of positions and an element of a head; what is recomputed left out
 
 
@@ -78,14 +77,19 @@ def _groups(inside: int, ranks_per_node: int) -> int:
     return max(ranks_per_node // max(inside, 1), 1)
 
 
-def host_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int) -> float:
-    """How long the host's cores take for what they read and write, every rank of the node at once."""
+def host_seconds(size_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:
+    """How long the host's cores take for what an operator reads and writes, every rank of the node at once."""
+    return kernels.host_traffic_seconds(rates, size_bytes, ranks_per_node=ranks_per_node, launcher=launcher)
+
+
+def adam_seconds(elements: int, size_bytes: int, rates: Rates, ranks_per_node: int, launcher: str) -> float:
+    """How long CPU Adam takes, every rank of the node at once."""
     return kernels.cpu_adam_seconds(
         rates,
         elements,
         ranks_per_node=ranks_per_node,
         bytes_per_element=size_bytes / max(elements, 1),
-        launcher=_LAUNCHER,
+        launcher=launcher,
     )
 
 

@@ -28,9 +28,14 @@ def on_network(simulation: Simulation, network: Network) -> Simulation:
             code="missing",
         )
     told = rates(simulation.hardware, network)
-    return attrs.evolve(
-        simulation, step_time=replay(simulation.program, told, ranks_per_node=simulation.ranks_per_node)
+    timed = replay(
+        simulation.program,
+        told,
+        ranks_per_node=simulation.ranks_per_node,
+        stage=simulation.engine["stage"],
+        launcher=simulation.launcher,
     )
+    return attrs.evolve(simulation, step_time=timed)
 
 
 def check_network(network: Network, world_size: int, ranks_per_node: int) -> None:

@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dsgen.kernels import Rates
+from dsgen.kernels import Rates, takes_turns
 from dsgen.simulating import durations
 from dsgen.simulating.clocks import Clocks
 from dsgen.simulating.paths import History, Turns, add, intervals
@@ -29,15 +29,19 @@ _NUMBER_BYTES = 4  # what the host reads of a tensor that it asks for its value
 Entry = Sequence[Any]
 
 
-def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int) -> Timeline:
+def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int, stage: int, launcher: str) -> Timeline:
     """The timeline of a program on given hardware.
+
+    At stage 3 collectives and kernels take turns, whatever streams they are on: see `dsgen.kernels.takes_turns`.
 
     Args:
         program: `{"entries", "order", "loops", "held"}`, as `dsgen.engine.simulate.programs` tells them.
         rates: The node and its network.
         ranks_per_node: Ranks that share the node, its drives and its cores.
+        stage: Of ZeRO.
+        launcher: What starts the ranks: torchrun, deepspeed or bound, as in Training.
     """
-    run = _Replay(program, rates, ranks_per_node)
+    run = _Replay(program, rates, ranks_per_node, takes_turns(stage), launcher)
     done = 0
     for begin, end, count in program["loops"]:
         run.through(done, end)
@@ -50,12 +54,14 @@ def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int) -> 
 class _Replay:
     """The clocks, and where a program is."""
 
-    def __init__(self, program: Mapping[str, Any], rates: Rates, ranks_per_node: int) -> None:
+    def __init__(
+        self, program: Mapping[str, Any], rates: Rates, ranks_per_node: int, turns: bool, launcher: str
+    ) -> None:
         self._entries: Sequence[Entry] = program["entries"]
         self._order: Sequence[int] = program["order"]
         self._held: Sequence[Sequence[int]] = program.get("held", ())
-        self._rates, self._ranks = rates, ranks_per_node
-        self._clocks = Clocks()
+        self._rates, self._ranks, self._launcher = rates, ranks_per_node, launcher
+        self._clocks, self._takes_turns = Clocks(), turns
         self._known: dict[int, tuple[float, float]] = {}  # entry -> seconds and FLOPs
         self._slots: dict[int, Task | None] = {}
         self._flops = [0.0, 0.0]  # of the model, and with what is recomputed
@@ -210,10 +216,14 @@ class _Replay:
         clocks, rates = self._clocks, self._rates
         clocks.pay(0.0 if call == "hook" else rates.collective_dispatch_seconds)
         clocks.collectives.wait(clocks.stream(stream).mark(clocks.host), clocks.host)
+        if self._takes_turns:
+            clocks.collectives.wait(clocks.compute.mark(clocks.host), clocks.host)
         sort = f"{kind}, {durations.link(entry, rates)}"
         task = self._put(clocks.collectives, self._of(number, entry)[0], sort, kind, size)
         task.slows = durations.contention(entry, rates, self._ranks)
         self._slots[slot] = task
+        if self._takes_turns:
+            clocks.compute.wait(task, clocks.host)
 
     def _record(self, _: int, entry: Entry) -> None:
         self._slots[entry[1]] = self._clocks.stream(entry[2]).mark(self._clocks.host)
@@ -243,11 +253,11 @@ class _Replay:
         self._clocks.pay(self._rates.dispatch_seconds + copied)
 
     def _host(self, _: int, entry: Entry) -> None:
-        seconds = durations.host_seconds(entry[2], entry[2], self._rates, self._ranks)
+        seconds = durations.host_seconds(entry[2], self._rates, self._ranks, self._launcher)
         self._work(self._rates.dispatch_seconds + seconds, _HOST_WORK, entry[1], entry[2])
 
     def _adam(self, _: int, entry: Entry) -> None:
-        seconds = durations.host_seconds(entry[1], entry[2], self._rates, self._ranks)
+        seconds = durations.adam_seconds(entry[1], entry[2], self._rates, self._ranks, self._launcher)
         self._work(seconds, _CPU_ADAM, "adam", entry[2])
 
     def _work(self, seconds: float, sort: str, name: str, size_bytes: int) -> None:

@@ -17,7 +17,7 @@ from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.limits import check_gpus
-from dsgen.shapes.profiles import Hardware, Network
+from dsgen.shapes.profiles import Hardware, Network, Training
 from dsgen.simulating import model_configs
 from dsgen.simulating.filling import Filled, fill
 from dsgen.simulating.setups import of_config
@@ -41,6 +41,7 @@ CHECKPOINTING: dict[str, bool | str] = {"none": False, "full": True, "deepspeed"
 _METHODS = ("full", "lora", "qlora")
 # The constraint that stops a simulation, forced or not: it chunks a loss as Liger does, and in no other way.
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
+_LAUNCHER = str(attrs.fields_dict(Training)["launcher"].default)
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
@@ -93,6 +94,7 @@ class Request:
         gpus_per_node: GPUs of a node.
         hardware: What there is; None where nobody said.
         network: What joins the nodes; None where nobody said.
+        launcher: What starts the ranks: torchrun, deepspeed or bound, as in Training.
         run: The options, each of them decided.
         filled: What the training program would fill in.
         notes: What a person should know besides.
@@ -105,6 +107,7 @@ class Request:
     gpus_per_node: int
     hardware: Hardware | None
     network: Network | None = None
+    launcher: str = _LAUNCHER
     run: Options
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
@@ -183,6 +186,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             gpus_per_node=job.gpus_per_node,
             hardware=job.hardware,
             network=job.network,
+            launcher=wishes.launcher,
             run=decided,
         )
     )

@@ -187,7 +187,7 @@ def test_rows_are_written_with_their_parts(module: Any, cases: Any) -> None:
 def test_another_model_drops_in(module: Any) -> None:
     found = module("published_speed_cases")
     names = ["llmf-001", "bs-002"]
-    said, left = found.speed_cases(lambda job, strategy: found.Prediction(2.0, 1.0, 3.0, 4.0, {"all": 4.0}), names)
+    said, left = found.speed_cases(lambda *_: found.Prediction(2.0, 1.0, 3.0, 4.0, {"all": 4.0}), names)
 
     assert (said.speed, said.ours.parts, said.within) == (2.0, {"all": 4.0}, False)
     assert said.error == pytest.approx(2.0 / said.measured - 1)

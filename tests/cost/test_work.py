@@ -168,10 +168,10 @@ def test_a_window_is_that_of_the_blocks_that_have_one(name, narrow, wide):
     assert all(not call.window for call, _ in worked(name).forward.attentions)  # shorter than any window
 
 
-def test_modules_are_those_that_run():
+def test_modules_are_those_that_run_and_hold_parameters():
     assert [(part.name, part.repeats, part.modules) for part in worked().parts] == [
-        ("before", 1, 4),
-        ("dense", 3, 13),
+        ("before", 1, 1),
+        ("dense", 3, 9),
         ("head", 1, 2),
     ]
 

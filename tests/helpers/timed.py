@@ -56,8 +56,10 @@ def simulation(folder: Path, passes: int = PASSES) -> Simulation:
     """On 16 A100 of two nodes."""
     hardware = hardware_of(dsgen.profile("a100-80g").layers)
     network = network_of(dsgen.profile("ib-hdr-200g").layers)
+    # Stage 2, at which collectives run beside kernels.
+    answer = {**ANSWER, "program": program(passes), "engine": {**ANSWER["engine"], "stage": 2}}
     request = from_config(CONFIG, model=MODEL, world_size=16, hardware=hardware, network=network)
-    return simulate(request, python=answering(folder, {**ANSWER, "program": program(passes)}))
+    return simulate(request, python=answering(folder, answer))
 
 
 def time_of(told: Simulation) -> Timeline:

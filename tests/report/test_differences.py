@@ -28,7 +28,7 @@ def test_each_rival_says_what_makes_it_slower(make_job):
 
     line = next(line for line in plan_report.text(planned, width=200).splitlines() if str(offloads.strategy) in line)
 
-    assert line.endswith(f"slower: offload +{costs.seconds_text(more)}")
+    assert f"slower: offload +{costs.seconds_text(more)}" in line
 
 
 def test_why_says_the_same_of_another_stage():
@@ -37,7 +37,7 @@ def test_why_says_the_same_of_another_stage():
     said = " ".join(why.text(answer).split())
 
     assert max(other.parts, key=lambda name: other.parts[name]) == "offload"
-    assert f"9% slower: offload +{costs.seconds_text(other.parts['offload'])}." in said
+    assert f"{1 - other.speed:.0%} slower: offload +{costs.seconds_text(other.parts['offload'])}" in said
     (told,) = [item for item in why.data(answer)["alternatives"] if item["value"] == 1]
     assert told["seconds_more"] == dict(other.parts)
     assert other.seconds * (1 / other.speed - 1) == pytest.approx(sum(other.parts.values()))

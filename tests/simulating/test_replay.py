@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from dsgen.kernels import Link, Rates, collective_seconds, contention, copy_seconds, cpu_adam_seconds, nvme_seconds
+from dsgen.kernels import (
+    Link,
+    Rates,
+    collective_seconds,
+    contention,
+    copy_seconds,
+    cpu_adam_seconds,
+    host_traffic_seconds,
+    nvme_seconds,
+)
 from dsgen.kernels.measured_facts import CONTENTION as FACTS
 from dsgen.simulating.replay import replay
 from dsgen.simulating.timelines import CONTENTION, HOST_BOUND, KERNELS, Timeline
@@ -53,11 +62,14 @@ def traffic(size: int, stream: int = 0, call: str = "python") -> tuple[Any, ...]
     return "traffic", stream, call, False, "add", "stream", size
 
 
-def replayed(*entries: tuple[Any, ...], loops: list[list[int]] | None = None) -> Timeline:
+def replayed(
+    *entries: tuple[Any, ...], loops: list[list[int]] | None = None, stage: int = 2, launcher: str = "deepspeed"
+) -> Timeline:
     """Entries in this order; equal ones are one entry of the table."""
     table = list(dict.fromkeys(entries))
     order = [table.index(one) for one in entries]
-    return replay({"entries": table, "order": order, "loops": loops or []}, RATES, ranks_per_node=8)
+    program = {"entries": table, "order": order, "loops": loops or []}
+    return replay(program, RATES, ranks_per_node=8, stage=stage, launcher=launcher)
 
 
 def added_up(found: Timeline) -> bool:
@@ -365,7 +377,7 @@ def test_memory_is_told_by_the_hosts_clock() -> None:
     table = [traffic(MILLISECOND), ("sync_stream", 0)]
     program = {"entries": table, "order": [0, 1, 0], "loops": [], "held": [[0, 100], [2, 300]]}
 
-    found = replay(program, RATES, ranks_per_node=8)
+    found = replay(program, RATES, ranks_per_node=8, stage=2, launcher="deepspeed")
 
     assert found.memory == ((0.0, 100), (pytest.approx(10e-6 + 1e-3), 300))
 
@@ -391,3 +403,35 @@ def test_a_loop_is_as_long_as_what_it_stands_for(last: tuple[Any, ...]) -> None:
     assert looped.host_seconds == pytest.approx(whole.host_seconds, rel=1e-9)
     assert "passes alike" in [one.phase for one in looped.phases]
     assert len(looped.intervals) < len(whole.intervals) / 4
+
+
+def test_at_stage_3_collectives_and_kernels_take_turns() -> None:
+    """Though the collective has a stream of its own: so are they measured (dsgen.kernels.takes_turns)."""
+    program = [
+        traffic(MILLISECOND),
+        ("collective", 0, 1, "python", *GATHER),
+        traffic(2 * MILLISECOND),
+        ("join", 0, 0),
+        traffic(MILLISECOND),
+    ]
+
+    hidden, turns = replayed(*program, stage=2), replayed(*program, stage=3)
+
+    assert hidden.seconds < 4e-3 + GATHERED
+    assert turns.seconds == pytest.approx(4e-3 + GATHERED + 10e-6, rel=1e-2)
+    assert turns.parts[GATHERING] == pytest.approx(GATHERED, rel=0.05)
+    assert CONTENTION not in turns.parts
+    assert added_up(turns)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
+def test_the_launcher_decides_the_threads_of_the_hosts_work(launcher: str) -> None:
+    adam = replayed(("adam", 10**6, 28 * 10**6), launcher=launcher)
+    scaling = replayed(("host", "mul_", 8 * 10**6), launcher=launcher)
+
+    assert adam.busy["CPU optimizer"] == pytest.approx(
+        cpu_adam_seconds(RATES, 10**6, ranks_per_node=8, launcher=launcher)
+    )
+    assert scaling.busy["host operators"] == pytest.approx(
+        RATES.dispatch_seconds + host_traffic_seconds(RATES, 8 * 10**6, ranks_per_node=8, launcher=launcher)
+    )

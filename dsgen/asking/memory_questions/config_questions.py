@@ -30,6 +30,7 @@ from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
+from dsgen.planning.candidates import ENOUGH
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
@@ -40,7 +41,6 @@ from dsgen.strategies.wishes import check_wishes
 __all__ = ["ask_config", "given", "question"]
 
 _SIZES = (128, 64, 32, 16, 8, 4, 2, 1)  # micro-batches tried where nobody says one
-_ENOUGH = 0.98  # of the best speed: a smaller micro-batch that reaches it leaves memory free, as in a plan
 _STAGE = "zero_optimization.stage"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _BATCH_SAYS = "its batch keys, or --micro-batch and --accumulation, say it"
@@ -195,7 +195,7 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
         return closest(job, offered[::-1])
     timed = _timed(job, fitting[0].precision)
     speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
-    near = [item for item in fitting if speeds[item] >= _ENOUGH * max(speeds.values())]
+    near = [item for item in fitting if speeds[item] >= ENOUGH * max(speeds.values())]
     return min(near, key=lambda item: (item.checkpointing, item.micro_batch))
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "FORWARD_PASS",
     "GRADIENTS",
     "LOGITS",
+    "MIXED",
     "NORM",
     "SOFTMAX",
     "STREAM",
@@ -31,7 +32,7 @@ ACTIVATIONS, LOGITS, TEMPORARIES, GRADIENTS = range(4)
 # Sorts of kernels that are bound by memory: one element after the other; over rows (norms, sums, the best of a row);
 # softmax; rows picked by index; layouts (copies, joins, zeros); 4-bit weights made into 16 bits.
 STREAM, NORM, SOFTMAX = "stream", "norm", "softmax"
-EMBEDDING, COPY, DEQUANTIZATION = "embedding", "copy", "dequantization"
+EMBEDDING, COPY, DEQUANTIZATION, MIXED = "embedding", "copy", "dequantization", "mixed"
 FORWARD_PASS, BACKWARD_PASS = "forward", "backward"  # of attention
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dsgen.families.tape.graph import BACKWARD_PASS, FORWARD_PASS, Tensor
+from dsgen.families.tape.graph import BACKWARD_PASS, COPY, FORWARD_PASS, MIXED, STREAM, Tensor
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.tape import Tape
 
@@ -166,6 +166,15 @@ def summed(done: Iterable[_Done]) -> Work:
     )
 
 
+_ELEMENTWISE = (STREAM, COPY)
+
+
+def _mixed(tensors: tuple[Tensor | None, ...]) -> bool:
+    """Whether an element-wise kernel casts or broadcasts; single numbers do not count."""
+    several = [one for one in tensors if one is not None and (one.rows, one.width) != ((1, 0), 1)]
+    return len({(one.item, one.rows, one.width) for one in several}) > 1
+
+
 class WorkTape(Tape):
     """A tape that notes the work too; what was `done`, in order."""
 
@@ -178,6 +187,8 @@ class WorkTape(Tape):
     def moves(self, sort: str, *tensors: Tensor | None, operators: int = 1) -> None:
         """As noted by `Tape`."""
         fixed = each = 0
+        if sort in _ELEMENTWISE and _mixed(tensors):
+            sort = MIXED
         for one in tensors:
             if one is not None:
                 size = one.width * one.item
