@@ -17,11 +17,17 @@ from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers, count
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["StepCost", "cost"]
+__all__ = ["StepCost", "cost", "run_name", "speed_interval"]
 
 # Measured speeds by this model's, of which nine in ten lie between: 92 % of the published runs on which it was chosen,
 # 91 % of those held back (docs/speed.md).
 LOW, HIGH = 0.75, 1.20
+# The same where one run of a machine was measured and another is asked for: what the card, its kernels and its host
+# have in common is out of it, what differs between runs stays. Of all pairs of published runs of one source (which
+# share GPU, program and kernels) nine in ten lie between, of those held back too (docs/speed.md); where both are of one
+# model on as many GPUs, and so differ in strategy, batch or length alone, it is less.
+LOW_MEASURED, HIGH_MEASURED = 0.80, 1.25
+LOW_ALIKE, HIGH_ALIKE = 0.84, 1.19
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
@@ -77,8 +83,34 @@ class _Asked:
 
 
 def cost(job: Job, strategy: Strategy) -> StepCost:
-    """The time of one optimizer step under a strategy."""
-    return _cost(_Asked(job, strategy))
+    """The time of one optimizer step under a strategy; on a machine that was measured, in proportion to that."""
+    computed, ratio = _cost(_Asked(job, strategy)), job.hardware.step_time_ratio
+    if ratio is None:
+        return computed
+    parts = {name: seconds * ratio for name, seconds in computed.parts.items()}
+    return computed._replace(parts=parts, hidden_seconds=computed.hidden_seconds * ratio)
+
+
+def run_name(job: Job) -> str:
+    """What a measured run is known by, beside the machine: "7b on 8 GPUs"."""
+    gpus = f"{job.world} GPU{'s' if job.world > 1 else ''}"
+    over = f" over {job.names.get('network', 'a network')}" if job.nodes > 1 else ""
+    return f"{job.names.get('model', 'a model')} on {gpus}{over}"
+
+
+def speed_interval(job: Job) -> tuple[float, float]:
+    """The least and the most that a measured speed plausibly is, by the one that is said.
+
+    A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
+    not have: then the interval reaches to where they would be without it.
+    """
+    ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs
+    if ratio is None:
+        return LOW, HIGH
+    low, high = (LOW_ALIKE, HIGH_ALIKE) if set(runs) == {run_name(job)} else (LOW_MEASURED, HIGH_MEASURED)
+    if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
+        return low, high
+    return low * min(1.0, ratio), high * max(1.0, ratio)
 
 
 @functools.lru_cache(maxsize=4096)
