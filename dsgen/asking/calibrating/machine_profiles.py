@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dsgen import catalog
-from dsgen.asking.calibrating.measurements import Measurement, peak_ratio, reason, step_ratio
+from dsgen.asking.calibrating.measurements import Measurement, fullest, peak_ratio, peak_reason, step_ratio, step_reason
 from dsgen.documents.writing import write_atomically
 from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake
@@ -126,16 +126,15 @@ def text(machine: Machine, measured: Sequence[Measurement], path: str | None) ->
         folder = os.path.abspath(Path(path).expanduser().parent if path else ".")  # noqa: PTH100
         extends = os.path.relpath(os.path.abspath(extends), folder)  # noqa: PTH100
     peak = peak_ratio(measured)
-    last = measured[-1]
-    source = f"dsgen calibrate, dsgen {last.dsgen}, {last.date}: {last.run}, {last.strategy}"
+    several = f"dsgen calibrate: the {len(measured)} measurements below"
     lines = [
         f"name: {_quoted(Path(path).stem if path else machine.name.removesuffix(_SUFFIX) + _SUFFIX)}",
         "kind: hardware",
         f"title: {_quoted(f'{machine.title}, as measured')}",
         f"extends: {_quoted(extends)}",
         "source:",
-        f"  step_time_ratio: {_quoted(source)}",
-        *([f"  peak_memory_ratio: {_quoted(source)}"] if peak is not None else []),
+        f"  step_time_ratio: {_quoted(_source(measured[0]) if len(measured) == 1 else several)}",
+        *([f"  peak_memory_ratio: {_quoted(_source(fullest(measured)))}"] if peak is not None else []),
         *(
             f"  {fact}: {_quoted(f'as dsgen calibrate was told by {where}')}"
             for fact, (_, where) in machine.facts.items()
@@ -143,13 +142,17 @@ def text(machine: Machine, measured: Sequence[Measurement], path: str | None) ->
         "measurements:",
         *_listed(measured),
         "hardware:",
-        f"  step_time_ratio: {step_ratio(measured):.6g}  # {reason(measured, peak=False)}",
+        f"  step_time_ratio: {step_ratio(measured):.6g}  # {step_reason(measured)}",
     ]
     if peak is not None:
-        lines.append(f"  peak_memory_ratio: {peak:.6g}  # {reason(measured, peak=True)}")
+        lines.append(f"  peak_memory_ratio: {peak:.6g}  # {peak_reason(measured)}")
     lines.append(f"  measured_runs: [{', '.join(_quoted(one.run) for one in measured)}]")
     lines += [f"  {fact}: {json.dumps(value)}" for fact, (value, _) in machine.facts.items()]
     return _ABOUT + "\n".join(lines) + "\n"
+
+
+def _source(one: Measurement) -> str:
+    return f"dsgen calibrate, dsgen {one.dsgen}, {one.date}: {one.run}, {one.strategy}"
 
 
 def _listed(measured: Sequence[Measurement]) -> Iterator[str]:

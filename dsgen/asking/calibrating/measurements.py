@@ -10,7 +10,18 @@ import attrs
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["NUMBERS", "REQUIRED", "TEXTS", "Measurement", "kept", "peak_ratio", "reason", "step_ratio"]
+__all__ = [
+    "NUMBERS",
+    "REQUIRED",
+    "TEXTS",
+    "Measurement",
+    "fullest",
+    "kept",
+    "peak_ratio",
+    "peak_reason",
+    "step_ratio",
+    "step_reason",
+]
 
 _SAID = ("date", "dsgen", "run", "strategy")
 _STEP = ("step_seconds", "predicted_step_seconds")
@@ -97,19 +108,23 @@ def peak_ratio(measured: Sequence[Measurement]) -> float | None:
     return max((one.peak_memory_ratio for one in measured if one.peak_memory_ratio is not None), default=None)
 
 
-def reason(measured: Sequence[Measurement], peak: bool) -> str:
-    """What stands behind a ratio, for a person: "measured 12.3 s against predicted 10.9 s"."""
-    if peak:
-        told = [
-            f"measured {one.peak_gib:.4g} GiB {one.peak_of} against predicted {one.predicted_peak_gib:.4g} GiB"
-            for one in measured
-            if one.peak_gib is not None
-        ]
-        many = "largest"
-    else:
-        told = [
-            f"measured {one.step_seconds:.4g} s against predicted {one.predicted_step_seconds:.4g} s"
-            for one in measured
-        ]
-        many = "geometric mean"
-    return told[0] if len(told) == 1 else f"{many} of {len(told)}: {'; '.join(told)}"
+def step_reason(measured: Sequence[Measurement]) -> str:
+    """What the ratio of steps rests on, for a person: "measured 12.3 s against predicted 10.9 s"."""
+    if len(measured) == 1:
+        one = measured[0]
+        return f"measured {one.step_seconds:.4g} s against predicted {one.predicted_step_seconds:.4g} s"
+    ratios = [one.step_time_ratio for one in measured]
+    return f"geometric mean of {len(ratios)} measurements of x {min(ratios):.3g} to {max(ratios):.3g}"
+
+
+def peak_reason(measured: Sequence[Measurement]) -> str:
+    """What the ratio of peaks rests on: the largest of those that were measured."""
+    every = [one for one in measured if one.peak_memory_ratio is not None]
+    one = fullest(every)
+    told = f"measured {one.peak_gib:.4g} GiB {one.peak_of} against predicted {one.predicted_peak_gib:.4g} GiB"
+    return told if len(every) == 1 else f"largest of {len(every)}: {told}"
+
+
+def fullest(measured: Sequence[Measurement]) -> Measurement:
+    """The measurement whose peak is most beyond what was computed; one of them must have a peak."""
+    return max(measured, key=lambda one: one.peak_memory_ratio or 0.0)
