@@ -118,6 +118,7 @@ def timed_steps(
     Raises:
         Exception: What DeepSpeed, torch or transformers raise.
     """
+    progress["phase"] = "import"
     import deepspeed
     import torch
 

@@ -104,7 +104,7 @@ def speed_interval(job: Job) -> tuple[float, float]:
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
     """
-    ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs
+    ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs or ()
     if ratio is None:
         return LOW, HIGH
     low, high = (LOW_ALIKE, HIGH_ALIKE) if set(runs) == {run_name(job)} else (LOW_MEASURED, HIGH_MEASURED)

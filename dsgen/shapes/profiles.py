@@ -143,9 +143,9 @@ class Hardware(Value):
         above=0.3,
         below=3,
     )
-    measured_runs: tuple[str, ...] = fact(
+    measured_runs: tuple[str, ...] | None = fact(
         "The runs that were measured for these ratios, such as 7b on 8 GPUs; the interval of such runs is narrower.",
-        default=(),
+        default=None,
     )
 
     @property

@@ -163,7 +163,7 @@ def test_what_was_said_beside_the_profile_is_the_machines_too(tmp_path: Path) ->
     box = written(tmp_path, wanted=small, step_seconds=8.0)
 
     hardware = dsgen.job({"hw": box, "gpus": 1, "model": "1b", "method": "lora"}).hardware
-    assert attrs.evolve(hardware, step_time_ratio=None, measured_runs=()) == dsgen.job(small).hardware
+    assert attrs.evolve(hardware, step_time_ratio=None, measured_runs=None) == dsgen.job(small).hardware
 
 
 def test_a_config_is_costed_as_it_ran() -> None:
@@ -323,3 +323,22 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     made.write(box, force=True)
     assert "step_seconds: 50" in Path(box).read_text()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_ratio_that_somebody_says_counts_and_is_named() -> None:
+    said = {**BOX, "set": {"hardware.step_time_ratio": 1.5}}
+    slow = dsgen.plan(said)
+
+    assert slow.chosen.cost.seconds == pytest.approx(1.5 * dsgen.plan(BOX).chosen.cost.seconds)
+    assert effect(slow).words == "calibrated: step time, x 1.5 (python); plan not changed"
+    assert speed_interval(slow.job) == (LOW_MEASURED, pytest.approx(HIGH_MEASURED * 1.5))  # nobody measured twice
+    assert "1.5" not in dsgen.calibrate(said, step_seconds=45.0).profile()
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [("step_time_ratio", 50), ("step_time_ratio", 0), ("peak_memory_ratio", 5), ("peak_memory_ratio", -1)],
+)
+def test_a_ratio_out_of_bounds_is_refused(fact: str, value: float) -> None:
+    with pytest.raises(dsgen.DsgenError, match=rf"hardware\.{fact} is {value}; it must be (above|below)"):
+        dsgen.job({**BOX, "set": {f"hardware.{fact}": value}})

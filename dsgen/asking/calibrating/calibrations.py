@@ -150,7 +150,7 @@ def calibrate(
         raise mistake(f"peak-of is {peak_of!r}", must=f"it must be one of {', '.join(PEAKS)}")
     job = question.job
     machine = machine_profiles.machine(job)
-    bare = attrs.evolve(job.hardware, step_time_ratio=None, peak_memory_ratio=None, measured_runs=())
+    bare = attrs.evolve(job.hardware, step_time_ratio=None, peak_memory_ratio=None, measured_runs=None)
     predicted = weigh(attrs.evolve(job, hardware=bare), question.strategy)
     seconds = predicted.cost.seconds
     if not _allowed("step_time_ratio", step_seconds / seconds):
