@@ -270,6 +270,15 @@ def gpu_memory(session: nox.Session) -> None:
     session.run("python", "benchmarks/gpu_memory.py", *options)
 
 
+@nox.session(name="gpu-speed", python=PYTHON, default=False)
+def gpu_speed(session: nox.Session) -> None:
+    """Time of kernels and of whole runs on a GPU beside dsgen's; records benchmarks/gpu_speed/CARD.json."""
+    session.install(TORCH)  # the build for CUDA, from PyPI
+    session.install(".[proof]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
+    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+    session.run("python", "benchmarks/gpu_speed.py", *session.posargs)
+
+
 @nox.session(python=PYTHON, default=False)
 def estimators(session: nox.Session) -> None:
     """Other estimators of memory, ours, and the real engine on the same cases; `-- update` writes docs/memory.md."""

@@ -49,6 +49,10 @@ class Card:
             "context_by_nvidia_smi_bytes": _process_bytes(),
         }
 
+    def wait(self) -> None:
+        """Until everything that was launched is done."""
+        torch.cuda.synchronize()
+
     def begin(self) -> None:
         """A phase begins: its peaks start from what is held now."""
         torch.cuda.synchronize()

@@ -9,7 +9,7 @@ import attrs
 import dsgen
 from dsgen.families.hf_config import to_hf_config
 
-__all__ = ["CASES", "Case", "cases"]
+__all__ = ["CASES", "Case", "case_of", "cases"]
 
 ANY_GPU = "generic-80g"  # a job needs one; the model's facts do not depend on it
 LEARNING_RATE = 1e-5
@@ -32,10 +32,10 @@ class Case:
 
 def cases() -> tuple[Case, ...]:
     """Every case, the small ones first: what fails early says most."""
-    return tuple(_case(**each) for each in CASES)
+    return tuple(case_of(**each) for each in CASES)
 
 
-def _case(
+def case_of(
     model: str,
     stage: int,
     precision: str = "bf16",
@@ -59,7 +59,7 @@ def _case(
         offload: What is on the CPU: nothing, "optimizer", "param" or "optimizer+param".
         checkpointing: Hugging Face's.
         attention: sdpa, eager or flash.
-        method: full or lora.
+        method: full, lora or qlora.
     """
     zero: dict[str, Any] = {"stage": stage}
     for part in filter(None, offload.split("+")):

@@ -7,6 +7,7 @@ from statistics import median
 
 from published_page import bullets, reasons_table, table  # benchmarks/, beside this script
 from published_sources import SOURCES
+from published_speed_calibrated import calibrated_lines
 from published_speed_cases import APART, COMPARED, LEFT_OUT, SpeedCase, without_fit
 from published_speed_remarks import CAUSES, FITTED, HOW, MEANINGS
 from published_speed_tables import (
@@ -67,6 +68,8 @@ def page(cases: Cases) -> str:
         "number. The rows that are shown apart are among them: they differ from dsgen's words all alike.",
         "",
         *regret_tables([*compared, *apart]),
+        "",
+        *calibrated_lines(compared),
         "",
         "## The worst",
         "",

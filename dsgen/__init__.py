@@ -7,6 +7,7 @@ config = dsgen.render(job)                        # or render({"hw": "a100-40g",
 config.write("ds_config.json")                    # or config.to_dict() for deepspeed.initialize(config=...)
 config.why("zero_optimization.stage").reason      # and why
 dsgen.memory(job).verdict                         # whether it fits, what would
+dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measured, for later plans
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsgen.api import (
         Layers,
+        calibrate,
         effective,
         job,
         memory,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         site,
         why,
     )
+    from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.plan_questions import Budget, Contest, Fleet, Offer, Speedups, WhatIf
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Budget",
+    "Calibration",
     "Comparison",
     "Config",
     "Contest",
@@ -80,6 +84,7 @@ __all__ = [
     "Simulation",
     "Speedups",
     "WhatIf",
+    "calibrate",
     "compare",
     "diff",
     "effective",
@@ -109,6 +114,7 @@ __all__ = [
 _HOMES = {
     "Answer": "dsgen.asking.questions",
     "Budget": "dsgen.asking.plan_questions",
+    "Calibration": "dsgen.asking.calibrating",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions",

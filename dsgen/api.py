@@ -23,6 +23,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank
 
 if TYPE_CHECKING:
+    from dsgen.asking.calibrating import Calibration
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Layers",
+    "calibrate",
     "effective",
     "job",
     "memory",
@@ -117,6 +119,36 @@ def memory(
     from dsgen.asking import memory_questions  # a script that renders needs none of it
 
     return memory_questions.answer(memory_questions.question(job(wanted, deepspeed), config), every)
+
+
+@names_arguments(scenarios.NAMES)
+def calibrate(
+    wanted: Wanted,
+    *,
+    step_seconds: float,
+    peak_gib: float | None = None,
+    peak_of: str = "allocated",
+    config: Values | Path | None = None,
+    deepspeed: str | None = None,
+) -> Calibration:
+    """What a measured run says of its machine; `.write("my-box.yaml")` makes it a hardware profile for later plans.
+
+    Args:
+        wanted: What ran, and on what: at least a hardware and a model.
+        step_seconds: One optimizer step, all of its micro-batches.
+        peak_gib: The fullest GPU's peak.
+        peak_of: What that is of: "allocated" or "reserved" as torch.cuda tells it, or "card" as nvidia-smi does.
+        config: The DeepSpeed config that ran, or its file; without one what a plan takes.
+        deepspeed: As in `job`.
+
+    Raises:
+        DsgenError: As `memory`; nothing fits and no config says what ran; or a number that no such run has.
+    """
+    from dsgen.asking import calibrating, memory_questions
+
+    made = job(wanted, deepspeed)
+    ran = calibrating.run_of(made) if config is None else memory_questions.question(made, config)
+    return calibrating.calibrate(ran, step_seconds, peak_gib, peak_of)
 
 
 @names_arguments()

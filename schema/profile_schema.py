@@ -20,6 +20,7 @@ sys.path.insert(0, str(FOLDER.parent.parent))  # the checkout's dsgen, not an in
 
 import attrs  # noqa: E402
 
+from dsgen.asking.calibrating.measurements import NUMBERS, REQUIRED, TEXTS  # noqa: E402
 from dsgen.catalog.sheets import KINDS  # noqa: E402
 from dsgen.deepspeed.surface import known_versions  # noqa: E402
 from dsgen.jobs.scenarios import FIELDS  # noqa: E402
@@ -191,6 +192,21 @@ def repositories() -> dict[str, Any]:
     }
 
 
+def measurements() -> dict[str, Any]:
+    """The schema of what dsgen calibrate was told of a machine."""
+    numbers = {name: {"type": "number", "exclusiveMinimum": 0} for name in NUMBERS}
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {**dict.fromkeys(TEXTS, TEXT), **numbers},
+            "required": list(REQUIRED),
+            "additionalProperties": False,
+        },
+        "description": "Runs that were measured on this machine, as dsgen calibrate writes them.",
+    }
+
+
 def profile(kind: str) -> dict[str, Any]:
     """The schema of a profile file of one kind."""
     facts = {yaml_name(field.name): TEXT for field in attrs.fields(SECTIONS[kind])}
@@ -201,6 +217,7 @@ def profile(kind: str) -> dict[str, Any]:
         "aliases": {"type": "array", "items": {"type": "string"}, "description": "Other names of it."},
         "extends": TEXT | {"description": "A profile of the same kind, by name or file, that this one starts from."},
         **({"hub": repositories()} if kind == "model" else {}),
+        **({"measurements": measurements()} if kind == "hardware" else {}),
         "source": {
             "description": "Where the facts come from: one text for all, or a text for each.",
             "type": ["string", "object"],

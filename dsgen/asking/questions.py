@@ -63,6 +63,7 @@ class Answer:
         dropped: Why a config leaves it out, where it does.
         alternatives: What other values would do.
         children: The keys below it, for a section.
+        calibration: What the measurements of the machine changed; empty where nobody measured.
     """
 
     key: str
@@ -75,6 +76,7 @@ class Answer:
     dropped: str | None = None
     alternatives: tuple[OtherValue, ...] = ()
     children: tuple[Explanation, ...] = ()
+    calibration: str = ""
 
 
 def ask(job: Job, key: str) -> Answer:
@@ -103,8 +105,17 @@ def ask(job: Job, key: str) -> Answer:
         description=explained.description,
         dropped=explained.dropped,
         alternatives=tuple(_alternatives(job, current, explained.path, explained.value)),
+        calibration=_calibration(current),
         children=tuple(config.why(path) for path in config.paths() if path.startswith(f"{explained.path}.")),
     )
+
+
+def _calibration(current: Plan) -> str:
+    if not current.job.hardware.calibrated:
+        return ""
+    from dsgen.asking.calibrating import effect  # most machines were not measured
+
+    return effect(current).words
 
 
 def _fact(job: Job, section: str, name: str) -> Answer:
@@ -135,10 +146,14 @@ def _source(job: Job, section: str, name: str, winner: Override) -> str | None:
     """The source a profile gives for a fact, when the profile is still the one that decides it."""
     if section not in catalog.KINDS or winner.rank != catalog.KINDS[section] or section not in job.names:
         return None
-    try:
-        return catalog.find(section, job.names[section]).source_of(name)
-    except DsgenError:  # a profile given as a path, known to the job by its title only
-        return None
+    for known_as in (job.names[section], winner.origin.source):  # of a profile given as a path the job knows the name
+        try:
+            profile = catalog.find(section, known_as)
+        except DsgenError:
+            continue
+        if any(item.path == winner.path and item.origin == winner.origin for item in profile.layer.overrides):
+            return profile.source_of(name)
+    return None
 
 
 def _alternatives(job: Job, current: Plan, path: str, value: Any) -> list[OtherValue]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -25,7 +26,10 @@ _LONGEST_CHAIN = 20  # profiles that extend each other; the built-in ones need t
 
 @attrs.frozen(repr=False, eq=False)
 class Profile(Value):
-    """One named YAML file about one thing, its parents' overrides included."""
+    """One named YAML file about one thing, its parents' overrides included.
+
+    `own` has the paths that its file itself writes; `measurements` what `dsgen calibrate` was told of the machine.
+    """
 
     name: str
     kind: str
@@ -35,6 +39,8 @@ class Profile(Value):
     sources: Mapping[str, str] = attrs.field(eq=False)
     file: str
     layer: Layer
+    own: frozenset[str] = frozenset()
+    measurements: tuple[Mapping[str, Any], ...] = attrs.field(default=(), eq=False)
 
     def source_of(self, fact: str) -> str | None:
         """Where a fact of this profile comes from (`gpu_memory`)."""
@@ -157,7 +163,9 @@ def _resolve(sheet: Sheet, children: tuple[Sheet, ...]) -> Profile:
         Override(path, value, Origin(sheet.file, line), rank, why) for path, value, line, why in sheet.overrides
     )
     layer = Layer(sheet.name, rank, base_overrides + own)
-    return Profile(sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, sources, sheet.file, layer)
+    header = (sheet.name, sheet.kind, sheet.title, sheet.aliases, sheet.extends, sources, sheet.file)
+    written = frozenset(path for path, *_ in sheet.overrides)
+    return Profile(*header, layer, written, sheet.measurements)
 
 
 def _sources(sheet: Sheet, base: Profile) -> dict[str, str]:

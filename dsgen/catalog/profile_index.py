@@ -114,7 +114,7 @@ def compiled() -> dict[str, Any]:
         for path in yaml_files(data_root() / "profiles" / kind):
             file = f"profiles/{kind}/{path.name}"
             sheet = read_sheet(path.read_text("utf-8"), file, path.stem, kind)
-            facts = {key: value for key, value in sheet._asdict().items() if key != "file"}
+            facts = {key: value for key, value in sheet._asdict().items() if key not in ("file", "measurements")}
             index[file] = {"crc32": _checksum(path.read_bytes()), **facts}
     return index
 

@@ -12,14 +12,14 @@ __all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
 
-_HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source")
+_HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source", "measurements")
 
 
 class Sheet(NamedTuple):
     """A profile file: who it is, where its facts come from, and (path, value, line, comment) of each override.
 
     `hub` holds the repositories on the Hugging Face hub that have this architecture, each with the facts that its own
-    config.json says otherwise.
+    config.json says otherwise; `measurements` what `dsgen calibrate` was told of a machine, as maps.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Sheet(NamedTuple):
     file: str
     overrides: tuple[tuple[str, Any, int | None, str | None], ...]
     hub: tuple[tuple[str, dict[str, Any]], ...] = ()
+    measurements: tuple[dict[str, Any], ...] = ()
 
     def variant(self, wanted: str) -> "Sheet | None":
         """The sheet of the repository that a name means, with its organisation or without, in any case; or None."""
@@ -65,7 +66,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
     """
     from dsgen.documents.yaml.reader import entries
 
-    header: dict[str, Any] = {"name": stem, "title": "", "aliases": [], "hub": ()}
+    header: dict[str, Any] = {"name": stem, "title": "", "aliases": [], "hub": (), "measurements": ()}
     sources: dict[str, str] = {}
     overrides = []
     for entry in entries(text, file):
@@ -106,6 +107,8 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         raise mistake(f"it is a {own_kind} profile", must=f"a {kind} profile is needed here", where=file)
     if header["hub"] and own_kind != "model":
         raise mistake(f"hub stands in a {own_kind} profile", must="only a model has repositories", where=file)
+    if header["measurements"] and own_kind != "hardware":
+        raise mistake(f"measurements stand in a {own_kind} profile", must="only hardware is measured", where=file)
     if not overrides and "extends" not in header:
         raise mistake(
             "it says nothing",
@@ -124,6 +127,7 @@ def read_sheet(text: str, file: str, stem: str, kind: str | None) -> Sheet:
         file,
         tuple(overrides),
         header["hub"],
+        header["measurements"],
     )
 
 
@@ -134,6 +138,11 @@ def _header_value(key: str, value: Any, where: str) -> Any:
         raise mistake(f"aliases is {show(value)}", must="it must be a list of names", where=where)
     if key == "hub":
         return _repositories(value, where)
+    if key == "measurements":
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return tuple(value)
+        raise mistake(f"measurements is {show(value)}", must="it must be a list of maps, as dsgen calibrate writes it",
+                      where=where)  # fmt: skip
     if key == "kind" and value not in KINDS:
         close = nearest(str(value), KINDS)
         raise mistake(

@@ -16,8 +16,9 @@ from dsgen.shapes.layers import Origin
 
 if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Question
+    from dsgen.linting.sources import Source
 
-__all__ = ["gpus_from", "idle", "job_from", "question_from", "scenario_from", "scenario_options"]
+__all__ = ["gpus_from", "idle", "job_from", "question_from", "run_from", "scenario_from", "scenario_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -147,19 +148,33 @@ def job_from(file: str | None, options: dict[str, Any]) -> Job:
 
 def question_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:
     """What a DeepSpeed config runs for the job that a scenario file and the options make; without one what they say."""
-    import attrs
-
     from dsgen.asking.memory_questions import ask, ask_config  # a render asks nothing
-    from dsgen.linting import config_reader
 
+    job, source = _job_and_config(file, config, options)
+    return ask(job) if source is None else ask_config(job, source)
+
+
+def run_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:
+    """What ran for sure: as `question_from`, but without a config what a plan takes and nothing that does not fit."""
+    from dsgen.asking.calibrating import run_of
+
+    return run_of(*_job_and_config(file, config, options))
+
+
+def _job_and_config(file: str | None, config: str | None, options: dict[str, Any]) -> tuple[Job, Source | None]:
+    """The job that a scenario file and the options make, on as many GPUs as the config beside it says; and that."""
     said = scenario_from(file, options)
     if config is None:
-        return ask(assemble(layers(said), said.deepspeed))
+        return assemble(layers(said), said.deepspeed), None
+    import attrs
+
+    from dsgen.linting import config_reader
+
     source = config_reader.read(config)
     if source.world_size is not None and not {"gpus", "nodes"} & {*said.fields, *(said.below or said).fields}:
         ranks = ScenarioValue(source.world_size, Origin(source.of or source.document.name))
         said = attrs.evolve(said, fields={**said.fields, "gpus": ranks})
-    return ask_config(assemble(layers(said), said.deepspeed), source)
+    return assemble(layers(said), said.deepspeed), source
 
 
 def _named(name: str | None) -> tuple[str, ...]:

@@ -18,11 +18,17 @@ from dsgen.memory.numbers import Numbers, count
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["StepCost", "cost"]
+__all__ = ["StepCost", "cost", "run_name", "speed_interval"]
 
 # Measured speeds by this model's, of which nine in ten lie between: 92 % of the published runs on which it was chosen,
 # 89 % of those held back (docs/speed.md).
 LOW, HIGH = 0.80, 1.25
+# The same where one run of a machine was measured and another is asked for: what the card, its kernels and its host
+# have in common is out of it, what differs between runs stays. Of all pairs of published runs of one source (which
+# share GPU, program and kernels) nine in ten lie between, of those held back too (docs/speed.md); where both are of one
+# model on as many GPUs, and so differ in strategy, batch or length alone, it is less.
+LOW_MEASURED, HIGH_MEASURED = 0.80, 1.25
+LOW_ALIKE, HIGH_ALIKE = 0.84, 1.19
 GATHERS = 3  # ZeRO's stage
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
@@ -93,14 +99,40 @@ class _Asked:
 
 
 def cost(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> StepCost:
-    """The time of one optimizer step under a strategy.
+    """The time of one optimizer step under a strategy; on a machine that was measured, in proportion to that.
 
     Args:
         job: The job.
         strategy: The strategy.
         deepspeed: Whether DeepSpeed runs it; what others measured without it is compared without what is its own.
     """
-    return _cost(_Asked(job, strategy, deepspeed))
+    computed, ratio = _cost(_Asked(job, strategy, deepspeed)), job.hardware.step_time_ratio
+    if ratio is None:
+        return computed
+    parts = {name: seconds * ratio for name, seconds in computed.parts.items()}
+    return computed._replace(parts=parts, hidden_seconds=computed.hidden_seconds * ratio)
+
+
+def run_name(job: Job) -> str:
+    """What a measured run is known by, beside the machine: "7b on 8 GPUs"."""
+    gpus = f"{job.world} GPU{'s' if job.world > 1 else ''}"
+    over = f" over {job.names.get('network', 'a network')}" if job.nodes > 1 else ""
+    return f"{job.names.get('model', 'a model')} on {gpus}{over}"
+
+
+def speed_interval(job: Job) -> tuple[float, float]:
+    """The least and the most that a measured speed plausibly is, by the one that is said.
+
+    A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
+    not have: then the interval reaches to where they would be without it.
+    """
+    ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs or ()
+    if ratio is None:
+        return LOW, HIGH
+    low, high = (LOW_ALIKE, HIGH_ALIKE) if set(runs) == {run_name(job)} else (LOW_MEASURED, HIGH_MEASURED)
+    if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
+        return low, high
+    return low * min(1.0, ratio), high * max(1.0, ratio)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -22,6 +22,8 @@ from dsgen.strategies.strategies import Strategy
 
 __all__ = [
     "ERROR",
+    "MEASURED",
+    "RESERVED",
     "MemoryEstimate",
     "PhaseMemory",
     "Place",
@@ -49,6 +51,7 @@ HIGH_DOUBTED = 1.20
 # readings of real runs lie lower, about here (docs/published.md). What is reserved and not allocated is given back
 # before torch runs out of memory.
 RESERVED = 1.10
+MEASURED = "measured beyond these"  # the part of a peak that only a measurement of the machine tells of
 GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
 PINNED_ROUNDING = 1.5  # torch's pinned-memory allocator rounds to a power of two: 1 to 2 times, 1.5 in the mean
 
@@ -188,19 +191,21 @@ class Room(NamedTuple):
         limit: Bytes that a process can get.
         overhead: Of them, what no tensor holds and torch does not see -> bytes.
         outside: Sum of the overhead.
+        ratio: What tensors take by what is computed, as somebody measured on this machine.
     """
 
     limit: int
     overhead: dict[str, int]
     outside: int
+    ratio: float = 1.0
 
     def high(self, peak: int, doubted: bool, more: int = 0) -> int:
         """The most that a process may take whose tensors peak at a number of bytes, and may at `more`."""
-        return plausible(peak + more, self.outside, HIGH_DOUBTED if doubted else HIGH)
+        return plausible(int(peak * self.ratio) + more, self.outside, HIGH_DOUBTED if doubted else HIGH)
 
     def low(self, peak: int, doubted: bool, less: int = 0) -> int:
         """The least that a process may take whose tensors peak at a number of bytes, or `less` below it."""
-        return int((peak - less) * (LOW_DOUBTED if doubted else LOW)) + self.outside
+        return int((peak * self.ratio - less) * (LOW_DOUBTED if doubted else LOW)) + self.outside
 
 
 def room(job: Job, layout: Any, buffers: Buffers) -> Room:
@@ -220,7 +225,8 @@ def _groups(layout: Any, buffers: Buffers, world: int) -> int:
 @functools.lru_cache(maxsize=1024)
 def _room(hardware: Hardware, world: int, groups: int) -> Room:
     outside = overhead(hardware, world, groups)
-    return Room(gpu_limit(hardware), {name: size for name, size in outside.parts.items() if size}, outside.total)
+    held = {name: size for name, size in outside.parts.items() if size}
+    return Room(gpu_limit(hardware), held, outside.total, hardware.peak_memory_ratio or 1.0)
 
 
 def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
@@ -250,13 +256,13 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
     nvme = counted.host.stored
     return MemoryEstimate(
         gpu=Place(
-            peak_bytes=peak,
+            peak_bytes=peak + _beyond(peak, gpu.ratio),
             low_bytes=gpu.low(peak, counted.doubted, less) - gpu.outside,
             high_bytes=gpu.high(peak, counted.doubted, more),
             limit_bytes=gpu.limit,
-            parts=_named(moment, micro_batch),
+            parts=_named(moment, micro_batch, gpu.ratio),
             phase=moment.phase,
-            reserved_bytes=int(peak * RESERVED),
+            reserved_bytes=int((peak + _beyond(peak, gpu.ratio)) * RESERVED),
             overhead=gpu.overhead,
         ),
         host=host_place(job, counted),
@@ -268,22 +274,28 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             parts=counted.host.nvme,
             phase="training",
         ),
-        made=functools.partial(_phases, counted, micro_batch),
+        made=functools.partial(_phases, counted, micro_batch, gpu.ratio),
     )
 
 
-def _named(moment: Moment, micro_batch: int) -> dict[str, int]:
+def _beyond(peak: int, ratio: float) -> int:
+    """What a measurement adds to a peak; below 0 where less was measured."""
+    return int(peak * (ratio - 1))
+
+
+def _named(moment: Moment, micro_batch: int, ratio: float) -> dict[str, int]:
     sizes = {name: fixed + each * micro_batch for name, (fixed, each) in moment.parts.items()}
+    sizes[MEASURED] = _beyond(sum(sizes.values()), ratio)
     return {name: size for name, size in sizes.items() if size}
 
 
-def _phases(parts: Parts, micro_batch: int) -> tuple[PhaseMemory, ...]:
+def _phases(parts: Parts, micro_batch: int, ratio: float) -> tuple[PhaseMemory, ...]:
     """The highest moment of each phase, of the last micro-batch of a step like all later ones."""
     phases = []
     for name in ("load", "init", "forward", "backward", "step"):
         moments = [moment for moment in parts.moments if moment.phase == name]
         training = name in ("forward", "backward", "step")
-        gpu = _named(_highest(moments, micro_batch)[0], micro_batch) if moments else {}
+        gpu = _named(_highest(moments, micro_batch)[0], micro_batch, ratio) if moments else {}
         phases.append(
             PhaseMemory(
                 phase=name,

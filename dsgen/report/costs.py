@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.cost.steps import HIGH, LOW
+from dsgen.cost.steps import speed_interval as shares
 from dsgen.planning.candidates import Candidate
 from dsgen.report.bars import bar, rounded
 
@@ -27,7 +27,8 @@ def speed_line(item: Candidate) -> str:
 
 def speed_interval(item: Candidate) -> tuple[float, float]:
     """The least and the most tokens a second and GPU that a strategy plausibly reaches."""
-    return item.speed * LOW, item.speed * HIGH
+    low, high = shares(item.job)
+    return item.speed * low, item.speed * high
 
 
 def part_lines(item: Candidate) -> Iterator[str]:
@@ -62,13 +63,14 @@ def differences(seconds: Mapping[str, float], whole: float) -> str:
 def data(item: Candidate) -> dict[str, Any]:
     """The same as plain JSON types: seconds, tokens a second, their intervals and the parts that add up."""
     cost = item.cost
+    low, high = shares(item.job)
     return {
         "seconds_per_step": cost.seconds,
-        "seconds_per_step_low": cost.seconds / HIGH,
-        "seconds_per_step_high": cost.seconds / LOW,
+        "seconds_per_step_low": cost.seconds / high,
+        "seconds_per_step_high": cost.seconds / low,
         "tokens_per_second_per_gpu": cost.tokens_per_second_per_gpu,
-        "tokens_per_second_per_gpu_low": cost.tokens_per_second_per_gpu * LOW,
-        "tokens_per_second_per_gpu_high": cost.tokens_per_second_per_gpu * HIGH,
+        "tokens_per_second_per_gpu_low": cost.tokens_per_second_per_gpu * low,
+        "tokens_per_second_per_gpu_high": cost.tokens_per_second_per_gpu * high,
         "communication_share": cost.communication_share,
         "hidden_seconds": cost.hidden_seconds,
         "parts": dict(cost.parts),

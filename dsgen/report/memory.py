@@ -45,6 +45,8 @@ def text(footprint: Footprint, width: int = 80) -> str:
     lines = [*wrapped(headline(footprint.question), width), *wrapped(footprints.verdict_line(memory), width)]
     for word in (CHOSEN, DEFAULT):
         lines += wrapped(by_line(footprint.question, word), width)
+    if footprint.question.job.hardware.calibrated:
+        lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     lines += footprints.place_lines("host", memory.host, width)
@@ -54,6 +56,13 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += ["", *footprints.phase_lines(memory.phases)]
     lines += ["", *_table(footprint, width), "", *_edges(footprint, width)]
     return "\n".join(lines) + "\n"
+
+
+def _calibrated(question: Question, width: int) -> list[str]:
+    """What the machine was measured by."""
+    from dsgen.asking.calibrating import basis  # most machines were not measured
+
+    return wrapped(basis(question.job), width)
 
 
 def headline(question: Question) -> str:

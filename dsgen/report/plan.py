@@ -57,6 +57,10 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
         lines.append("")
         for line in offers.lines(changes):
             lines += textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+    if plan.job.hardware.calibrated:
+        from dsgen.report import calibrated  # most machines were not measured
+
+        lines += ["", *calibrated.plan_lines(plan)]
     if rate := schedules.sentence(plan):
         lines += ["", *textwrap.wrap(rate, width, subsequent_indent="  ", break_on_hyphens=False)]
     if plan.job.pins:
@@ -109,10 +113,20 @@ def data(plan: Plan) -> dict[str, Any]:
             for item in plan.rejections
         ],
         "program_changes": offers.data(offered(plan)),
+        **_calibration(plan),
         "schedule": schedules.data(plan),
         "pins": [str(pin) for pin in job.pins],
         "warnings": list(plan.warnings),
     }
+
+
+def _calibration(plan: Plan) -> dict[str, Any]:
+    """What the measurements of the machine changed, where there are some."""
+    if not plan.job.hardware.calibrated:
+        return {}
+    from dsgen.report import calibrated
+
+    return {"calibration": calibrated.data(plan)}
 
 
 def job_data(job: Job) -> dict[str, Any]:

@@ -36,6 +36,10 @@ def text(answer: Speedups, width: int = 80) -> str:
     lines = [*wrapped(headline(question), width), *wrapped(costs.speed_line(now), width)]
     for word in (CHOSEN, DEFAULT):
         lines += wrapped(by_line(question, word), width)
+    if question.job.hardware.calibrated:
+        from dsgen.asking.calibrating import basis  # most machines were not measured
+
+        lines += wrapped(basis(question.job), width)
     lines += [line for note in question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *costs.part_lines(now), ""]
     lines += [*folded(f"{place_line('GPU', memory.gpu)}; peak in {memory.gpu.phase}", width)]

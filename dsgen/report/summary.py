@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from dsgen.cost.steps import HIGH, LOW
+from dsgen.cost.steps import speed_interval
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import schedules
@@ -25,9 +25,12 @@ def text(config: Config, written_to: str | None = None) -> str:
     if memory.nvme.peak_bytes:
         lines.append(place_line("NVMe", memory.nvme))
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
-    lines.append(
-        f"speed about {rounded(speed)} tokens/s/GPU ({rounded(speed * LOW)} to {rounded(speed * HIGH)}); {network}"
-    )
+    low, high = (rounded(speed * share) for share in speed_interval(job))
+    lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
+    if job.hardware.calibrated:
+        from dsgen.asking.calibrating import effect  # most machines were not measured
+
+        lines.append(effect(plan).words)
     if chosen.strategy.checkpointing:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
     if change := _offer(plan):

@@ -37,6 +37,8 @@ def text(answer: Answer) -> str:
     if answer.source:
         lines.append(_wrap(f"source: {answer.source}", 2))
     lines.append(_wrap(answer.description, 2))
+    if answer.calibration:
+        lines.append(_wrap(answer.calibration, 2))
     lines.extend(_alternative(other) for other in answer.alternatives)
     return "\n".join(lines) + "\n"
 
@@ -68,6 +70,7 @@ def data(answer: Answer) -> dict[str, Any]:
         "description": answer.description,
         "source": answer.source,
         "dropped": answer.dropped,
+        "calibration": answer.calibration or None,
         "children": [{"key": child.path, "value": child.value, "reason": child.reason} for child in answer.children],
         "alternatives": [
             {

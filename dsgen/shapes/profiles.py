@@ -129,6 +129,29 @@ class Hardware(Value):
     price_per_gpu_hour: float | None = fact(
         "What one GPU costs an hour, in whatever currency you count; empty where nobody says.", default=None, minimum=0
     )
+    step_time_ratio: float | None = fact(
+        "Measured seconds of a step by the computed ones, as dsgen calibrate writes it: every step takes so many times "
+        "as long; empty where nobody measured.",
+        default=None,
+        above=0.1,
+        below=10,
+    )
+    peak_memory_ratio: float | None = fact(
+        "Measured peak of a GPU's tensors by the computed one, as dsgen calibrate writes it: every strategy's tensors "
+        "take so many times as much; empty where nobody measured.",
+        default=None,
+        above=0.3,
+        below=3,
+    )
+    measured_runs: tuple[str, ...] | None = fact(
+        "The runs that were measured for these ratios, such as 7b on 8 GPUs; the interval of such runs is narrower.",
+        default=None,
+    )
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether somebody measured this machine."""
+        return self.step_time_ratio is not None or self.peak_memory_ratio is not None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -132,7 +132,7 @@ def test_no_name_is_too_strange_for_a_message(name: str) -> None:
         (
             "kind: hardware\nnam: x\n",
             "{file}:2: unknown key nam; a profile's header has name, kind, title, aliases, extends, hub, "
-            "source\n  did you mean name?",
+            "source, measurements\n  did you mean name?",
         ),
         (
             "kind: hardware\nextends: a100-40\n",

@@ -16,6 +16,7 @@ import pytest
 from referencing import Registry, Resource
 from ruamel.yaml import YAML
 
+import dsgen
 from dsgen.catalog.sheets import KINDS
 from dsgen.cli import main
 from dsgen.jobs.assembly import assemble
@@ -263,3 +264,14 @@ def test_a_printed_schema_needs_no_other_file(name: str) -> None:
     assert cases
     for case, text in cases:
         assert validator.is_valid(parsed(text)) == (case in RIGHT)
+
+
+def test_what_calibrate_writes_is_a_profile_to_the_schema_too() -> None:
+    made = dsgen.calibrate({"hw": "a100-40g", "model": "7b"}, step_seconds=40.0, peak_gib=30.0).profile()
+    measured = parsed(made)
+
+    assert list(schema("hardware").iter_errors(measured)) == []
+    measured["measurements"][0]["step_seconds"] = -1
+    assert [str(error.json_path) for error in schema("hardware").iter_errors(measured)] == [
+        "$.measurements[0].step_seconds"
+    ]

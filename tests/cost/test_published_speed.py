@@ -274,3 +274,44 @@ def test_a_fit_never_sees_the_source_that_it_is_judged_by(module: Any) -> None:
 
     assert seen == [["3"], ["1", "2"]]
     assert found == {"a": [pytest.approx(4), pytest.approx(1.5)], "b": [pytest.approx(-0.7)]}
+
+
+def test_a_measured_run_foretells_another_of_its_machine(module: Any, cases: Any) -> None:
+    page = module("published_speed_calibrated")
+    compared = [case for case in cases if case.kind == "compared"]
+
+    for same, bounds, least in (
+        (page.MACHINE, (page.LOW_MEASURED, page.HIGH_MEASURED), 250),
+        (page.ALIKE, (page.LOW_ALIKE, page.HIGH_ALIKE), 190),
+    ):
+        seen = page.foretold(compared, same, *bounds, held_back=False)
+        held = page.foretold(compared, same, *bounds, held_back=True)
+        assert seen.runs >= least
+        assert 0.88 <= seen.inside <= 0.95
+        assert held.inside >= 0.88
+        assert held.error < held.alone_error
+
+
+@attrs.frozen(kw_only=True)
+class Run(Row):
+    """A made-up run that may be held back."""
+
+    held_back: bool = False
+
+
+def test_runs_are_foretold_from_others_of_their_machine_alone(module: Any) -> None:
+    foretold = module("published_speed_calibrated").foretold
+    facts = {"length": 1, "GPUs": 8, "method": "full", "offload": "", "tensor parallelism": 1, "checkpointing": False}
+    made = [
+        Run(name="a", measured=80.0, speed=100.0, setup={"model": "7b", "batch": 1, "stage": 2, **facts}, source="a"),
+        Run(name="b", measured=40.0, speed=50.0, setup={"model": "7b", "batch": 1, "stage": 3, **facts}, source="a"),
+        Run(name="c", measured=99.0, speed=100.0, setup={"model": "7b", "batch": 1, "stage": 2, **facts}, source="b"),
+    ]
+
+    told = foretold(made, ("model",), 0.99, 1.01, False)
+
+    assert (told.runs, told.inside) == (2, 1.0)  # both are a fifth slower; the third is of another source, alone
+    assert told.error == pytest.approx(0.0)
+    assert told.alone_error == pytest.approx(0.2)
+    twice = [made[0], attrs.evolve(made[0], name="again")]
+    assert foretold(twice, ("model",), 0.9, 1.1, False) is None  # one run twice foretells nothing

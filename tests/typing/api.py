@@ -71,6 +71,15 @@ price: float | None = budget.fewest.price
 fleet: dsgen.Fleet = dsgen.training_time(planned, 3e11)
 between: tuple[float, float] = fleet.interval
 
+calibrated: dsgen.Calibration = dsgen.calibrate(layers, step_seconds=12.3)
+of_what_ran: dsgen.Calibration = dsgen.calibrate(
+    as_dict, step_seconds=12, peak_gib=31.5, peak_of="reserved", config="ds_config.json", deepspeed="0.19"
+)
+step_ratio: float = calibrated.step_time_ratio
+memory_ratio: float | None = of_what_ran.peak_memory_ratio
+in_yaml: str = calibrated.profile()
+calibrated.write("my-box.yaml", force=True)
+
 try:
     dsgen.profile("no-such-card")
 except dsgen.DsgenError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from dsgen.asking.plan_questions.amounts import tokens_text
-from dsgen.cost.steps import HIGH, LOW
+from dsgen.cost.steps import speed_interval
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
@@ -56,7 +56,8 @@ class Fleet:
     @property
     def interval(self) -> tuple[float, float]:
         """The least and the most seconds that it plausibly takes."""
-        return self.seconds / HIGH, self.seconds / LOW
+        low, high = speed_interval(self.plan.job)
+        return self.seconds / high, self.seconds / low
 
     @property
     def gpu_hours(self) -> float:
@@ -112,7 +113,7 @@ def fewest_gpus(scenario: Scenario, tokens: int, deadline_seconds: float) -> Bud
     fewest = sizes.least(need)
     if fewest is None:
         raise sizes.too_slow(deadline_seconds)
-    sure = sizes.least(need / LOW)
+    sure = sizes.least(need / speed_interval(job)[0])
     chosen = {fewest.gpus: fewest}
     for other in (sure, sizes.smallest(), sizes.near(fewest.gpus / 2), sizes.near(fewest.gpus * 2)):
         if other is not None:
