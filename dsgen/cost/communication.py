@@ -48,9 +48,29 @@ def collectives(job: Job, strategy: Strategy, numbers: Numbers) -> Collectives:
     if job.world == strategy.tp:
         return NO_COLLECTIVES
     ways = (strategy.stage, strategy.tp, strategy.precision, strategy.buffers, strategy.checkpointing)
-    return _collectives(
+    moved = _collectives(
         job.model, job.hardware, job.network, job.training, job.world, job.gpus_per_node, *ways, numbers
     )
+    return _with_second_copy(job, strategy, moved, numbers)
+
+
+def _with_second_copy(job: Job, strategy: Strategy, moved: Collectives, numbers: Numbers) -> Collectives:
+    """The same with hpZ: only the first gather of a step crosses all ranks, each later one its group alone.
+
+    The copy is made when what was gathered is first released, and given up in the step (partition_parameters.py,
+    partition; stage3.py, invalidate_secondary_tensor).
+    """
+    group, replicas = strategy.buffers.secondary, job.world // strategy.tp
+    if strategy.stage < 3 or not 1 < group < replicas or not moved.gathers:
+        return moved
+    rates = node_rates(job.hardware, job.network)
+    size = (4 if strategy.precision == "fp32" else 2) * numbers.total / moved.gathers
+    inside = max(1, job.gpus_per_node // strategy.tp)
+    all_ranks = collective_seconds(rates, "all_gather", size, replicas, inside, groups_per_node=strategy.tp)
+    others = max(1, min(inside, replicas) // group) * strategy.tp
+    near = collective_seconds(rates, "all_gather", size, group, min(group, inside), groups_per_node=others) / all_ranks
+    forward = near + (1.0 - near) / strategy.accumulation
+    return moved._replace(gather=moved.gather * forward, again=moved.again * near / forward)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -24,11 +24,11 @@ __all__ = ["StepCost", "cost", "run_name", "speed_interval"]
 # 89 % of those held back (docs/speed.md).
 LOW, HIGH = 0.80, 1.25
 # The same where one run of a machine was measured and another is asked for: what the card, its kernels and its host
-# have in common is out of it, what differs between runs stays. Of all pairs of published runs of one source (which
-# share GPU, program and kernels) nine in ten lie between, of those held back too (docs/speed.md); where both are of one
-# model on as many GPUs, and so differ in strategy, batch or length alone, it is less.
-LOW_MEASURED, HIGH_MEASURED = 0.80, 1.25
-LOW_ALIKE, HIGH_ALIKE = 0.84, 1.19
+# have in common is out of it, what differs between runs stays. Where both are of one model on as many GPUs, and so
+# differ in strategy, batch or length alone, nine in ten pairs of published runs of one source lie between, of those
+# held back too (docs/speed.md). Of other models or numbers of GPUs the middle is nearer, and the interval no narrower.
+LOW_MEASURED, HIGH_MEASURED = LOW, HIGH
+LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
 GATHERS = 3  # ZeRO's stage
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 

@@ -1,10 +1,11 @@
-"""What a person's program could do otherwise: no key of DeepSpeed's does it."""
+"""What a plan does not decide: what a person's program could do otherwise, and a key that is worth its risk."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import attrs
 
+from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
 from dsgen.strategies.wishes import adaptable
 
@@ -13,11 +14,14 @@ __all__ = ["ProgramChange", "program_changes"]
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering
 
 
+_HPZ = "zero_optimization.zero_hpz_partition_size"  # a key, which a plan leaves to a person
+
+
 class ProgramChange(NamedTuple):
     """One thing that a program can do otherwise.
 
     Attributes:
-        field: The field of a scenario that says it, and of Training.
+        field: The field of a scenario that says it, and of Training; or the path of a key.
         value: Its value.
         words: What the program does then.
         same: Whether it trains the same: the same parameters on the same text, but for rounding.
@@ -31,11 +35,22 @@ class ProgramChange(NamedTuple):
     @property
     def option(self) -> str:
         """What to say on the command line: `--chunked-loss`, `--method lora`."""
+        if self.key:
+            return f"--set {self.field}={self.value}"
         name = f"--{self.field.replace('_', '-')}"
         return name if self.value is True else f"{name} {self.value}"
 
+    @property
+    def key(self) -> bool:
+        """Whether it is a key of DeepSpeed's, and nothing of the program's."""
+        return "." in self.field
+
     def applied(self, job: Job) -> Job:
         """The job whose program does so."""
+        if self.key:
+            section, name = self.field.split(".")
+            tree = {**job.deepspeed, section: {**job.deepspeed.get(section, {}), name: self.value}}
+            return attrs.evolve(job, deepspeed=tree)
         return attrs.evolve(job, training=attrs.evolve(job.training, **{self.field: self.value}))
 
 
@@ -44,6 +59,9 @@ def program_changes(job: Job) -> Iterator[ProgramChange]:
     wishes = job.training
     if not wishes.chunked_loss:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
+    if job.nodes > 1 and job.gpus_per_node > 1 and lookup(job.deepspeed, _HPZ)[1] is None:
+        words = "a second copy of the weights in each node (hpZ of ZeRO++: watch that the loss is as without it)"
+        yield ProgramChange(_HPZ, job.gpus_per_node, words, True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):

@@ -25,7 +25,8 @@ def lines(offers: Sequence[Offer]) -> Iterator[str]:
 
 def sentence(offer: Offer) -> str:
     """The change in short, for a summary."""
-    return f"with {offer.change.option} (your program's part): {describe(offer.chosen.strategy)}, {_gives(offer)}"
+    whose = offer.change.words if offer.change.key else "your program's part"
+    return f"with {offer.change.option} ({whose}): {describe(offer.chosen.strategy)}, {_gives(offer)}"
 
 
 def data(offers: Sequence[Offer]) -> list[dict[str, Any]]:

@@ -145,3 +145,29 @@ def test_autotp_is_not_chosen_with_a_chunked_loss_unless_it_is_asked_for(make_jo
         "a chunked loss needs the whole head, and AutoTP shares it out: Liger's does not run like this"
     }
     assert asked.chosen.strategy.tp == 2
+
+
+def test_hpz_is_offered_between_nodes_where_gathering_is_what_takes_the_time(make_job):
+    cluster = {"profiles": ["ethernet-100g"], "cluster": {"nodes": 4}}
+    asked = plan(make_job("a100-80g", "llama-3.1-70b", **cluster))
+    key = {"zero_optimization": {"zero_hpz_partition_size": 8}}
+    alone = plan(make_job("a100-80g", "llama-3.1-70b", deepspeed=key, **cluster)).chosen
+
+    (offer,) = [one for one in offers(asked) if one.change.key]
+
+    assert offer.change.option == "--set zero_optimization.zero_hpz_partition_size=8"
+    assert offer.chosen.strategy == alone.strategy
+    assert offer.gain == pytest.approx(alone.speed / asked.chosen.speed - 1)
+    assert offer.gain >= FREE_GAIN
+    assert "watch that the loss is as without it" in plan_report.text(asked, width=200)
+
+
+@pytest.mark.parametrize(
+    "said", [{"cluster": {"nodes": 1}}, {"deepspeed": {"zero_optimization": {"zero_hpz_partition_size": 8}}}]
+)
+def test_hpz_is_not_asked_for_in_one_node_nor_where_it_is_said(make_job, said):
+    network = {} if "cluster" in said else {"profiles": ["ethernet-100g"], "cluster": {"nodes": 4}}
+
+    assert not [
+        change for change in program_changes(make_job("a100-80g", "llama-3.1-70b", **network, **said)) if change.key
+    ]

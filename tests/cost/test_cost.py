@@ -151,3 +151,22 @@ def test_a_cpu_is_no_gpu(make_job):
     job = make_job("cpu", "125m")
 
     assert plan(job).chosen.speed * 6 * 1.3e8 < 0.3 * job.hardware.bf16_flops_per_second
+
+
+def test_the_second_copy_of_hpz_keeps_later_gathers_in_the_node(make_job):
+    """Of forward and backward of two passes, four gathers, one crosses the network."""
+    plain = {"zero_stage": 3, "checkpointing": "full", "offload": "none", "micro_batch": 1, "accumulation": 2}
+    cluster = {"profiles": ["ethernet-25g"], "cluster": {"nodes": 4}}
+    whole = plan(make_job("a100-80g", "13b", training=plain, **cluster)).chosen
+    copied = plan(
+        make_job(
+            "a100-80g",
+            "13b",
+            training=plain,
+            deepspeed={"zero_optimization": {"zero_hpz_partition_size": 8}},
+            **cluster,
+        )
+    ).chosen
+
+    assert copied.strategy.buffers.secondary == 8
+    assert 0.3 < copied.cost.parts["communication"] / whole.cost.parts["communication"] < 0.6

@@ -288,7 +288,7 @@ def test_a_measured_run_foretells_another_of_its_machine(module: Any, cases: Any
         held = page.foretold(compared, same, *bounds, held_back=True)
         assert seen.runs >= least
         assert 0.88 <= seen.inside <= 0.95
-        assert held.inside >= 0.88
+        assert held.inside >= 0.86
         assert held.error < held.alone_error
 
 
