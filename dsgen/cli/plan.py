@@ -23,6 +23,7 @@ _WHAT_IF = "The best plan for each value of a field, such as network=ethernet-25
 _TOKENS = "Tokens to train on, such as 300B: how long it takes, GPU-hours, and the price if the hardware has one."
 _DEADLINE = "The time there is for them, such as 7d: whether it is met; with --gpus auto the fewest GPUs that meet it."
 _AUTO = "auto"
+_DRAWN = ("svg", "html")
 
 
 @click.command("plan")
@@ -33,7 +34,7 @@ _AUTO = "auto"
 @click.option("--tokens", metavar="N", help=_TOKENS)
 @click.option("--deadline", metavar="TIME", help=_DEADLINE)
 @scenario_options
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json", "svg", "html"]), default="text", show_default=True)
 @click.option("--all", "every", is_flag=True, help="Show every rejection, not only those that a pin did not exclude.")
 def command(
     scenario: tuple[str, ...],
@@ -51,10 +52,15 @@ def command(
     With --config the speed and memory of a DeepSpeed config as it is, and each change that would make it at least 2 %
     faster and surely fits, with its number. With --compare named strategies side by side: time by parts, memory and
     verdict. With --what-if the best plan for each value of any field, and where the winner changes. With --gpus auto
-    --tokens 300B --deadline 7d the fewest GPUs that meet it. Exit code 1 means that the config, or each of the
-    strategies, does not fit, or that the deadline is missed.
+    --tokens 300B --deadline 7d the fewest GPUs that meet it. --format svg draws memory against speed of all
+    strategies, --format html a page with the speed over GPUs, network and length too. Exit code 1 means that the
+    config, or each of the strategies, does not fit, or that the deadline is missed.
     """
     auto = options["gpus"] == _AUTO
+    if form in _DRAWN and (config or compare or auto or tokens):
+        asked = "--config" if config else "--compare" if compare else "--gpus auto" if auto else "--tokens"
+        raise mistake(f"--format {form} and {asked}", must="a plan and --what-if are drawn", code="contradiction",
+                      todo="Take --format text or json.")  # fmt: skip
     _one_question(
         {
             "--config": config,
@@ -130,11 +136,21 @@ def _plan(scenario: str | None, form: str, every: bool, options: dict[str, Any])
     from dsgen.report import plan as report
     from dsgen.report.summary import fit
 
-    planned = plan(job_from(scenario, options))
+    planned = plan(job_from(scenario, {**options}))
     if form == "json":
         if every:
             idle("--all", "JSON holds every rejection")
         _print_data(report.data(planned))
+    elif form == "svg":
+        from dsgen.report import plan_charts
+
+        emit(plan_charts.svg(planned), form)
+    elif form == "html":
+        from dsgen.asking.plan_questions.curves import curves
+        from dsgen.report import plan_charts
+
+        said = scenario_from(scenario, options)
+        emit(plan_charts.html(planned, list(curves(said, planned.job))), form)
     else:
         emit(report.text(planned, every, width()), "plan")
         for warning in planned.warnings:
@@ -177,9 +193,13 @@ def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]
     from dsgen.report.summary import fit
 
     field, values = variations.read(text)
-    answer = what_if(scenario_from(scenario, options), field, values)
+    answer = what_if(scenario_from(scenario, options), field, values, turning=form not in _DRAWN)
     if form == "json":
         _print_data(report.data(answer))
+    elif form in _DRAWN:
+        from dsgen.report import plan_charts
+
+        emit(plan_charts.what_if_html(answer) if form == "html" else plan_charts.what_if_svg(answer), form)
     else:
         emit(report.text(answer, width()), "what-if")
         for warning in answer.warnings:

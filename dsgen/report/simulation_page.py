@@ -14,9 +14,9 @@ from dsgen.report.timeline import COLOURS, STYLE, drawing
 from dsgen.shapes.units import gib
 from dsgen.simulating import Simulation
 
-__all__ = ["html"]
+__all__ = ["PAGE_STYLE", "html"]
 
-_STYLE = """
+PAGE_STYLE = """
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;margin:2rem auto;max-width:1100px;
 padding:0 1rem;background:#fff;color:#1f2430}
@@ -67,7 +67,7 @@ def html(simulation: Simulation) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}{STYLE}</style></head>\n<body>\n"
+        f"<title>{escape(title)}</title><style>{PAGE_STYLE}{STYLE}</style></head>\n<body>\n"
         + "\n".join(part for part in body if part)
         + "\n</body></html>\n"
     )

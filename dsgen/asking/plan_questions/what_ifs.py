@@ -81,13 +81,14 @@ class WhatIf:
         return tuple(dict.fromkeys(warning for case in self.cases if case.plan for warning in case.plan.job.warnings))
 
 
-def what_if(scenario: Scenario, field: str, values: Sequence[Any]) -> WhatIf:
+def what_if(scenario: Scenario, field: str, values: Sequence[Any], *, turning: bool = True) -> WhatIf:
     """The best plan for each value of a field, and where the winner changes.
 
     Args:
         scenario: What else is said.
         field: A field of a scenario, or a path; see `variations.field_named`.
         values: Two values or more.
+        turning: Whether it is searched where the winner changes.
 
     Raises:
         DsgenError: Fewer than two values, one that the field cannot have, or a job that has a plan for none of them.
@@ -106,7 +107,7 @@ def what_if(scenario: Scenario, field: str, values: Sequence[Any]) -> WhatIf:
     cases = [_case(scenario, field, value, refusals) for value in distinct]
     if len(refusals) == len(cases):
         raise refusals[0]
-    return WhatIf(field=field, cases=tuple(cases), turns=tuple(_turns(scenario, field, cases)))
+    return WhatIf(field=field, cases=tuple(cases), turns=tuple(_turns(scenario, field, cases) if turning else ()))
 
 
 def _case(scenario: Scenario, field: str, value: Any, refusals: list[DsgenError]) -> Case:
