@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, traffic_seconds
-from dsgen.memory.modules import Modules, modules
+from dsgen.memory.modules import modules
 from dsgen.memory.numbers import Numbers
 from dsgen.memory.states import widths
+from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["NO_HANDLING", "Handling", "adam_bytes", "handling", "update_seconds"]
@@ -89,7 +90,7 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, toget
     if stage == 3 and replicas > 1:
         moves = GATHERED_FULL if job.training.method == "full" else GATHERED
         gathered = traffic_seconds(rates, size * moves * together * numbers.total)
-    tensors = _trained_tensors(job, strategy)
+    tensors = _trained_tensors(job)
     backward = tensors * _calls(rates, stage, replicas, BACKWARD_CALLS, BACKWARD_OWN_CALLS)
     if strategy.offload_optimizer == "none":
         step = tensors * _calls(rates, stage, replicas, STEP_CALLS, STEP_OWN_CALLS)
@@ -108,16 +109,16 @@ def _calls(rates: Rates, stage: int, replicas: int, every: _Calls, own: _Calls) 
     return operators * rates.dispatch_seconds + views * rates.view_seconds
 
 
-def _trained_tensors(job: Job, strategy: Strategy) -> int:
+def _trained_tensors(job: Job) -> int:
     """Tensors with a gradient."""
     wishes = job.training
-    ways = (wishes.method, wishes.lora_rank, wishes.lora_targets, strategy.tp, wishes.lora_train_embeddings)
-    return _counted(modules(job.model, *ways, False, False))
+    return _counted(job.model, wishes.method, wishes.lora_rank, wishes.lora_targets, wishes.lora_train_embeddings)
 
 
 @functools.lru_cache(maxsize=256)
-def _counted(running: Modules) -> int:
-    places = {tensor.place for _, part in running.parts for one in part for tensor in one.tensors if not tensor.frozen}
+def _counted(model: Model, method: str, rank: int, targets: tuple[str, ...], embeddings: bool) -> int:
+    parts = modules(model, method, rank, targets, 1, embeddings, False, False).parts  # AutoTP has as many
+    places = {tensor.place for _, part in parts for one in part for tensor in one.tensors if not tensor.frozen}
     return len(places)  # a module may read a tensor that is another's
 
 
