@@ -10,7 +10,7 @@ from gpu_memory_cases import case_of  # benchmarks/, beside this script
 
 import dsgen
 from dsgen.asking.memory_questions import question
-from dsgen.asking.plan_questions import weigh
+from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.cost.steps import speed_interval
 from dsgen.families.hf_config import to_hf_config
 from dsgen.memory.estimates import RESERVED

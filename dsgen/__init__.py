@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
-    from dsgen.asking.plan_questions import Budget, Contest, Fleet, Offer, Speedups, WhatIf
     from dsgen.asking.plan_questions.asked import (
         compare,
         fewest_gpus,
@@ -48,6 +47,11 @@ if TYPE_CHECKING:
         training_time,
         what_if,
     )
+    from dsgen.asking.plan_questions.contests import Contest
+    from dsgen.asking.plan_questions.deadlines import Budget, Fleet
+    from dsgen.asking.plan_questions.offers import Offer
+    from dsgen.asking.plan_questions.speedups import Speedups
+    from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
     from dsgen.jobs.job import Job
@@ -113,26 +117,26 @@ __all__ = [
 # Loaded on first use: a training script that only wants one name pays for no other. The rest is in dsgen.api.
 _HOMES = {
     "Answer": "dsgen.asking.questions",
-    "Budget": "dsgen.asking.plan_questions",
+    "Budget": "dsgen.asking.plan_questions.deadlines",
     "Calibration": "dsgen.asking.calibrating",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
-    "Contest": "dsgen.asking.plan_questions",
+    "Contest": "dsgen.asking.plan_questions.contests",
     "DsgenError": "dsgen.shapes.errors",
     "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",
     "Finding": "dsgen.shapes.findings",
-    "Fleet": "dsgen.asking.plan_questions",
+    "Fleet": "dsgen.asking.plan_questions.deadlines",
     "Footprint": "dsgen.asking.memory_questions",
     "Job": "dsgen.jobs.job",
     "Linted": "dsgen.linting.files",
     "Mended": "dsgen.linting.mending",
-    "Offer": "dsgen.asking.plan_questions",
+    "Offer": "dsgen.asking.plan_questions.offers",
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
     "Simulation": "dsgen.simulating",
-    "Speedups": "dsgen.asking.plan_questions",
-    "WhatIf": "dsgen.asking.plan_questions",
+    "Speedups": "dsgen.asking.plan_questions.speedups",
+    "WhatIf": "dsgen.asking.plan_questions.what_ifs",
     **dict.fromkeys(
         ("compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"),
         "dsgen.asking.plan_questions.asked",

@@ -159,7 +159,7 @@ def _plan(scenario: str | None, form: str, every: bool, options: dict[str, Any])
 
 
 def _speedups(scenario: str | None, config: str, form: str, options: dict[str, Any]) -> int:
-    from dsgen.asking.plan_questions import speedups
+    from dsgen.asking.plan_questions.speedups import speedups
     from dsgen.memory import Verdict
     from dsgen.report import speedups as report
 
@@ -172,7 +172,7 @@ def _speedups(scenario: str | None, config: str, form: str, options: dict[str, A
 
 
 def _contest(scenario: str | None, names: tuple[str, ...], form: str, options: dict[str, Any]) -> int:
-    from dsgen.asking.plan_questions import contest
+    from dsgen.asking.plan_questions.contests import contest
     from dsgen.memory import Verdict
     from dsgen.report import contests as report
     from dsgen.report.summary import fit
@@ -188,7 +188,8 @@ def _contest(scenario: str | None, names: tuple[str, ...], form: str, options: d
 
 
 def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]) -> int:
-    from dsgen.asking.plan_questions import variations, what_if
+    from dsgen.asking.plan_questions import variations
+    from dsgen.asking.plan_questions.what_ifs import what_if
     from dsgen.report import what_ifs as report
     from dsgen.report.summary import fit
 
@@ -208,8 +209,8 @@ def _what_if(scenario: str | None, text: str, form: str, options: dict[str, Any]
 
 
 def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form: str, options: dict[str, Any]) -> int:
-    from dsgen.asking.plan_questions import fewest_gpus
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
+    from dsgen.asking.plan_questions.deadlines import fewest_gpus
     from dsgen.report import deadlines as report
     from dsgen.report.summary import fit
 
@@ -233,8 +234,8 @@ def _budget(scenario: str | None, tokens: str | None, deadline: str | None, form
 def _training_time(
     scenario: str | None, tokens: str, deadline: str | None, form: str, every: bool, options: dict[str, Any]
 ) -> int:
-    from dsgen.asking.plan_questions import training_time
     from dsgen.asking.plan_questions.amounts import seconds_of, tokens_of
+    from dsgen.asking.plan_questions.deadlines import training_time
     from dsgen.planning.planner import plan
     from dsgen.report import deadlines
     from dsgen.report import plan as report

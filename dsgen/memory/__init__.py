@@ -8,7 +8,7 @@ from dsgen.memory.estimates import MemoryEstimate, PhaseMemory, Place, Room, Ver
 from dsgen.memory.fits import UNITS_OF, Fits, fits
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.moments import Moment
-from dsgen.memory.parts import Parts, parts
+from dsgen.memory.parts import Parts, parts, sequence_bytes
 from dsgen.memory.widened import widened
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "parts",
     "resident_bytes",
     "room",
+    "sequence_bytes",
     "verdict",
     "widened",
 ]

@@ -17,14 +17,14 @@ from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, momen
 from dsgen.memory.runs import Run
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
-from dsgen.memory.together import Together, together
+from dsgen.memory.together import Together, per_sequence, together
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
 from dsgen.strategies.wishes import refused
 
-__all__ = ["Parts", "parts"]
+__all__ = ["Parts", "parts", "sequence_bytes"]
 
 NEVER = 1 << 62  # bytes
 Line = tuple[int, int]
@@ -79,6 +79,20 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         twice,
         anew,
         node,
+    )
+
+
+def sequence_bytes(job: Job, layout: Any) -> int:
+    """Bytes that each sequence of a micro-batch adds to the peak at least, and soon known.
+
+    They are those of the same layout without stage 3, whose hooks only keep more; so layouts of all stages share them.
+
+    Args:
+        job: The job.
+        layout: Anything with tp, checkpointing and precision.
+    """
+    return per_sequence(
+        Run(job.model, job.training, job.seq_len, layout.precision, layout.tp, layout.checkpointing, False)
     )
 
 

@@ -20,7 +20,7 @@ from dsgen.memory.states import States
 from dsgen.memory.trained import AFTER, BEFORE, trained
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Together", "together"]
+__all__ = ["Together", "per_sequence", "together"]
 
 # The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
 # ranks that share what hpZ copies in this pass; what AutoTP has split is not cut again.
@@ -114,6 +114,15 @@ def together(
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
     return _together(run, limits, sizes[place - 1] if place else 0)
+
+
+@functools.lru_cache(maxsize=4096)
+def per_sequence(run: Run) -> int:
+    """Bytes of activations, logits and temporaries that each sequence has at the moment that has most of them."""
+    active = _active(run)
+    return max(
+        alive.activations[1] + alive.logits[1] + alive.temporaries[1] for alive in (*active.forward, *active.backward)
+    )
 
 
 @functools.lru_cache(maxsize=4096)

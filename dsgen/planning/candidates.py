@@ -1,14 +1,15 @@
 """Every strategy of a Job at its best micro-batch: what fits, what may fit, and what is rejected with its number."""
 
 import functools
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
 
 from dsgen.cost import StepCost, cost
 from dsgen.jobs.job import Job
-from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room
+from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room, sequence_bytes
 from dsgen.shapes.value import Value
 from dsgen.strategies.buffers import Buffers, choose
 from dsgen.strategies.strategies import Layout, Rejection, Strategy, batches, layouts, strategy
@@ -102,18 +103,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    hopeless: list[_Trial] = []
-    if matters:  # what cannot fit is weighed only where nothing else fits either, for the numbers that say why
-        likely: list[_Trial] = []
-        for trial in tried:
-            if trial.gpu.low(resident_bytes(job, trial.layout, trial.buffers), False) > trial.gpu.limit:
-                hopeless.append(trial)
-            else:
-                likely.append(trial._replace(best=cost(job, trial.strategy(0))))
-        tried = sorted(likely, key=lambda trial: -trial.speed)
-    for trial in _then(tried, lambda: [] if fitting or doubtful or uncertain else hopeless):
-        if matters and fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
-            continue
+    for trial in _in_turn(job, tried, matters, fitting, doubtful):
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
@@ -138,10 +128,47 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     )
 
 
-def _then(first: list[_Trial], more: Callable[[], list[_Trial]]) -> Iterator[_Trial]:
-    """Trials, and when they are over, more of them."""
-    yield from first
-    yield from more()
+def _in_turn(
+    job: Job,
+    trials: Sequence[_Trial],
+    matters: Matters | None,
+    fitting: Sequence[tuple[int, Candidate]],
+    doubtful: Sequence[tuple[int, Candidate]],
+) -> Iterator[_Trial]:
+    """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does."""
+    if not matters:
+        yield from trials
+        return
+    likely: list[_Trial] = []
+    unsure: list[_Trial] = []
+    for trial in trials:
+        if trial.gpu.high(resident_bytes(job, trial.layout, trial.buffers), False) > trial.gpu.limit:
+            unsure.append(trial)
+        else:
+            likely.append(trial._replace(best=cost(job, trial.strategy(0))))
+    waiting = [(-trial.speed, trial.number, trial, False) for trial in likely]
+    heapq.heapify(waiting)
+    while waiting:
+        _, number, trial, narrowed = heapq.heappop(waiting)
+        if fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
+            continue
+        if narrowed:
+            yield trial
+        elif batches := _batches(job, trial):
+            if batches != trial.triples:
+                trial = trial._replace(triples=batches)
+                trial = trial._replace(best=cost(job, trial.strategy(0)))
+            heapq.heappush(waiting, (-trial.speed, number, trial, True))
+        else:
+            unsure.append(trial)
+    yield from () if fitting or doubtful else unsure
+
+
+def _batches(job: Job, trial: _Trial) -> tuple[tuple[int, int, int], ...]:
+    """Those of a trial whose micro-batch may surely fit."""
+    gpu, held = trial.gpu, resident_bytes(job, trial.layout, trial.buffers)
+    each = sequence_bytes(job, trial.layout)
+    return tuple(one for one in trial.triples if gpu.high(held + each * one[0], False) <= gpu.limit)
 
 
 def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dsgen.asking.plan_questions import Contest, Contestant
-from dsgen.asking.plan_questions.contests import PLANNED
+from dsgen.asking.plan_questions.contests import PLANNED, Contest, Contestant
 from dsgen.memory import Place
 from dsgen.planning.candidates import Candidate
 from dsgen.report import costs

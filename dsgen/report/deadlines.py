@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from dsgen.asking.plan_questions import Budget, Fleet
 from dsgen.asking.plan_questions.amounts import tokens_text
+from dsgen.asking.plan_questions.deadlines import Budget, Fleet
 from dsgen.report.bars import rounded
 from dsgen.report.costs import seconds_text
 from dsgen.report.memory import wrapped

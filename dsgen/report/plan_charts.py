@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from dsgen.asking.plan_questions import Case, WhatIf
-from dsgen.asking.plan_questions.what_ifs import told
+from dsgen.asking.plan_questions.what_ifs import Case, WhatIf, told
 from dsgen.cost import cost
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Candidate, search

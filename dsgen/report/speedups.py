@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT
-from dsgen.asking.plan_questions import Speedup, Speedups
+from dsgen.asking.plan_questions.speedups import Speedup, Speedups
 from dsgen.memory import Verdict
 from dsgen.report import costs
 from dsgen.report.bars import folded, place_line, rounded

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from dsgen.asking.plan_questions import Case, Turn, WhatIf
-from dsgen.asking.plan_questions.what_ifs import told
+from dsgen.asking.plan_questions.what_ifs import Case, Turn, WhatIf, told
 from dsgen.report import costs
 from dsgen.report.bars import rounded
 from dsgen.report.memory import wrapped

@@ -11,8 +11,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import ask_config, given
-from dsgen.asking.plan_questions import Speedup, Speedups, speedups
-from dsgen.asking.plan_questions.speedups import LEAST_GAIN
+from dsgen.asking.plan_questions.speedups import LEAST_GAIN, Speedup, Speedups, speedups
 from dsgen.cost import cost
 from dsgen.memory import Verdict, estimate
 

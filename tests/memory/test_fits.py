@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsgen.memory import Verdict, estimate, fits, parts, room
+from dsgen.memory import Verdict, estimate, fits, parts, resident_bytes, room, sequence_bytes
 from dsgen.memory.fits import Fits, _passes
 from dsgen.strategies.buffers import choose
 from dsgen.strategies.strategies import Layout, Rejection, batches, layouts, strategy
@@ -67,3 +67,23 @@ def test_memory_is_the_same_from_some_pass_of_a_step_on(make_job, model, facts):
     for layout, buffers in every:
         passes = _passes(job, layout)
         assert held(layout, buffers, passes) == held(layout, buffers, passes + 1) == held(layout, buffers, 8)
+
+
+@pytest.mark.parametrize("method", ["full", "lora", "qlora"])
+@pytest.mark.parametrize("said", [{}, {"training.chunked_loss": True}, {"training.attention": "eager"}])
+@pytest.mark.parametrize(
+    "model", ["7b", "gemma-2-2b", "qwen2.5-0.5b", "mixtral-8x7b", "gpt2", "falcon-7b", "gpt-j-6b", "qwen3-30b-a3b"]
+)
+def test_what_is_soon_known_is_no_more_than_the_peak(make_job, model, method, said):
+    """A search leaves out what cannot fit by states and activations alone, before it knows what stage 3 gathers."""
+    job = make_job("a100-80g", model, **{"training.method": method, **said})
+    seen = set()
+
+    for layout, buffers in tried(job):
+        held, each = resident_bytes(job, layout, buffers), sequence_bytes(job, layout)
+        triples = batches(job, layout)
+        for micro, steps, _ in () if isinstance(triples, str) else triples:
+            seen.add(layout.stage)
+            assert 0 < held + each * micro <= parts(job, layout, buffers, steps).peak(micro), (layout, micro)
+
+    assert seen == {0, 1, 2, 3}
