@@ -10,10 +10,14 @@ import click
 
 __all__ = ["emit", "is_coloured", "width"]
 
+NO_TERMINAL = 80  # columns, as shutil says of what is none
+
 
 def width() -> int:
     """Columns of the terminal; 80 where there is none."""
-    import shutil  # a dozen modules, which a config on stdout does not need
+    if not os.environ.get("COLUMNS") and not (sys.__stdout__ and sys.__stdout__.isatty()):
+        return NO_TERMINAL
+    import shutil  # a dozen modules, which a pipe does not need
 
     return shutil.get_terminal_size().columns
 
