@@ -16,14 +16,17 @@ def finished(rows: Sequence[Row]) -> float:
     A machine does one part at a time, in order, and each part passes all machines in order. Of a run of equal parts
     the longest way is known: each machine once, and the slowest of those passed again for every further part.
     """
-    used = [place for place in range(len(rows[0][1])) if any(spent[place] for _, spent in rows)]
-    free = [0.0] * len(used)
-    for repeats, spent in rows:
+    repeated = [repeats for repeats, _ in rows]
+    machines = [spent for spent in zip(*[spent for _, spent in rows], strict=True) if any(spent)]
+    if len(machines) == 2:
+        return _of_two(repeated, *machines)
+    free = [0.0] * len(machines)
+    for row, repeats in enumerate(repeated):
         ends = []
-        for last in range(len(used)):
+        for last in range(len(machines)):
             total = slowest = best = 0.0
             for first in range(last, -1, -1):
-                takes = spent[used[first]]
+                takes = machines[first][row]
                 total += takes
                 if takes > slowest:
                     slowest = takes
@@ -33,3 +36,15 @@ def finished(rows: Sequence[Row]) -> float:
             ends.append(best)
         free = ends
     return free[-1] if free else 0.0
+
+
+def _of_two(repeated: Sequence[int], ahead: Sequence[float], behind: Sequence[float]) -> float:
+    """The same for two machines, which most steps have: a host that launches, and a GPU."""
+    first = last = 0.0
+    for repeats, launches, runs in zip(repeated, ahead, behind, strict=True):
+        through = first + (runs + launches) + (repeats - 1) * (launches if launches > runs else runs)
+        first += repeats * launches
+        last += repeats * runs
+        if through > last:
+            last = through
+    return last

@@ -149,20 +149,28 @@ def _cost(asked: _Asked) -> StepCost:
     shares = _shares(run.order, numbers, job.model, adapters)
     repeats = strategy.accumulation
 
-    def all_passes(moved: Collectives, away: Offload) -> float:
-        """Seconds of all micro-batches: below stage 2 gradients are reduced in the last one alone."""
-        issue = node.collective_dispatch_seconds
-        last = finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, True))
-        if repeats == 1 or strategy.stage >= 2:
-            return repeats * last
-        return last + (repeats - 1) * finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, False))
+    issue = node.collective_dispatch_seconds
+    waits = repeats > 1 and strategy.stage < 2  # gradients are reduced in the last micro-batch alone
+
+    def between(away: Offload) -> float:
+        """Seconds of the micro-batches before the last where that one alone reduces."""
+        if not waits:
+            return 0.0
+        rows = _rows(run.order, shares, strategy, NO_COLLECTIVES, away, own_work, issue, False)
+        return (repeats - 1) * finished(rows)
+
+    def last(moved: Collectives, away: Offload) -> float:
+        """Seconds of the others."""
+        seconds = finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, True))
+        return seconds if waits else repeats * seconds
 
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
     gathered = repeats * (1.0 + moved.again) if strategy.stage == GATHERS else 0.0
     handled += own_work.gathered * gathered
-    alone = all_passes(NO_COLLECTIVES, NO_OFFLOAD)
-    nearby = alone if moved is NO_COLLECTIVES else all_passes(moved, NO_OFFLOAD)
-    everything = nearby if away is NO_OFFLOAD else all_passes(moved, away)
+    before = between(NO_OFFLOAD)
+    alone = before + last(NO_COLLECTIVES, NO_OFFLOAD)
+    nearby = alone if moved is NO_COLLECTIVES else before + last(moved, NO_OFFLOAD)
+    everything = nearby if away is NO_OFFLOAD else between(away) + last(moved, away)
     exposed = max(0.0, nearby - alone)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     updated = 0.0 if strategy.offload_optimizer != "none" else update_seconds(job, strategy, node, int(own))

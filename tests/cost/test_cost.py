@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 
 import attrs
 import pytest
 
 from dsgen.cost import cost
 from dsgen.cost.communication import collectives
+from dsgen.cost.flow import finished
 from dsgen.cost.handling import STEP_BYTES
 from dsgen.families.hf_config import model_from_hf
 from dsgen.kernels.traffic import SORTS
@@ -170,3 +172,23 @@ def test_the_second_copy_of_hpz_keeps_later_gathers_in_the_node(make_job):
 
     assert copied.strategy.buffers.secondary == 8
     assert 0.3 < copied.cost.parts["communication"] / whole.cost.parts["communication"] < 0.6
+
+
+@pytest.mark.parametrize("machines", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_leave_the_last_machine_as_one_after_the_other_they_do(seed, machines):
+    """Runs of equal parts in closed form, against every part by itself; a machine that does nothing is none."""
+    chance = random.Random(seed)
+    rows = [
+        (chance.randrange(1, 9), tuple(0.0 if place == seed % 7 else chance.random() for place in range(machines)))
+        for _ in range(6)
+    ]
+
+    free = [0.0] * machines
+    for repeats, spent in rows:
+        for _ in range(repeats):
+            ready = 0.0
+            for place, seconds in enumerate(spent):
+                ready = free[place] = max(ready, free[place]) + seconds
+
+    assert finished(rows) == pytest.approx(free[-1] if any(free) else 0.0)
