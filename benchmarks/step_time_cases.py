@@ -29,7 +29,12 @@ COMMON = (
     "qwen2.5-0.5b", "llama-3.2-1b", "qwen2.5-1.5b", "gemma-2-2b", "qwen3-4b", "gemma-3-4b", "mistral-7b", "qwen2.5-7b",
     "llama-3.1-8b", "qwen3-8b", "gemma-2-9b", "llama-2-13b", "phi-4", "qwen2.5-32b", "llama-3.1-70b",
 )  # fmt: skip
-MORE = 6  # scenarios of each of these besides its own
+MORE = 7  # scenarios of each of these besides its own
+# ZeRO++ between nodes: what each scenario says beside stage 3.
+ZEROPP = {
+    "hpZ": {"zero_hpz_partition_size": 8},
+    "qwZ": {"zero_quantized_weights": True},
+}
 CARDS = ("a100-80g",) * 3 + ("h100-80g",) * 3 + ("a100-40g", "rtx4090-24g", "rtx3090-24g", "l40s-48g", "a10g-24g",
          "h200-141g", "v100-32g")  # fmt: skip
 OLD = ("v100-32g",)  # cards without bf16
@@ -70,7 +75,7 @@ def _cluster(hardware: str, network: str | None) -> Job:
 
 
 def timed_cases() -> Iterator[TimedCase]:
-    """Every scenario: first one of each model, then more of the common ones."""
+    """Every scenario: first one of each model, then more of the common ones, and those of ZeRO++."""
     facts = dict(models())
     for name, model in facts.items():
         yield _drawn(f"{name} 1", name, model)
@@ -79,6 +84,13 @@ def timed_cases() -> Iterator[TimedCase]:
     for name in COMMON:
         for number in range(MORE):
             yield _drawn(f"{name} {number + 2}", name, facts[name])
+    for name, keys in ZEROPP.items():
+        like = _drawn(f"llama-3.1-8b {name}", "llama-3.1-8b", facts["llama-3.1-8b"])
+        zero = {"stage": 3, "overlap_comm": True, **keys}
+        config = {key: value for key, value in like.config.items() if key in ("optimizer", "bf16")}
+        config |= {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "zero_optimization": zero}
+        options = {**like.options, "method": "full", "chunked_loss": False, "attention": "flash"}
+        yield attrs.evolve(like, gpus=16, hardware="a100-80g", network="ib-hdr-200g", config=config, options=options)
 
 
 def _drawn(name: str, model: str, facts: Any) -> TimedCase:

@@ -87,7 +87,22 @@ def told(case: TimedCase, answer: Mapping[str, Any]) -> dict[str, Any]:
     node = rates(job.hardware, job.network)
     ranks = job.gpus_per_node
     timeline = replay(answer["program"], node, ranks_per_node=ranks, stage=engine["stage"], launcher=launcher)
-    return {"parts": {name: float(f"{value:.6g}") for name, value in parts_of(timeline.parts, strategy.tp).items()}}
+    return {
+        "parts": {name: float(f"{value:.6g}") for name, value in parts_of(timeline.parts, strategy.tp).items()},
+        "collectives": exchanged(answer["collectives"]),
+    }
+
+
+def exchanged(collectives: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Kind, ranks, calls and bytes of what the last step exchanges between several ranks, in the order of their names."""
+    last = max((one["step"] for one in collectives), default=0)
+    totals: dict[tuple[str, int], list[int]] = {}
+    for one in collectives:
+        if one["step"] == last and one["ranks"] > 1:
+            total = totals.setdefault((one["kind"], one["ranks"]), [0, 0])
+            total[0] += one["count"]
+            total[1] += one["bytes"] * one["count"]
+    return [[*named, *total] for named, total in sorted(totals.items())]
 
 
 def parts_of(parts: Mapping[str, float], tp: int) -> dict[str, float]:

@@ -16,6 +16,9 @@ from dsgen.strategies.strategies import Strategy
 __all__ = ["NO_COLLECTIVES", "Collectives", "collectives", "tensor_parallel_seconds"]
 
 
+SCALED = 6144  # elements that share a scale in fp32, as the quantizer of 0.19.8 divides weights of 4096 by 4608
+
+
 class Collectives(NamedTuple):
     """What ZeRO moves between replicas, in seconds.
 
@@ -51,7 +54,27 @@ def collectives(job: Job, strategy: Strategy, numbers: Numbers) -> Collectives:
     moved = _collectives(
         job.model, job.hardware, job.network, job.training, job.world, job.gpus_per_node, *ways, numbers
     )
-    return _with_second_copy(job, strategy, moved, numbers)
+    return _in_eight_bits(job, strategy, _with_second_copy(job, strategy, moved, numbers), numbers)
+
+
+def _in_eight_bits(job: Job, strategy: Strategy, moved: Collectives, numbers: Numbers) -> Collectives:
+    """The same with qwZ: every gather is two, of the weights in 8 bits and of their scales.
+
+    The gradients stay as they are; the kernels that make 16 bits of them again are counted in `handling`
+    (partition_parameters.py, all_gather_coalesced; csrc/quantization).
+    """
+    if strategy.stage < 3 or not job.unsure.fetched or not moved.gathers:
+        return moved
+    rates, replicas = node_rates(job.hardware, job.network), job.world // strategy.tp
+    elements = numbers.total / moved.gathers
+
+    def spent(size: float) -> float:
+        inside = max(1, job.gpus_per_node // strategy.tp)
+        return collective_seconds(rates, "all_gather", size, replicas, inside, groups_per_node=strategy.tp)
+
+    weights = spent((4 if strategy.precision == "fp32" else 2) * elements)
+    share = (spent(elements) + spent(4 * elements / SCALED)) / weights
+    return moved._replace(gather=moved.gather * share, gathers=2 * moved.gathers)
 
 
 def _with_second_copy(job: Job, strategy: Strategy, moved: Collectives, numbers: Numbers) -> Collectives:

@@ -29,6 +29,7 @@ SUMMED = 3  # stream: of what a rank keeps, in a pass after the first: read, add
 # stream: tensors of one call are put together (partition_parameters.py, AllGatherCoalescedHandle). Where all is trained
 # about half of them come alone, because no more than stage3_max_live_parameters may be there.
 GATHERED, GATHERED_FULL = 2, 1
+EIGHT_BITS = 1  # of a weight that qwZ gathers: it is read in 8 bits and written in 16 (csrc/quantization, dequantize)
 # Of an element that a rank steps, with fp32 masters of 16-bit weights: its gradient's norm, whether that is finite,
 # casts and scaling, the 16-bit copy of the weight (stage_1_and_2.py and stage3.py, step; bf16_optimizer.py at stage 0).
 STEP_BYTES = {"mixed": 26, "stream": 10, "reduction": 10}
@@ -90,6 +91,8 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, toget
     if stage == 3 and replicas > 1:
         moves = GATHERED_FULL if job.training.method == "full" else GATHERED
         gathered = traffic_seconds(rates, size * moves * together * numbers.total)
+        if job.unsure.fetched:
+            gathered += traffic_seconds(rates, (size + EIGHT_BITS) * numbers.total)
     tensors = _trained_tensors(job)
     backward = tensors * _calls(rates, stage, replicas, BACKWARD_CALLS, BACKWARD_OWN_CALLS)
     if strategy.offload_optimizer == "none":

@@ -88,6 +88,7 @@ class _Asked:
             job.world,
             job.gpus_per_node,
             job.narrow,
+            job.unsure,
             strategy,
         )
 

@@ -1,12 +1,13 @@
 """What a plan does not decide: what a person's program could do otherwise, and a key that is worth its risk."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import attrs
 
 from dsgen.deepspeed.keys import lookup
-from dsgen.jobs.job import Job
+from dsgen.jobs.job import Job, unsure
 from dsgen.strategies.wishes import adaptable
 
 __all__ = ["ProgramChange", "program_changes"]
@@ -14,7 +15,9 @@ __all__ = ["ProgramChange", "program_changes"]
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering
 
 
-_HPZ = "zero_optimization.zero_hpz_partition_size"  # a key, which a plan leaves to a person
+# Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
+_HPZ = "zero_optimization.zero_hpz_partition_size"
+_QWZ = "zero_optimization.zero_quantized_weights"
 
 
 class ProgramChange(NamedTuple):
@@ -36,7 +39,7 @@ class ProgramChange(NamedTuple):
     def option(self) -> str:
         """What to say on the command line: `--chunked-loss`, `--method lora`."""
         if self.key:
-            return f"--set {self.field}={self.value}"
+            return f"--set {self.field}={json.dumps(self.value)}"
         name = f"--{self.field.replace('_', '-')}"
         return name if self.value is True else f"{name} {self.value}"
 
@@ -50,7 +53,7 @@ class ProgramChange(NamedTuple):
         if self.key:
             section, name = self.field.split(".")
             tree = {**job.deepspeed, section: {**job.deepspeed.get(section, {}), name: self.value}}
-            return attrs.evolve(job, deepspeed=tree)
+            return attrs.evolve(job, deepspeed=tree, unsure=unsure(lambda path: lookup(tree, path)[1]))
         return attrs.evolve(job, training=attrs.evolve(job.training, **{self.field: self.value}))
 
 
@@ -62,6 +65,9 @@ def program_changes(job: Job) -> Iterator[ProgramChange]:
     if job.nodes > 1 and job.gpus_per_node > 1 and lookup(job.deepspeed, _HPZ)[1] is None:
         words = "a second copy of the weights in each node (hpZ of ZeRO++: watch that the loss is as without it)"
         yield ProgramChange(_HPZ, job.gpus_per_node, words, True)
+    if job.nodes > 1 and wishes.method != "qlora" and lookup(job.deepspeed, _QWZ)[1] is None:
+        words = "weights on their way in 8 bits (qwZ of ZeRO++: watch that the loss is as without it)"
+        yield ProgramChange(_QWZ, True, words, True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):

@@ -147,15 +147,22 @@ def test_autotp_is_not_chosen_with_a_chunked_loss_unless_it_is_asked_for(make_jo
     assert asked.chosen.strategy.tp == 2
 
 
-def test_hpz_is_offered_between_nodes_where_gathering_is_what_takes_the_time(make_job):
+@pytest.mark.parametrize(
+    ("hardware", "model", "key", "value"),
+    [
+        ("a100-80g", "llama-3.1-70b", "zero_hpz_partition_size", 8),
+        ("h100-80g", "30b", "zero_hpz_partition_size", 8),
+        ("h100-80g", "30b", "zero_quantized_weights", True),
+    ],
+)
+def test_zeropp_is_offered_between_nodes_where_gathering_is_what_takes_the_time(make_job, hardware, model, key, value):
     cluster = {"profiles": ["ethernet-100g"], "cluster": {"nodes": 4}}
-    asked = plan(make_job("a100-80g", "llama-3.1-70b", **cluster))
-    key = {"zero_optimization": {"zero_hpz_partition_size": 8}}
-    alone = plan(make_job("a100-80g", "llama-3.1-70b", deepspeed=key, **cluster)).chosen
+    asked = plan(make_job(hardware, model, **cluster))
+    alone = plan(make_job(hardware, model, deepspeed={"zero_optimization": {key: value}}, **cluster)).chosen
 
-    (offer,) = [one for one in offers(asked) if one.change.key]
+    (offer,) = [one for one in offers(asked) if one.change.field == f"zero_optimization.{key}"]
 
-    assert offer.change.option == "--set zero_optimization.zero_hpz_partition_size=8"
+    assert offer.change.option == f"--set zero_optimization.{key}={json.dumps(value)}"
     assert offer.chosen.strategy == alone.strategy
     assert offer.gain == pytest.approx(alone.speed / asked.chosen.speed - 1)
     assert offer.gain >= FREE_GAIN
@@ -163,11 +170,13 @@ def test_hpz_is_offered_between_nodes_where_gathering_is_what_takes_the_time(mak
 
 
 @pytest.mark.parametrize(
-    "said", [{"cluster": {"nodes": 1}}, {"deepspeed": {"zero_optimization": {"zero_hpz_partition_size": 8}}}]
+    ("key", "value"), [("zero_hpz_partition_size", 8), ("zero_quantized_weights", True), (None, None)]
 )
-def test_hpz_is_not_asked_for_in_one_node_nor_where_it_is_said(make_job, said):
-    network = {} if "cluster" in said else {"profiles": ["ethernet-100g"], "cluster": {"nodes": 4}}
+def test_zeropp_is_not_asked_for_in_one_node_nor_where_it_is_said(make_job, key, value):
+    network = {"profiles": ["ethernet-100g"], "cluster": {"nodes": 4}} if key else {"cluster": {"nodes": 1}}
+    said = {"deepspeed": {"zero_optimization": {key: value}}} if key else {}
+    changes = program_changes(make_job("a100-80g", "llama-3.1-70b", **network, **said))
+    keys = {change.field for change in changes if change.key}
 
-    assert not [
-        change for change in program_changes(make_job("a100-80g", "llama-3.1-70b", **network, **said)) if change.key
-    ]
+    both = {"zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights"}
+    assert keys == (both - {f"zero_optimization.{key}"} if key else set())
