@@ -74,8 +74,15 @@ class Compared(NamedTuple):
         """Part -> what the instant model says more, as a share of the simulated step."""
         if self.ours is None:
             return {}
-        names = {*self.simulated, *self.ours.parts}
-        return {name: (self.ours.parts.get(name, 0.0) - self.simulated.get(name, 0.0)) / self.seconds for name in names}
+        ours, simulated = _together(self.ours.parts), _together(self.simulated)
+        return {name: (ours.get(name, 0.0) - simulated.get(name, 0.0)) / self.seconds for name in {*ours, *simulated}}
+
+
+def _together(parts: Mapping[str, float]) -> dict[str, float]:
+    """Parts with all that ranks exchange as one: a timeline does not tell AutoTP's sums from those of gradients."""
+    told = dict(parts)
+    told["communication"] = told.get("communication", 0.0) + told.pop("tensor parallelism", 0.0)
+    return told
 
 
 def told(case: TimedCase, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +101,7 @@ def told(case: TimedCase, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exchanged(collectives: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Kind, ranks, calls and bytes of what the last step exchanges between several ranks, in the order of their names."""
+    """Kind, ranks, calls and bytes of what the last step exchanges between several ranks, in the order of names."""
     last = max((one["step"] for one in collectives), default=0)
     totals: dict[tuple[str, int], list[int]] = {}
     for one in collectives:

@@ -1,11 +1,11 @@
-"""What replicas and tensor-parallel ranks exchange in one optimizer step, each over the slowest link it crosses."""
+"""What replicas exchange in one optimizer step, each over the slowest link it crosses."""
 
 import functools
 from typing import NamedTuple
 
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
-from dsgen.kernels import Rates, collective_seconds, contention
+from dsgen.kernels import collective_seconds, contention
 from dsgen.memory.modules import Modules, modules
 from dsgen.memory.numbers import Numbers
 from dsgen.memory.trained import AFTER
@@ -13,8 +13,7 @@ from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_COLLECTIVES", "Collectives", "collectives", "tensor_parallel_seconds"]
-
+__all__ = ["NO_COLLECTIVES", "Collectives", "collectives"]
 
 SCALED = 6144  # elements that share a scale in fp32, as the quantizer of 0.19.8 divides weights of 4096 by 4608
 
@@ -213,13 +212,3 @@ def _persistent(running: Modules, persistence: int) -> tuple[int, int]:
         if tensor.numel <= persistence and not tensor.frozen
     }
     return len(sizes), sum(sizes.values())
-
-
-def tensor_parallel_seconds(job: Job, strategy: Strategy, rates: Rates) -> float:
-    """AutoTP's all-reduces of one micro-batch: two per block forward, two backward, two more when recomputed."""
-    if strategy.tp == 1:
-        return 0.0
-    size = 4 if strategy.precision == "fp32" else 2
-    moved = size * strategy.micro_batch * job.seq_len * job.model.hidden_size
-    count = job.model.layers * (6 if strategy.checkpointing else 4)
-    return count * collective_seconds(rates, "all_reduce", moved, strategy.tp, min(strategy.tp, job.gpus_per_node))

@@ -8,11 +8,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, tensor_parallel_seconds
+from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives
 from dsgen.cost.flow import Row, finished
 from dsgen.cost.handling import NO_HANDLING, Handling, handling, update_seconds
 from dsgen.cost.micro_batches import Pass, node_rates, passes
 from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
+from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers, count
 from dsgen.shapes.profiles import Model

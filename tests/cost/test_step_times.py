@@ -29,7 +29,7 @@ BEYOND = {
     "starcoder2 1": "tensors of the 4-bit scales are fetched one by one",
     "qwen2.5-0.5b 5": _SPREAD,
     "ministral3 1": _SPREAD,
-    "llama-3.2-1b 3": "AutoTP shares the head out, whose loss gathers the logits",
+    "llama-3.2-1b 3": "the loss of a head that AutoTP shares out takes kernels that are not counted",
     "pythia-12b 1": _LATE,
     "qwen2.5-1.5b 3": _LATE,
 }
