@@ -32,7 +32,6 @@ _ANY_NETWORK = "infiniband"
 _USUAL_GBPS = {"A100": 1600, "A800": 1600, "H100": 3200, "H800": 3200, "H200": 3200, "GH200": 800}
 _BUCKETS = {
     "reduce_bucket": "reduce_bucket_size",
-    "allgather_bucket": "allgather_bucket_size",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
     "max_live": "stage3_max_live_parameters",
     "max_reuse": "stage3_max_reuse_distance",

@@ -24,6 +24,8 @@ from memory_agreement import in_a_fork  # benchmarks/memory_agreement.py, beside
 from step_time_cases import TimedCase, timed_cases
 
 from dsgen.cost import StepCost, cost
+from dsgen.cost.communication import exchanges
+from dsgen.cost.tensor_parallel import tensor_parallel_exchanges
 from dsgen.kernels import rates
 from dsgen.simulating.replay import replay
 
@@ -33,6 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORD, PAGE = ROOT / "tests" / "cost" / "step_times.json", ROOT / "docs" / "step-times.md"
 WITHIN = 0.05  # share of a step up to which the two are called equal
 WORST = 10
+PADDING = 1e-3  # share of the bytes of a collective that ranks may be given more, so that all get as much
+FEW = 64  # bytes of a collective up to which it tells a norm or an overflow
 # What the replay tells -> the part of the instant model; what is exposed of a collective counts by its group.
 NAMES = {
     "products": "matrix products",
@@ -53,12 +57,14 @@ class Compared(NamedTuple):
         simulated: Part -> seconds; they add up to the step.
         ours: The instant model's answer.
         refused: What DeepSpeed said where it did not run; then nothing is compared.
+        collectives: What the simulated step exchanges: kind, ranks, calls, bytes.
     """
 
     case: TimedCase
     simulated: Mapping[str, float]
     ours: StepCost | None
     refused: str = ""
+    collectives: Sequence[Sequence[Any]] = ()
 
     @property
     def seconds(self) -> float:
@@ -69,6 +75,24 @@ class Compared(NamedTuple):
     def error(self) -> float:
         """The instant step less the simulated one, of that."""
         return self.ours.seconds / self.seconds - 1 if self.ours else 0.0
+
+    def exchanges(self) -> dict[tuple[str, int], tuple[int, float]]:
+        """Kind and ranks -> calls and bytes of the instant model's collectives in a step, as `exchanged`."""
+        job, strategy = self.case.strategy()
+        totals: dict[tuple[str, int], tuple[int, float]] = {}
+        for one in (*exchanges(job, strategy).all, *tensor_parallel_exchanges(job, strategy)):
+            named = one.kind.replace("_", "-"), one.ranks
+            calls, size = totals.get(named, (0, 0.0))
+            totals[named] = calls + one.calls, size + one.calls * one.bytes
+        return totals
+
+    def equal_exchanges(self) -> bool:
+        """Whether these are those of the simulation, by kind, ranks, calls and bytes."""
+        ours, theirs = self.exchanges(), {(kind, ranks): numbers for kind, ranks, *numbers in self.collectives}
+        return ours.keys() == theirs.keys() and all(
+            calls == theirs[named][0] and abs(size - theirs[named][1]) <= PADDING * size
+            for named, (calls, size) in ours.items()
+        )
 
     def differences(self) -> dict[str, float]:
         """Part -> what the instant model says more, as a share of the simulated step."""
@@ -101,11 +125,14 @@ def told(case: TimedCase, answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exchanged(collectives: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Kind, ranks, calls and bytes of what the last step exchanges between several ranks, in the order of names."""
+    """Kind, ranks, calls and bytes of what the last step exchanges between several ranks, in the order of names.
+
+    The norm of gradients and whether they overflowed are a few bytes, and left out.
+    """
     last = max((one["step"] for one in collectives), default=0)
     totals: dict[tuple[str, int], list[int]] = {}
     for one in collectives:
-        if one["step"] == last and one["ranks"] > 1:
+        if one["step"] == last and one["ranks"] > 1 and one["bytes"] > FEW:
             total = totals.setdefault((one["kind"], one["ranks"]), [0, 0])
             total[0] += one["count"]
             total[1] += one["bytes"] * one["count"]
@@ -141,13 +168,15 @@ def compared(record: Mapping[str, Any]) -> list[Compared]:
         if "error" in simulated:
             rows.append(Compared(case, {}, None, simulated["error"]))
         else:
-            rows.append(Compared(case, simulated["parts"], cost(*case.strategy())))
+            instant = cost(*case.strategy())
+            rows.append(Compared(case, simulated["parts"], instant, collectives=simulated["collectives"]))
     return sorted(rows, key=lambda row: -abs(row.error))
 
 
 def page(rows: Sequence[Compared]) -> str:
     """docs/step-times.md."""
     ran = [row for row in rows if row.ours]
+    equal = sum(row.equal_exchanges() for row in ran)
     lines = [
         "# How far the instant speed agrees with the simulated one",
         "",
@@ -156,6 +185,8 @@ def page(rows: Sequence[Compared]) -> str:
         f"arithmetic leaves out. {len(ran)} scenarios, one of every model profile and every type without one, and more",
         "of those that people fine-tune, with the model's widths and a few of its blocks. tests/cost names each whose",
         "error is above 10 % with its cause. `nox -s step-times` writes this page.",
+        "",
+        f"In {equal} of them all collectives are equal too: by kind, ranks, calls and bytes.",
         "",
         "An error is the instant step less the simulated one, of that: above 0, the instant model says slower.",
         "",

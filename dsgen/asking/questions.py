@@ -171,7 +171,7 @@ def _others(path: str, value: Any) -> tuple[Any, ...]:
         return tuple(device for device in _DEVICES if device != value)
     if path == "train_micro_batch_size_per_gpu":
         return tuple(size for size in (value // 2, value * 2) if size)
-    if leaf in ("reduce_bucket_size", "allgather_bucket_size", "stage3_max_live_parameters") and value:
+    if leaf in ("reduce_bucket_size", "stage3_max_live_parameters") and value:
         return (value // 4 * 2, value * 2)
     if path == "tensor_parallel.autotp_size":
         return tuple(size for size in (1, 2, 4, 8) if size != (value or 1))

@@ -1,214 +1,241 @@
 """What replicas exchange in one optimizer step, each over the slowest link it crosses."""
 
 import functools
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_seconds, contention
-from dsgen.memory.modules import Modules, modules
-from dsgen.memory.numbers import Numbers
-from dsgen.memory.trained import AFTER
+from dsgen.memory.buckets import filled_buckets, flat_chunks
+from dsgen.memory.gathers import Rows, gathers, persistent_tensors
+from dsgen.memory.numbers import count
+from dsgen.memory.runs import Run
+from dsgen.memory.trained import trained
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_COLLECTIVES", "Collectives", "collectives"]
+__all__ = ["NO_COLLECTIVES", "Collectives", "Exchange", "Exchanges", "collectives", "exchanges", "late_share"]
 
 SCALED = 6144  # elements that share a scale in fp32, as the quantizer of 0.19.8 divides weights of 4096 by 4608
+SCALE_BYTES = 4
+
+
+class Exchange(NamedTuple):
+    """Collectives of one kind and size.
+
+    Attributes:
+        kind: As torch.distributed names it: all_gather, all_reduce, reduce_scatter.
+        ranks: Ranks that take part.
+        bytes: Of one call: the whole tensor.
+        calls: How many in a step.
+    """
+
+    kind: str
+    ranks: int
+    bytes: float
+    calls: int
+
+
+class Exchanges(NamedTuple):
+    """All collectives between replicas in one optimizer step but those of a few bytes: the norm, and what overflowed.
+
+    Attributes:
+        forward: Parameters gathered in forward (stage 3), in all micro-batches.
+        backward: The same in backward, and in the forward that checkpointing repeats.
+        reduced: Gradients.
+        updated: Behind the step: what each rank has updated (stages 1 and 2), or what no rank gives away (stage 3).
+        copied: Elements of a weight gathered in a micro-batch.
+        together: Those of them that come several tensors in a call.
+    """
+
+    forward: tuple[Exchange, ...] = ()
+    backward: tuple[Exchange, ...] = ()
+    reduced: tuple[Exchange, ...] = ()
+    updated: tuple[Exchange, ...] = ()
+    copied: int = 0
+    together: int = 0
+
+    @property
+    def all(self) -> tuple[Exchange, ...]:
+        """Every one of them."""
+        return (*self.forward, *self.backward, *self.reduced, *self.updated)
 
 
 class Collectives(NamedTuple):
     """What ZeRO moves between replicas, in seconds.
 
     Attributes:
-        gather: All parameters gathered once (stage 3).
+        gather: Parameters gathered in one forward (stage 3).
+        again: The same in one backward, and in the forward that checkpointing repeats.
         reduce: All gradients reduced once; in every pass from stage 2 on, else in the last one.
         update: After the step: updated parameters (stages 1 and 2), or those that no rank gives away (stage 3).
         gathers: Calls of the first, which the host issues.
-        reduces: Calls of the second.
+        gathers_again: Calls of the second.
+        reduces: Calls of the third.
         slows: How much longer kernels take beside the reductions, by their own time.
-        again: How often backward gathers all parameters.
-        together: Share of the parameters that are gathered several in a call.
+        copied: Elements of a weight that both gather.
+        together: Those of them that come several tensors in a call.
     """
 
-    gather: float
-    reduce: float
-    update: float
-    gathers: int
-    reduces: int
+    gather: float = 0.0
+    again: float = 0.0
+    reduce: float = 0.0
+    update: float = 0.0
+    gathers: float = 0.0
+    gathers_again: float = 0.0
+    reduces: int = 0
     slows: float = 0.0
-    again: float = 1.0
-    together: float = 0.0
+    copied: int = 0
+    together: int = 0
 
 
-NO_COLLECTIVES = Collectives(0.0, 0.0, 0.0, 0, 0)
+NO_COLLECTIVES = Collectives()
 
 
-def collectives(job: Job, strategy: Strategy, numbers: Numbers) -> Collectives:
-    """What a strategy's replicas move."""
+class _Exchanged(NamedTuple):
+    """What the collectives of a step depend on."""
+
+    model: Model
+    training: Training
+    replicas: int
+    stage: int
+    tp: int
+    precision: str
+    buffers: Buffers
+    checkpointing: bool
+    accumulation: int
+    eight_bits: bool
+    deepspeed: bool
+
+
+def exchanges(job: Job, strategy: Strategy) -> Exchanges:
+    """The collectives between a strategy's replicas in one optimizer step, as DeepSpeed 0.19.8 calls them."""
     if job.world == strategy.tp:
-        return NO_COLLECTIVES
-    ways = (strategy.stage, strategy.tp, strategy.precision, strategy.buffers, strategy.checkpointing)
-    moved = _collectives(
-        job.model, job.hardware, job.network, job.training, job.world, job.gpus_per_node, *ways, numbers
+        return Exchanges()
+    return _exchanges(_asked(job, strategy, True))
+
+
+def late_share(job: Job, strategy: Strategy) -> float:
+    """Share of the gradients whose bucket is full, or at its end, when all blocks have had their backward."""
+    run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, strategy.stage == 3)
+    gradients = trained(job.model, *run.trains)
+    late = filled_buckets(gradients, strategy.buffers.reduce_bucket, job.world // strategy.tp).late
+    return late / max(gradients.elements, 1)
+
+
+def _asked(job: Job, strategy: Strategy, deepspeed: bool) -> _Exchanged:
+    return _Exchanged(
+        job.model,
+        job.training,
+        job.world // strategy.tp,
+        strategy.stage,
+        strategy.tp,
+        strategy.precision,
+        strategy.buffers,
+        strategy.checkpointing,
+        strategy.accumulation,
+        job.unsure.fetched,
+        deepspeed,
     )
-    return _in_eight_bits(job, strategy, _with_second_copy(job, strategy, moved, numbers), numbers)
-
-
-def _in_eight_bits(job: Job, strategy: Strategy, moved: Collectives, numbers: Numbers) -> Collectives:
-    """The same with qwZ: every gather is two, of the weights in 8 bits and of their scales.
-
-    The gradients stay as they are; the kernels that make 16 bits of them again are counted in `handling`
-    (partition_parameters.py, all_gather_coalesced; csrc/quantization).
-    """
-    if strategy.stage < 3 or not job.unsure.fetched or not moved.gathers:
-        return moved
-    rates, replicas = node_rates(job.hardware, job.network), job.world // strategy.tp
-    elements = numbers.total / moved.gathers
-
-    def spent(size: float) -> float:
-        inside = max(1, job.gpus_per_node // strategy.tp)
-        return collective_seconds(rates, "all_gather", size, replicas, inside, groups_per_node=strategy.tp)
-
-    weights = spent((4 if strategy.precision == "fp32" else 2) * elements)
-    share = (spent(elements) + spent(4 * elements / SCALED)) / weights
-    return moved._replace(gather=moved.gather * share, gathers=2 * moved.gathers)
-
-
-def _with_second_copy(job: Job, strategy: Strategy, moved: Collectives, numbers: Numbers) -> Collectives:
-    """The same with hpZ: only the first gather of a step crosses all ranks, each later one its group alone.
-
-    The copy is made when what was gathered is first released, and given up in the step (partition_parameters.py,
-    partition; stage3.py, invalidate_secondary_tensor).
-    """
-    group, replicas = strategy.buffers.secondary, job.world // strategy.tp
-    if strategy.stage < 3 or not 1 < group < replicas or not moved.gathers:
-        return moved
-    rates = node_rates(job.hardware, job.network)
-    size = (4 if strategy.precision == "fp32" else 2) * numbers.total / moved.gathers
-    inside = max(1, job.gpus_per_node // strategy.tp)
-    all_ranks = collective_seconds(rates, "all_gather", size, replicas, inside, groups_per_node=strategy.tp)
-    others = max(1, min(inside, replicas) // group) * strategy.tp
-    near = collective_seconds(rates, "all_gather", size, group, min(group, inside), groups_per_node=others) / all_ranks
-    forward = near + (1.0 - near) / strategy.accumulation
-    return moved._replace(gather=moved.gather * forward, again=moved.again * near / forward)
 
 
 @functools.lru_cache(maxsize=4096)
-def _collectives(
-    model: Model,
-    hardware: Hardware,
-    network: Network,
-    training: Training,
-    world: int,
-    gpus_per_node: int,
-    stage: int,
-    tp: int,
-    precision: str,
-    buffers: Buffers,
-    checkpointing: bool,
-    numbers: Numbers,
-) -> Collectives:
-    rates, replicas = node_rates(hardware, network), world // tp
-    size = 4 if precision == "fp32" else 2
-    gradients = size * numbers.trained
-    inside = max(1, gpus_per_node // tp)
+def _exchanges(asked: _Exchanged) -> Exchanges:
+    size = 4 if asked.precision == "fp32" else 2
+    training, buffers, replicas = asked.training, asked.buffers, asked.replicas
+    run = Run(asked.model, training, 0, asked.precision, asked.tp, asked.checkpointing, asked.stage == 3)
+    gradients = trained(asked.model, *run.trains)
+    # At stage 0 and 1 the gradients of a step are reduced in its last micro-batch, from stage 2 on in each.
+    passes = asked.accumulation if asked.stage >= 2 else 1
 
-    def spent(kind: str, total: int, calls: int) -> float:
-        return calls * collective_seconds(rates, kind, total / max(calls, 1), replicas, inside, groups_per_node=tp)
+    def mean(kind: str, calls: int) -> tuple[Exchange, ...]:
+        return (Exchange(kind, replicas, size * gradients.elements / calls, calls * passes),) if calls else ()
 
-    reduces = max(1, -(-numbers.trained // max(buffers.reduce_bucket, 1)))
-    if stage == 0:
-        return Collectives(0.0, spent("all_reduce", gradients, reduces), 0.0, 0, reduces)
-    if stage < 3:
+    if asked.stage == 0:
+        return Exchanges(reduced=mean("all_reduce", flat_chunks(gradients)))
+    buckets = filled_buckets(gradients, buffers.reduce_bucket, replicas if asked.stage < 3 else 0).calls
+    if asked.stage < 3:
         # A bucket is summed whole, and each rank takes its part (stage_1_and_2.py, use_multi_rank_bucket_allreduce).
-        reduce = spent("all_reduce", gradients, reduces)
-        calls = max(1, -(-numbers.trained // max(buffers.allgather_bucket, 1)))
-        slows = contention(rates, "all_reduce", replicas, inside, groups_per_node=tp)
-        return Collectives(0.0, reduce, spent("all_gather", gradients, calls), 0, reduces, slows)
-    trains = (training.method, training.lora_rank, training.lora_targets, tp, training.lora_train_embeddings)
-    table = model.vocab_size * (model.embedding_size or model.hidden_size) // tp
-    stays = table if model.tied_embeddings and numbers.total - table < buffers.max_reuse else 0
-    running = modules(model, *trains, False, False)
-    fetched = _fetches(running, buffers.persistence, buffers.prefetch, stays)
-    small, elements = _persistent(running, buffers.persistence)
-    reduce = spent("reduce_scatter", gradients, reduces)
-    gather, all_elements, together = 0.0, 0, 0
-    for (elements, tensors), calls in fetched:
-        gather += spent("all_gather", size * elements * calls, calls)
-        all_elements += elements * calls
-        together += elements * calls if tensors > 1 else 0
-    gathered = max(all_elements, 1)
-    blocks = max(gathered - (table if stays else 2 * table), 1)
-    return Collectives(
-        gather,
-        reduce,
-        spent("all_gather", size * elements, small) if small else 0.0,
-        sum(calls for _, calls in fetched),
-        reduces,
-        again=_again(training, checkpointing, gathered, blocks, table, numbers.block, buffers.max_live),
-        together=together / gathered,
+        reduced = mean("all_reduce", buckets)
+        # One call gathers all, whatever allgather_bucket_size says (runtime/utils.py, all_gather_dp_groups).
+        whole = Exchange("all_gather", replicas, size * gradients.elements, 1)
+        return Exchanges(reduced=reduced, updated=(whole,) if gradients.elements else ())
+    if not asked.deepspeed:
+        return _by_block(asked, run, size)
+    group = buffers.secondary if 1 < buffers.secondary < replicas else 0
+    first = gathers(run, buffers, bool(group))
+    # hpZ's second shares are made when what was gathered is first released, and given up in the step
+    # (partition_parameters.py, partition; stage3.py, invalidate_secondary_tensor).
+    later = gathers(run, buffers) if group else first
+    forward, backward = (
+        (*_calls(asked, one, size, 1, group, False), *_calls(asked, other, size, passes - 1, group, bool(group)))
+        for one, other in zip(first, later, strict=True)
     )
+    kept = persistent_tensors(run, buffers.persistence)
+    updated = tuple(Exchange("all_gather", replicas, size * numel, calls) for numel, calls in kept)
+    return Exchanges(forward, backward, mean("reduce_scatter", buckets), updated, sum(first.elements), first.several)
 
 
-def _again(
-    training: Training, checkpointing: bool, gathered: int, blocks: int, table: int, block: int, max_live: int
-) -> float:
-    """How often backward gathers all that forward did, as fetching ahead and releasing make it.
-
-    `stage3_max_live_parameters` of them are still there when forward ends. A block that is larger than that is gathered
-    once more for its second forward. What peft has frozen is not kept for backward: a block's second forward gathers
-    it, and where it does not all stay, its backward once more; without a second forward the embedding is not asked for.
-    Within a tenth of what the simulated engine of 0.19.8 gathers, from 0.5 to 500 billion parameters.
-    """
-    short = max(0, gathered - max_live)
-    if training.method == "full":
-        second = max(0.0, 1.0 - max_live / max(block, 1)) if checkpointing else 0.0
-        return (short + second * blocks) / gathered
-    if checkpointing:
-        return blocks / gathered * (1.0 + min(1.0, 2 * short / blocks))
-    return max(0, short - table) / gathered
+def _by_block(asked: _Exchanged, run: Run, size: int) -> Exchanges:
+    """The same where each block is gathered and reduced in one call, as PyTorch's FSDP does where a block is a unit."""
+    numbers, blocks, replicas = count(asked.model, *run.trains, 0), asked.model.layers, asked.replicas
+    block, passes = numbers.block, asked.accumulation
+    rest = Exchange("all_gather", replicas, size * max(0, numbers.total - blocks * block), passes)
+    every = Exchange("all_gather", replicas, size * block, blocks * passes)
+    made = Exchange("reduce_scatter", replicas, size * numbers.trained / (blocks + 1), (blocks + 1) * passes)
+    return Exchanges((every, rest), (every,), (made,), copied=2 * numbers.total)
 
 
-@functools.lru_cache(maxsize=256)
-def _fetches(running: Modules, persistence: int, prefetch: int, stays: int) -> tuple[tuple[tuple[int, int], int], ...]:
-    """All-gathers of one way through the model: (elements, tensors of a call), how often.
-
-    Tensors are fetched in the order of use; one call takes as many as fill the bucket of what is fetched ahead, or
-    those of one module where nothing is (partitioned_param_coordinator.py, fetch_sub_module).
-
-    Args:
-        running: The modules.
-        persistence, prefetch: Of the buffers.
-        stays: Elements of an embedding that is the head's too and is still there when it comes; else 0.
-    """
-    calls: dict[tuple[int, int], int] = {}
-    waiting = tensors = 0
-    for block, part in running.parts:
-        for module in part:
-            for tensor in module.tensors:
-                if tensor.numel > persistence and not (block == AFTER and tensor.numel == stays):
-                    waiting, tensors = waiting + tensor.extent(False), tensors + 1
-                    if prefetch and waiting >= prefetch:
-                        calls[waiting, tensors] = calls.get((waiting, tensors), 0) + 1
-                        waiting = tensors = 0
-            if not prefetch and waiting:
-                calls[waiting, tensors] = calls.get((waiting, tensors), 0) + 1
-                waiting = tensors = 0
-    if waiting:
-        calls[waiting, tensors] = calls.get((waiting, tensors), 0) + 1
-    return tuple(calls.items())
+def _calls(asked: _Exchanged, rows: Rows, size: int, passes: int, group: int, second: bool) -> Iterable[Exchange]:
+    """The gathers of some micro-batches; with qwZ each is two, of the weights in 8 bits and of their scales."""
+    for gather, calls in rows if passes else ():
+        ranks = group if gather.second or second else asked.replicas
+        if asked.eight_bits:
+            # The kernels that make 16 bits of them again are counted in `handling` (csrc/quantization).
+            yield Exchange("all_gather", ranks, gather.elements, calls * passes)
+            yield Exchange("all_gather", ranks, SCALE_BYTES * gather.elements / SCALED, calls * passes)
+        else:
+            yield Exchange("all_gather", ranks, size * gather.elements, calls * passes)
 
 
-@functools.lru_cache(maxsize=256)
-def _persistent(running: Modules, persistence: int) -> tuple[int, int]:
-    """Trained tensors that every rank keeps whole, and their elements: each is gathered after the step by itself."""
-    sizes = {
-        tensor.place: tensor.numel
-        for _, part in running.parts
-        for module in part
-        for tensor in module.tensors
-        if tensor.numel <= persistence and not tensor.frozen
-    }
-    return len(sizes), sum(sizes.values())
+def collectives(job: Job, strategy: Strategy, *, deepspeed: bool = True) -> Collectives:
+    """What a strategy's replicas move, in seconds; by DeepSpeed's calls, or by one for each block."""
+    if job.world == strategy.tp:
+        return NO_COLLECTIVES
+    return _collectives(_asked(job, strategy, deepspeed), job.hardware, job.network, job.gpus_per_node)
+
+
+@functools.lru_cache(maxsize=4096)
+def _collectives(asked: _Exchanged, hardware: Hardware, network: Network, gpus_per_node: int) -> Collectives:
+    rates, tp = node_rates(hardware, network), asked.tp
+    inside = max(1, gpus_per_node // tp)
+    called = _exchanges(asked)
+
+    def spent(rows: Iterable[Exchange]) -> float:
+        seconds = 0.0
+        for kind, ranks, size, calls in rows:
+            others = 1 if ranks == asked.replicas else max(1, min(inside, asked.replicas) // ranks)
+            near = min(ranks, inside)
+            seconds += calls * collective_seconds(rates, kind, size, ranks, near, groups_per_node=others * tp)
+        return seconds
+
+    passes = asked.accumulation
+    forward, backward = (sum(one.calls for one in rows) / passes for rows in (called.forward, called.backward))
+    reductions = passes if asked.stage >= 2 else 1
+    slows = 0.0
+    if 0 < asked.stage < 3:
+        slows = contention(rates, "all_reduce", asked.replicas, inside, groups_per_node=tp)
+    return Collectives(
+        gather=spent(called.forward) / passes,
+        again=spent(called.backward) / passes,
+        reduce=spent(called.reduced) / reductions,
+        update=spent(called.updated),
+        gathers=forward,
+        gathers_again=backward,
+        reduces=sum(one.calls for one in called.reduced) // reductions,
+        slows=slows,
+        copied=called.copied,
+        together=called.together,
+    )

@@ -26,8 +26,8 @@ FLATTENED = 2  # mixed: buckets are made one tensor (flatten; __reduce_and_parti
 UNFLATTENED = 2  # stream: stage 0 alone copies the sum back (engine.py, allreduce_no_retain)
 OWN = 4  # stream: what this rank keeps leaves the bucket, and is copied once more for the step
 SUMMED = 3  # stream: of what a rank keeps, in a pass after the first: read, added to, written
-# stream: tensors of one call are put together (partition_parameters.py, AllGatherCoalescedHandle). Where all is trained
-# about half of them come alone, because no more than stage3_max_live_parameters may be there.
+# stream: tensors of one call are put together (partition_parameters.py, AllGatherCoalescedHandle); where all is trained
+# half as much was seen.
 GATHERED, GATHERED_FULL = 2, 1
 EIGHT_BITS = 1  # of a weight that qwZ gathers: it is read in 8 bits and written in 16 (csrc/quantization, dequantize)
 # Of an element that a rank steps, with fp32 masters of 16-bit weights: its gradient's norm, whether that is finite,
@@ -52,7 +52,7 @@ class Handling(NamedTuple):
 
     Attributes:
         reduced: Kernels for all gradients of a pass that are reduced.
-        gathered: Kernels for all parameters gathered once (stage 3).
+        gathered: Kernels for all parameters that a micro-batch gathers (stage 3).
         dispatched: What the host takes for all gradients of such a pass.
         stepped: What the host takes for the step.
     """
@@ -66,7 +66,7 @@ class Handling(NamedTuple):
 NO_HANDLING = Handling(0.0, 0.0)
 
 
-def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, together: float) -> Handling:
+def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int) -> Handling:
     """What gradients and gathered parameters cost besides the collectives.
 
     Args:
@@ -74,7 +74,8 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, toget
         strategy: The strategy.
         rates: The node and its network.
         numbers: Of one tensor-parallel rank.
-        together: Share of the parameters that arrive several in a call.
+        copied: Elements that a micro-batch gathers.
+        together: Those of them that come several tensors in a call.
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
@@ -90,9 +91,9 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, toget
     gathered = 0.0
     if stage == 3 and replicas > 1:
         moves = GATHERED_FULL if job.training.method == "full" else GATHERED
-        gathered = traffic_seconds(rates, size * moves * together * numbers.total)
+        gathered = traffic_seconds(rates, size * moves * together)
         if job.unsure.fetched:
-            gathered += traffic_seconds(rates, (size + EIGHT_BITS) * numbers.total)
+            gathered += traffic_seconds(rates, (size + EIGHT_BITS) * copied)
     tensors = _trained_tensors(job)
     backward = tensors * _calls(rates, stage, replicas, BACKWARD_CALLS, BACKWARD_OWN_CALLS)
     if strategy.offload_optimizer == "none":

@@ -5,7 +5,9 @@ from typing import NamedTuple
 from dsgen.cost.handling import adam_bytes
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
+from dsgen.memory.gathers import gathers
 from dsgen.memory.numbers import Numbers
+from dsgen.memory.runs import Run
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["NO_OFFLOAD", "Offload", "offload"]
@@ -20,17 +22,19 @@ class Offload(NamedTuple):
     """What offload costs, in seconds.
 
     Attributes:
-        fetch: This rank's share of the parameters, brought in once.
+        fetch: This rank's share of what a forward gathers, brought in.
+        fetch_again: The same of a backward, and of the forward that checkpointing repeats.
         gradients: Gradients of one pass, taken away.
         step: Once an optimizer step: the update on the CPU, and the weights' way back.
     """
 
-    fetch: float
-    gradients: float
-    step: float
+    fetch: float = 0.0
+    fetch_again: float = 0.0
+    gradients: float = 0.0
+    step: float = 0.0
 
 
-NO_OFFLOAD = Offload(0.0, 0.0, 0.0)
+NO_OFFLOAD = Offload()
 
 
 def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Offload:
@@ -40,7 +44,8 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
     ranks, replicas = job.gpus_per_node, job.world // strategy.tp
     size = 4 if strategy.precision == "fp32" else 2
     own = numbers.trained / (replicas if strategy.stage else 1)
-    fetch = gradients = step = 0.0
+    gradients = step = 0.0
+    fetched = [0.0, 0.0]
     if strategy.offload_optimizer != "none":
         gradients = _gradients(strategy, rates, size, own)
         # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
@@ -53,11 +58,13 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
             moved = own * ranks * NVME_STATE_BYTES
             step += nvme_seconds(rates, moved, "read") + nvme_seconds(rates, moved, "write")
     if strategy.offload_param != "none":
-        share = size * numbers.total / replicas
-        fetch = copy_seconds(rates, share)
-        if strategy.offload_param == "nvme":
-            fetch += nvme_seconds(rates, share * ranks, "read")
-    return Offload(fetch, gradients, step)
+        run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, True)
+        for way, elements in enumerate(gathers(run, strategy.buffers).elements):
+            share = size * elements / replicas
+            fetched[way] = copy_seconds(rates, share)
+            if strategy.offload_param == "nvme":
+                fetched[way] += nvme_seconds(rates, share * ranks, "read")
+    return Offload(fetched[0], fetched[1], gradients, step)
 
 
 def _gradients(strategy: Strategy, rates: Rates, size: int, own: float) -> float:

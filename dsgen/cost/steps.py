@@ -8,7 +8,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives
+from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, late_share
 from dsgen.cost.flow import Row, finished
 from dsgen.cost.handling import NO_HANDLING, Handling, handling, update_seconds
 from dsgen.cost.micro_batches import Pass, node_rates, passes
@@ -145,10 +145,11 @@ def _cost(asked: _Asked) -> StepCost:
     numbers = count(job.model, *trains, strategy.buffers.persistence)
     node = node_rates(job.hardware, job.network)
     run = passes(job, strategy)
-    moved, away = collectives(job, strategy, numbers), offload(job, strategy, node, numbers)
-    own_work = handling(job, strategy, node, numbers, moved.together) if asked.deepspeed else NO_HANDLING
+    moved, away = collectives(job, strategy, deepspeed=asked.deepspeed), offload(job, strategy, node, numbers)
+    own_work = handling(job, strategy, node, numbers, moved.copied, moved.together) if asked.deepspeed else NO_HANDLING
     adapters = training.method != "full" and not training.lora_train_embeddings
-    shares = _shares(run.order, numbers, job.model, adapters)
+    overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
+    shares = _shares(run.order, numbers, job.model, adapters, late_share(job, strategy) if overlaps else None)
     repeats = strategy.accumulation
 
     issue = node.collective_dispatch_seconds
@@ -167,8 +168,7 @@ def _cost(asked: _Asked) -> StepCost:
         return seconds if waits else repeats * seconds
 
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
-    gathered = repeats * (1.0 + moved.again) if strategy.stage == GATHERS else 0.0
-    handled += own_work.gathered * gathered
+    handled += own_work.gathered * repeats
     before = between(NO_OFFLOAD)
     alone = before + last(NO_COLLECTIVES, NO_OFFLOAD)
     nearby = alone if moved is NO_COLLECTIVES else before + last(moved, NO_OFFLOAD)
@@ -184,20 +184,20 @@ def _cost(asked: _Asked) -> StepCost:
             "memory traffic": repeats * run.memory + handled,
             "host": max(0.0, alone - repeats * (run.products + run.attention + run.memory) - handled) + idle,
             "communication": exposed + moved.update,
-            "tensor parallelism": repeats * tensor_parallel_seconds(job, strategy, node),
+            "tensor parallelism": tensor_parallel_seconds(job, strategy, node),
             "offload": max(0.0, everything - nearby) + away.step,
             "optimizer": updated,
         },
-        hidden_seconds=max(0.0, _communicated(strategy, moved, gathered) - exposed),
+        hidden_seconds=max(0.0, _communicated(strategy, moved) - exposed),
         tokens=strategy.global_batch * job.seq_len,
         gpus=job.world,
     )
 
 
-def _communicated(strategy: Strategy, moved: Collectives, gathered: float) -> float:
+def _communicated(strategy: Strategy, moved: Collectives) -> float:
     """Seconds of collectives between replicas in all micro-batches, hidden or not."""
     reduced = strategy.accumulation if strategy.stage >= 2 else 1
-    return gathered * moved.gather + reduced * moved.reduce
+    return strategy.accumulation * (moved.gather + moved.again) + reduced * moved.reduce
 
 
 class _Shares(NamedTuple):
@@ -206,13 +206,17 @@ class _Shares(NamedTuple):
     Attributes:
         gathers: Of all parameters that a pass forward gathers, and of those that a pass backward does.
         gradients: Of all gradients: where embedding and head are one, theirs is whole when backward ends.
+        reduced: Of all gradients, those that leave beside it.
+        late: Of all gradients, those that leave when backward is over.
     """
 
     gathers: tuple[float, ...]
     gradients: tuple[float, ...]
+    reduced: tuple[float, ...]
+    late: float
 
 
-def _shares(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool) -> _Shares:
+def _shares(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool, late: float | None) -> _Shares:
     """What each part has; what is outside the blocks is half before them, half behind, and there when forward ends."""
     blocks = 0
     for one in run:
@@ -224,10 +228,15 @@ def _shares(run: Sequence[Pass], numbers: Numbers, model: Model, adapters: bool)
     gathers = tuple(
         (outside / 2 if one.forward else 0.0) if one.name in OUTSIDE else block if one.forward else each for one in run
     )
-    if adapters:
-        return _Shares(gathers, tuple(0.0 if one.name in OUTSIDE else each for one in run))
     ends = {"before": outside, "head": 0.0} if model.tied_embeddings else {"before": outside / 2, "head": outside / 2}
-    return _Shares(gathers, tuple(ends.get(one.name, block) for one in run))
+    if adapters:
+        ends, block = {"before": 0.0, "head": 0.0}, each
+    gradients = tuple(0.0 if one.forward else ends.get(one.name, block) for one in run)
+    if late is None:
+        return _Shares(gathers, gradients, gradients, 0.0)
+    early = (1.0 - late) / max(1.0 - ends["before"], each)
+    reduced = tuple(0.0 if one.name == "before" else early * made for one, made in zip(run, gradients, strict=True))
+    return _Shares(gathers, gradients, reduced, late)
 
 
 def _rows(
@@ -247,20 +256,26 @@ def _rows(
     of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
     """
     beside = strategy.buffers.overlap_comm
+    copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
+    whole = strategy.stage >= 2  # gradients leave for the CPU by buckets, at stage 1 one by one
     rows: list[Row] = []
-    for one, share, made in zip(run, shares.gathers, shares.gradients, strict=True):
-        gathers = share * (1.0 if one.forward else moved.again) if strategy.stage == GATHERS else 0.0
-        left = made if reduces and not one.forward else 0.0
-        reduce, taken = left * moved.reduce, 0.0 if one.forward else made * away.gradients
-        calls = gathers * moved.gathers + left * moved.reduces
+    for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
+        gather, calls = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
+        left = made if reduces else 0.0
+        reduce, taken = leaves * moved.reduce if reduces else 0.0, (leaves if whole else made) * away.gradients
+        calls = share * calls + left * moved.reduces
         host = one.host + left * own_work.dispatched + issue * calls
         device = one.products + one.attention + one.memory + left * own_work.reduced
-        device, behind = device + gathers * (moved.gather + own_work.gathered), 0.0
+        device, behind = device + share * gather * (1.0 + copied), 0.0
         if strategy.stage == GATHERS:
             device, behind = device + reduce, taken
         elif strategy.stage and beside:
             device, behind = device + moved.slows * reduce, reduce + taken
         else:
             device += reduce + taken
-        rows.append((one.repeats, (host, gathers * away.fetch, device, behind)))
+        fetched = share * (away.fetch if one.forward else away.fetch_again)
+        rows.append((one.repeats, (host, fetched, device, behind)))
+    if shares.late:
+        behind = (moved.reduce if reduces else 0.0) + (away.gradients if whole else 0.0)
+        rows.append((1, (0.0, 0.0, 0.0, shares.late * behind)))
     return rows

@@ -147,7 +147,6 @@ def buffers(subject: Subject, stage: int) -> Buffers:
     overlap = subject.value(f"{zero}.overlap_comm")
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", DEFAULT_BUCKET, width**2),
-        allgather_bucket=size("allgather_bucket_size", DEFAULT_BUCKET, DEFAULT_BUCKET),
         prefetch=size("stage3_prefetch_bucket_size", DEFAULT_PREFETCH, PREFETCH_PER_SQUARE * width**2),
         persistence=size("stage3_param_persistence_threshold", DEFAULT_PERSISTENCE, PERSISTENCE_PER_HIDDEN * width),
         max_live=size("stage3_max_live_parameters", DEFAULT_LIVE, DEFAULT_LIVE),

@@ -80,7 +80,6 @@ def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
     gathers = stage == 3
     return Buffers(
         reduce_bucket=buffers.reduce_bucket if stage else 0,
-        allgather_bucket=0,
         prefetch=buffers.prefetch if gathers else 0,
         persistence=buffers.persistence if gathers else 0,
         max_live=buffers.max_live if gathers else 0,

@@ -14,10 +14,13 @@ from dsgen.memory.cuts import Cut, cut, reaches
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
 __all__ = [
+    "Buckets",
     "Flush",
     "Runs",
     "arrivals",
+    "filled_buckets",
     "flat_chunk",
+    "flat_chunks",
     "flushes",
     "kept_from",
     "larger_of",
@@ -161,18 +164,27 @@ def _flushes(trained: Trained, bucket: int, ranks: int, runs: Runs | None) -> tu
 
 
 def _flat(low: int, high: int, share: int, bucket: int) -> int:
-    """Elements of the largest flat copy of a range: its pieces, a rank's each, until they are more than a bucket.
+    """Elements of the largest flat copy of a range of flat weights; one piece alone is flat already."""
+    return max((filled for filled, count in _pieces(low, high, share, bucket) if count > 1), default=0)
 
-    Source: stage_1_and_2.py, average_tensor and allreduce_no_retain. One piece alone is flat already.
+
+def _pieces(low: int, high: int, share: int, bucket: int) -> list[tuple[int, int]]:
+    """The calls that reduce a range: its pieces, a rank's each, until they are more than a bucket.
+
+    Source: stage_1_and_2.py, average_tensor and allreduce_no_retain.
+
+    Returns:
+        Elements of each call, and how many pieces it has.
     """
-    most = filled = count = 0
+    made = []
+    filled = count = 0
     while low < high:
         end = min((low // share + 1) * share, high)
         filled, count, low = filled + end - low, count + 1, end
         if filled > bucket or low == high:
-            most = max(most, filled if count > 1 else 0)
+            made.append((filled, count))
             filled = count = 0
-    return most
+    return made
 
 
 def larger_of(trained: Trained, bucket: int, ranks: int, runs: Runs, handed: int) -> int:
@@ -259,6 +271,57 @@ def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -
 
 
 @functools.lru_cache(maxsize=1024)
+class Buckets(NamedTuple):
+    """How one backward fills the buckets of gradients from stage 1 on.
+
+    Attributes:
+        calls: Reductions.
+        late: Elements that are reduced when all blocks have had their backward.
+    """
+
+    calls: int
+    late: int
+
+
+@functools.lru_cache(maxsize=1024)
+def filled_buckets(trained: Trained, bucket: int, ranks: int = 0) -> Buckets:
+    """The buckets of one backward: a gradient that does not fit empties the bucket first.
+
+    The gradients of a block count in the order of the model, from behind.
+
+    Args:
+        trained: The trained tensors.
+        bucket: Elements of the bucket.
+        ranks: Ranks that the flat weights are cut among, at stages 1 and 2: a gradient larger than the bucket goes in
+            pieces, a rank's each, several in a call until they are more than a bucket (stage_1_and_2.py,
+            average_tensor and allreduce_no_retain).
+    """
+    filled = calls = done = 0
+    early: int | None = None
+    for index, _ in arrivals(trained, ()):
+        numel = trained.numels[index]
+        if trained.blocks[index] == BEFORE and early is None:
+            early = done
+        if filled and filled + numel > bucket:
+            calls, done, filled = calls + 1, done + filled, 0
+        if numel > bucket and ranks:
+            begin, share = trained.ends[index] - numel, cut(trained, ranks)[0].share
+            calls, done = calls + len(_pieces(begin, begin + numel, share, bucket)), done + numel
+        else:
+            filled += numel
+    return Buckets(calls + (filled > 0), trained.elements - (done if early is None else early))
+
+
+def flat_chunks(trained: Trained) -> int:
+    """All-reduces of stage 0: tensors until they are more than FLAT_CHUNK."""
+    filled = made = 0
+    for numel in trained.numels:
+        filled += numel
+        if filled > FLAT_CHUNK:
+            made, filled = made + 1, 0
+    return made + (filled > 0)
+
+
 def flat_chunk(trained: Trained) -> int:
     """Elements of the largest flat copy that stage 0 reduces: tensors until they are more than FLAT_CHUNK."""
     most = filled = count = 0

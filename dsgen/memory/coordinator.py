@@ -12,7 +12,7 @@ from dsgen.memory.events import ModuleEvent
 from dsgen.memory.modules import GatheredTensor
 from dsgen.memory.trained import AFTER
 
-__all__ = ["TensorUses"]
+__all__ = ["TensorUses", "Walked"]
 
 
 _NEVER = 1 << 62  # elements
@@ -26,6 +26,24 @@ class _Gather:
 
     def __init__(self, extent: int, waiting: int) -> None:
         self.extent, self.waiting, self.copied = extent, waiting, False
+
+
+class Walked(NamedTuple):
+    """A step as the coordinator's rules make it; the first four have an entry for each event.
+
+    Attributes:
+        starts: What is there when it begins, in elements of a weight.
+        peaks: The most while it runs.
+        rests: What is there after it.
+        released: Tensors that are released then.
+        gathers: Event, uses that are gathered in one call, and whether they come from hpZ's second shares.
+    """
+
+    starts: list[int]
+    peaks: list[int]
+    rests: list[int]
+    released: list[frozenset[int]]
+    gathers: list[tuple[int, Sequence[int], bool]]
 
 
 class TensorUses(NamedTuple):
@@ -118,12 +136,9 @@ class TensorUses(NamedTuple):
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
         return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozenset(frozen), frozenset(split))
 
-    def run(
-        self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False
-    ) -> tuple[list[int], list[int], list[int], list[frozenset[int]]]:
-        """What is there when each event begins, while it runs, and after it; tensors that are released then.
+    def run(self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False) -> Walked:
+        """What is there, gathered and released; limits are in elements.
 
-        Limits are in elements, what is there in elements of a weight.
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart.
         """
@@ -138,6 +153,7 @@ class TensorUses(NamedTuple):
         peaks: list[int] = []
         rests: list[int] = []
         released: list[frozenset[int]] = []
+        gathers: list[tuple[int, Sequence[int], bool]] = []
         live = here = ahead = buffers = done = begin = 0  # live: elements; here: what they take
         for step, end in enumerate(bounds[1:]):
             most = here + buffers
@@ -145,7 +161,7 @@ class TensorUses(NamedTuple):
                 missing = [use for use in range(begin, end) if order[use] not in there]
                 if missing:
                     live += sum([numels[use] for use in missing])
-                    here += self._fetched(missing, there, coming, alone, copied)
+                    here += self._fetched(step, missing, there, coming, alone, gathers, copied)
                     most = here + buffers
                 for use in range(begin, end) if coming else ():
                     gather = coming.pop(order[use], None)
@@ -181,7 +197,7 @@ class TensorUses(NamedTuple):
                     ahead += 1
                 if begun:
                     live += fetching
-                    here += self._fetched(begun, there, coming, alone, copied)
+                    here += self._fetched(step, begun, there, coming, alone, gathers, copied)
             peaks.append(here + buffers)
             gone = _NOTHING
             if begin < end:
@@ -204,23 +220,35 @@ class TensorUses(NamedTuple):
             released.append(gone)
             rests.append(here + buffers)
             begin = end
-        return starts, peaks, rests, released
+        return Walked(starts, peaks, rests, released, gathers)
 
     def _fetched(
         self,
+        step: int,
         uses: Sequence[int],
         there: set[int],
         coming: dict[int, _Gather],
         alone: bool,
-        copied: set[int] | None = None,
+        gathers: list[tuple[int, Sequence[int], bool]],
+        copied: set[int] | None,
     ) -> int:
         """Gather the tensors of uses together, or those apart that hpZ has copied or AutoTP split: what they take."""
         own = self.split if copied is None else copied
+        if not own and len(uses) == 1:  # most calls by far
+            gathers.append((step, uses, False))
+            there.add(self.order[uses[0]])
+            return self.extents[uses[0]]
         if own:
             mine, others = [use for use in uses if self.order[use] in own], []
             if len(mine) < len(uses):
                 others = [use for use in uses if self.order[use] not in own]
-            return sum([self._gather(part, there, coming, alone) for part in (mine, others) if part])
+            taken = 0
+            for part in (mine, others):
+                if part:
+                    gathers.append((step, part, part is mine and own is copied))
+                    taken += self._gather(part, there, coming, alone)
+            return taken
+        gathers.append((step, uses, False))
         return self._gather(uses, there, coming, alone)
 
     def _gather(self, uses: Sequence[int], there: set[int], coming: dict[int, _Gather], alone: bool) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
-from dsgen.memory.coordinator import TensorUses
+from dsgen.memory.coordinator import TensorUses, Walked
 from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
-__all__ = ["Gathered", "gathered"]
+__all__ = ["Gathered", "gathered", "uses_of", "walked"]
 
 # A block (BEFORE, AFTER, or counted from 0), the way through it, and the place in it: matrices before, and the stage.
 Where = tuple[int, int, int, int]
@@ -109,9 +109,9 @@ def gathered(
         group: Ranks that share the second shares that hpZ makes in this pass: each trained tensor has its own from its
             first release on, and they count among what is there; 0 where it makes none.
     """
-    persistence, prefetch, max_live, max_reuse = limits
+    persistence = limits[0]
     steps, full = events(step), step.method == "full"
-    starts, peaks, rests, gone = _walk(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, group > 0)
+    starts, peaks, rests, gone, _ = walked(step, limits, alone, anew, group > 0)
     kept, partly, left, packed = _kept(steps, gone, step)
     copies: dict[Where | int, int] = {}
     grown = _grown(steps, gone, step, group) if group else ()
@@ -185,7 +185,16 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def _walk(step: Step, persistence: int, anew: bool) -> TensorUses:
+def walked(
+    step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False, copying: bool = False
+) -> Walked:
+    """A step as the coordinator walks it; arguments as for `gathered`, hpZ copies in it or not."""
+    persistence, prefetch, max_live, max_reuse = limits
+    return uses_of(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, copying)
+
+
+@functools.lru_cache(maxsize=256)
+def uses_of(step: Step, persistence: int, anew: bool = False) -> TensorUses:
     """The uses of a model's tensors that are gathered."""
     return TensorUses.over(events(step), persistence, step.wide, anew)
 

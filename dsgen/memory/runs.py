@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dsgen.families import family_of
+from dsgen.memory.events import Step
 from dsgen.memory.shares import FP32
 from dsgen.memory.trained import wide_adapters
 from dsgen.shapes.profiles import Model, Training
@@ -54,3 +55,8 @@ class Run(NamedTuple):
         """Method, rank and targets of the adapters, AutoTP degree, whether embedding and head are trained beside."""
         training = self.training
         return training.method, training.lora_rank, training.lora_targets, self.tp, training.lora_train_embeddings
+
+    def step(self, free: bool = False) -> Step:
+        """What the order of use depends on; what AutoTP has split may be `free`, and not cut again."""
+        chunked = self.training.chunked_loss
+        return Step(self.model, *self.trains, self.checkpointing, chunked, self.wide, self.reads, free)

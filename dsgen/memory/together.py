@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import FORWARD, Activations, Activity, activations
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
-from dsgen.memory.events import Step
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run
@@ -196,8 +195,7 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     persistence, prefetch, max_live, max_reuse, alone, read, anew, group, free = limits
     model, active, chunked = run.model, _active(run), run.training.chunked_loss
     coordinated = (persistence, prefetch, max_live, max_reuse)
-    step = Step(model, *run.trains, run.checkpointing, chunked, run.wide, run.reads, free)
-    gathered_then = gathered(step, coordinated, alone, anew, group)
+    gathered_then = gathered(run.step(free), coordinated, alone, anew, group)
     persistent = 0  # gathered anew, it is among what is gathered
     if not anew:
         numbers = count(model, *run.trains, persistence)

@@ -2,7 +2,7 @@
 
 import functools
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -103,7 +103,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    for trial in _in_turn(job, tried, matters, fitting, doubtful):
+    for trial in _in_turn(job, tried, matters, fitting, doubtful, good):
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
@@ -134,8 +134,12 @@ def _in_turn(
     matters: Matters | None,
     fitting: Sequence[tuple[int, Candidate]],
     doubtful: Sequence[tuple[int, Candidate]],
+    good: Container[Layout],
 ) -> Iterator[_Trial]:
-    """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does."""
+    """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does.
+
+    What keeps anything on NVMe is no faster than where that is in RAM, so its own cost is computed when its turn comes.
+    """
     if not matters:
         yield from trials
         return
@@ -145,15 +149,24 @@ def _in_turn(
         if trial.gpu.high(resident_bytes(job, trial.layout, trial.buffers), False) > trial.gpu.limit:
             unsure.append(trial)
         else:
-            likely.append(trial._replace(best=cost(job, trial.strategy(0))))
-    waiting = [(-trial.speed, trial.number, trial, False) for trial in likely]
-    heapq.heapify(waiting)
+            likely.append(trial)
+    waiting: list[tuple[float, int, _Trial, bool]] = []
+    speeds: dict[Layout | None, float] = {}
+    for trial in likely:
+        speed = speeds.get(_in_ram(trial.layout))
+        if speed is None:
+            trial = trial._replace(best=cost(job, trial.strategy(0)))
+            speed = speeds[trial.layout] = trial.speed
+        heapq.heappush(waiting, (-speed, trial.number, trial, False))
     while waiting:
-        _, number, trial, narrowed = heapq.heappop(waiting)
-        if fitting and not matters(trial.layout, trial.speed, fitting[-1][1]):
+        minus, number, trial, narrowed = heapq.heappop(waiting)
+        if fitting and not matters(trial.layout, -minus, fitting[-1][1]):
             continue
-        if narrowed:
+        if narrowed or _in_ram(trial.layout) in good:
             yield trial
+        elif trial.best is None:
+            trial = trial._replace(best=cost(job, trial.strategy(0)))
+            heapq.heappush(waiting, (-trial.speed, number, trial, False))
         elif batches := _batches(job, trial):
             if batches != trial.triples:
                 trial = trial._replace(triples=batches)

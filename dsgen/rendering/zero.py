@@ -42,13 +42,7 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
         buffers.reduce_bucket,
         f"elements, not bytes: {size} GiB{twice}; {_bucket_reason(plan)}",
     )
-    if chosen.stage < 3:
-        yield PlannedKey(
-            f"{zero}.allgather_bucket_size",
-            buffers.allgather_bucket,
-            "elements gathered at once after the step; as the reduce bucket",
-        )
-    else:
+    if chosen.stage == 3:
         yield from _stage_3(plan)
     yield from _offload_optimizer(plan)
     yield from _offload_param(plan)

@@ -31,7 +31,6 @@ class Buffers(NamedTuple):
     """
 
     reduce_bucket: int
-    allgather_bucket: int
     prefetch: int
     persistence: int
     max_live: int
@@ -67,7 +66,6 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
     states = 2 + MOMENTS[job.training.optimizer]  # weight, gradient and moments of one group
     return Buffers(
         reduce_bucket=size("reduce_bucket_size", bucket),
-        allgather_bucket=size("allgather_bucket_size", bucket),
         prefetch=size("prefetch_bucket_size", prefetch),
         persistence=size("param_persistence_threshold", persistence),
         max_live=size("max_live_parameters", live),

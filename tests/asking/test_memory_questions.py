@@ -170,7 +170,6 @@ def test_a_config_is_taken_as_it_is_with_deepspeeds_defaults() -> None:
 
     assert (found.stage, found.micro_batch, found.accumulation, found.precision) == (2, 2, 4, "bf16")
     assert found.buffers.reduce_bucket == 1000
-    assert found.buffers.allgather_bucket == 500_000_000
     assert found.buffers.overlap_comm is False
     assert asked.said["stage"].by == "the config"
     assert set(asked.chosen) == {"checkpointing"}

@@ -90,7 +90,7 @@ def moved(make_job):
         job = make_job(**given, training={"zero_stage": 2, "tp": tp})
         item = plan(job).chosen.strategy
         numbers = count(job.model, "full", 16, ("all-linear",), tp, False, item.buffers.persistence)
-        return collectives(job, item, numbers), 2 * numbers.trained
+        return collectives(job, item), 2 * numbers.trained
 
     return of
 

@@ -13,25 +13,29 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MEDIAN, SHARE_WITHIN, WORST = 0.02, 0.80, 0.28  # of the errors; the share of scenarios within 5 %; the largest error
+MEDIAN, SHARE_WITHIN, WORST = 0.02, 0.85, 0.21  # of the errors; the share of scenarios within 5 %; the largest error
 LARGEST = 0.10  # error above which a scenario stands here with what it comes from
 _SPREAD = "all is counted for the mean rank; rank 0 of a model with few blocks holds the embedding's share alone"
 _HOST = "the host is ahead or behind by what a part of the step cannot tell: the replay follows each operator"
-_LATE = "gradients of a few large tensors come last, and nothing is left to hide their sum behind"
-_MIXTURE = "experts of a mixture are gathered whole, and released by other rules"
+_KEPT = "the bias of the router stays in fp32, and is gathered apart"
 BEYOND = {
-    "qwen3-235b-a22b 1": _MIXTURE,
     "gemma-2-9b 2": _HOST,
     "gemma-2-2b 3": _HOST,
     "qwen3-8b 4": _HOST,
     "mistral-7b 2": _HOST,
-    "gpt-j-6b 1": "a collective of 9 MB over eight nodes is latency, and begins when backward has ended",
-    "starcoder2 1": "tensors of the 4-bit scales are fetched one by one",
+    "starcoder2 1": "what the CPU gives back by pieces waits for the collective, and neither is hidden",
     "qwen2.5-0.5b 5": _SPREAD,
     "ministral3 1": _SPREAD,
     "llama-3.2-1b 3": "the loss of a head that AutoTP shares out takes kernels that are not counted",
-    "pythia-12b 1": _LATE,
-    "qwen2.5-1.5b 3": _LATE,
+    "pythia-12b 1": "collectives without peer-to-peer slow the kernels beside them more than by their own time",
+    "glm4_moe 1": "gradients of experts are counted in kernels that they do not all pass",
+}
+OTHER_EXCHANGES = {
+    "deepseek_v2 1": "4-bit tensors of experts",
+    "deepseek_v2 grouped 1": _KEPT,
+    "glm4_moe 1": _KEPT,
+    "glm4_moe normed 1": _KEPT,
+    "qwen2_moe 1": "experts make their gradients in another order than the model lists them",
 }
 
 
@@ -74,6 +78,11 @@ def test_the_instant_step_is_the_simulated_one_but_for_a_few_percent() -> None:
 
 def test_what_is_farther_off_is_known_by_name() -> None:
     assert {row.case.name for row in rows() if abs(row.error) > LARGEST} == set(BEYOND)
+
+
+def test_all_collectives_are_those_of_the_simulation() -> None:
+    """By kind, ranks, calls and bytes, in every scenario but those that stand here."""
+    assert {row.case.name for row in rows() if not row.equal_exchanges()} == set(OTHER_EXCHANGES)
 
 
 @pytest.mark.parametrize("part", ["matrix products", "attention", "memory traffic", "optimizer"])

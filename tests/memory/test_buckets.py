@@ -9,7 +9,7 @@ import pytest
 
 from dsgen.families.parameters import lora_parameters, parameter_count
 from dsgen.memory.activations import AT, BACKWARD, FETCHED, FORWARD, Position
-from dsgen.memory.buckets import arrivals, flat_chunk, flushes, kept_from, larger_of
+from dsgen.memory.buckets import arrivals, filled_buckets, flat_chunk, flushes, kept_from, larger_of
 from dsgen.memory.cuts import widest_of
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
@@ -19,7 +19,6 @@ from dsgen.strategies.buffers import Buffers
 
 BUFFERS = Buffers(
     reduce_bucket=100,
-    allgather_bucket=100,
     prefetch=0,
     persistence=0,
     max_live=10**12,
@@ -56,6 +55,22 @@ def test_a_bucket_that_two_ranks_share_is_copied_flat():
 
     assert (shared.elements, shared.copied) == (100, 100)
     assert (alone.elements, alone.copied) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("numels", "ranks", "calls", "late"),
+    [
+        ((20, 30, 50, 40), 1, 2, 50),  # 90, and the 50 that are left when backward is over
+        ((20, 30, 50, 10), 1, 2, 110),  # 90 that the embedding's 20 drive out, and these alone
+        ((250, 30, 50, 40), 0, 3, 280),  # the embedding is larger than a bucket, and the 30 wait for it
+        ((250, 30, 50, 40), 4, 4, 280),  # in pieces: 94 of each of two ranks are more than a bucket, and 62 are left
+        ((20, 30), 1, 1, 50),  # adapters that fill no bucket leave when backward is over
+    ],
+)
+def test_buckets_of_one_backward(numels: tuple[int, ...], ranks: int, calls: int, late: int) -> None:
+    blocks = (BEFORE, *range(len(numels) - 1))
+
+    assert filled_buckets(tensors(*numels, blocks=blocks), 100, ranks) == (calls, late)
 
 
 def test_own_gradients_are_kept_whole_from_their_first_reduction_on():

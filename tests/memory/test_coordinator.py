@@ -44,6 +44,11 @@ def test_tensors_that_are_gathered_together_are_in_a_flat_buffer_too_until_the_l
     assert uses(3).run(20, 1000, 0, False)[1] == [30, 40, 10]
 
 
+def test_each_gather_is_told_with_what_it_takes():
+    """Two are fetched together while the first one runs, which was gathered by itself."""
+    assert uses(3).run(20, 1000, 0, False).gathers == [(0, [0], False), (0, [1, 2], False)]
+
+
 @pytest.mark.parametrize(("distance", "there"), [(5, [10, 10, 10, 10]), (6, [10, 20, 20, 20])])
 def test_a_tensor_that_is_used_again_soon_stays(distance, there):
     """The next use of the first lies 5 elements away: within the distance where that is less than it."""

@@ -13,7 +13,6 @@ from dsgen.strategies.strategies import Layout
 
 BUFFERS = Buffers(
     reduce_bucket=50_000_000,
-    allgather_bucket=2,
     prefetch=2_000_000,
     persistence=0,
     max_live=30_000_000,

@@ -24,7 +24,6 @@ _WHOLE = 3  # the stage that partitions the parameters
 # Fields of Buffers that are changed together -> the stages that read them.
 _SIZES: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
     (("reduce_bucket",), (1, 2, 3)),
-    (("allgather_bucket",), (1, 2)),
     (("prefetch",), (3,)),
     (("persistence",), (3,)),
     (("max_live", "max_reuse"), (3,)),

@@ -14,7 +14,6 @@ _OLD = {"optimizer": "cpu_offload", "param": "cpu_offload_param"}  # other names
 # Field of Buffers -> the key that says it, and what it is
 _SIZES = {
     "reduce_bucket": ("reduce_bucket_size", "gradients are reduced in buckets of"),
-    "allgather_bucket": ("allgather_bucket_size", "weights are gathered in buckets of"),
     "prefetch": ("stage3_prefetch_bucket_size", "what is fetched ahead: up to"),
     "persistence": ("stage3_param_persistence_threshold", "never partitioned: tensors up to"),
     "max_live": ("stage3_max_live_parameters", "what stays gathered: up to"),
