@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsgen.cost.bounds import most_speed
 from dsgen.cost.steps import StepCost, cost
 
-__all__ = ["StepCost", "cost"]
+__all__ = ["StepCost", "cost", "most_speed"]

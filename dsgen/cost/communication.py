@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
-from dsgen.kernels import collective_seconds, contention
+from dsgen.kernels import collective_lines, contention
 from dsgen.memory.buckets import filled_buckets, flat_chunks
 from dsgen.memory.gathers import Rows, gathers, persistent_tensors
 from dsgen.memory.numbers import count
@@ -213,12 +213,16 @@ def _collectives(asked: _Exchanged, hardware: Hardware, network: Network, gpus_p
     inside = max(1, gpus_per_node // tp)
     called = _exchanges(asked)
 
+    ways: dict[tuple[str, int], tuple[tuple[float, float], ...]] = {}
+
     def spent(rows: Iterable[Exchange]) -> float:
         seconds = 0.0
         for kind, ranks, size, calls in rows:
-            others = 1 if ranks == asked.replicas else max(1, min(inside, asked.replicas) // ranks)
-            near = min(ranks, inside)
-            seconds += calls * collective_seconds(rates, kind, size, ranks, near, groups_per_node=others * tp)
+            lines = ways.get((kind, ranks))
+            if lines is None:
+                others = 1 if ranks == asked.replicas else max(1, min(inside, asked.replicas) // ranks)
+                lines = ways[kind, ranks] = collective_lines(rates, kind, ranks, min(ranks, inside), others * tp)
+            seconds += calls * min([start + size * each for start, each in lines])
         return seconds
 
     passes = asked.accumulation

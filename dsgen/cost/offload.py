@@ -10,7 +10,7 @@ from dsgen.memory.numbers import Numbers
 from dsgen.memory.runs import Run
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_OFFLOAD", "Offload", "offload"]
+__all__ = ["NO_OFFLOAD", "Offload", "fetch_seconds", "host_step_seconds", "offload"]
 
 FP32 = 4  # bytes of an element
 GATHERS = 3  # ZeRO's stage
@@ -41,30 +41,42 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
     """What a strategy keeps elsewhere, and what that costs."""
     if strategy.offload_optimizer == strategy.offload_param == "none":
         return NO_OFFLOAD
-    ranks, replicas = job.gpus_per_node, job.world // strategy.tp
-    size = 4 if strategy.precision == "fp32" else 2
-    own = numbers.trained / (replicas if strategy.stage else 1)
-    gradients = step = 0.0
-    fetched = [0.0, 0.0]
+    gradients, fetched = 0.0, [0.0, 0.0]
     if strategy.offload_optimizer != "none":
-        gradients = _gradients(strategy, rates, size, own)
-        # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
-        launcher = job.training.launcher
-        step = copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS) + cpu_adam_seconds(
-            rates, own, ranks_per_node=ranks, bytes_per_element=adam_bytes(job, strategy), launcher=launcher
-        )
-        step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
-        if strategy.offload_optimizer == "nvme":
-            moved = own * ranks * NVME_STATE_BYTES
-            step += nvme_seconds(rates, moved, "read") + nvme_seconds(rates, moved, "write")
+        own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
+        gradients = _gradients(strategy, rates, 4 if strategy.precision == "fp32" else 2, own)
     if strategy.offload_param != "none":
         run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, True)
-        for way, elements in enumerate(gathers(run, strategy.buffers).elements):
-            share = size * elements / replicas
-            fetched[way] = copy_seconds(rates, share)
-            if strategy.offload_param == "nvme":
-                fetched[way] += nvme_seconds(rates, share * ranks, "read")
-    return Offload(fetched[0], fetched[1], gradients, step)
+        every = gathers(run, strategy.buffers).elements
+        fetched = [fetch_seconds(job, strategy, rates, elements) for elements in every]
+    return Offload(fetched[0], fetched[1], gradients, host_step_seconds(job, strategy, rates, numbers))
+
+
+def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> float:
+    """Once an optimizer step: the update on the CPU, and the weights' way back; 0 where the optimizer is on the GPU."""
+    if strategy.offload_optimizer == "none":
+        return 0.0
+    ranks, launcher = job.gpus_per_node, job.training.launcher
+    size = 4 if strategy.precision == "fp32" else 2
+    own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
+    # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
+    step = copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS) + cpu_adam_seconds(
+        rates, own, ranks_per_node=ranks, bytes_per_element=adam_bytes(job, strategy), launcher=launcher
+    )
+    step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
+    if strategy.offload_optimizer == "nvme":
+        moved = own * ranks * NVME_STATE_BYTES
+        step += nvme_seconds(rates, moved, "read") + nvme_seconds(rates, moved, "write")
+    return step
+
+
+def fetch_seconds(job: Job, strategy: Strategy, rates: Rates, elements: float) -> float:
+    """This rank's share of parameters that are gathered, brought in; `elements` are all of them."""
+    share = (4 if strategy.precision == "fp32" else 2) * elements / (job.world // strategy.tp)
+    seconds = copy_seconds(rates, share)
+    if strategy.offload_param == "nvme":
+        seconds += nvme_seconds(rates, share * job.gpus_per_node, "read")
+    return seconds
 
 
 def _gradients(strategy: Strategy, rates: Rates, size: int, own: float) -> float:

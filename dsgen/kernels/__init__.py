@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsgen.kernels.attention import attention_seconds
-from dsgen.kernels.collectives import collective_seconds, contention, takes_turns
+from dsgen.kernels.collectives import collective_lines, collective_seconds, contention, takes_turns
 from dsgen.kernels.host_work import (
     copy_seconds,
     cpu_adam_seconds,
@@ -20,6 +20,7 @@ __all__ = [
     "Link",
     "Rates",
     "attention_seconds",
+    "collective_lines",
     "collective_seconds",
     "contention",
     "copy_seconds",

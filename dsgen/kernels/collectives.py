@@ -7,7 +7,7 @@ import math
 from dsgen.kernels.measured_facts import CONTENTION
 from dsgen.kernels.rates import Link, Rates
 
-__all__ = ["KINDS", "collective_seconds", "contention", "takes_turns"]
+__all__ = ["KINDS", "collective_lines", "collective_seconds", "contention", "takes_turns"]
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 RINGS = ("all_gather", "reduce_scatter")
@@ -52,29 +52,40 @@ def collective_seconds(
         ranks_per_node: How many of them are in one node.
         groups_per_node: How many groups of a node do the same at once and share its network.
     """
+    lines = collective_lines(rates, kind, ranks, ranks_per_node, groups_per_node)
+    return min([start + size_bytes * each for start, each in lines])
+
+
+def collective_lines(
+    rates: Rates, kind: str, ranks: int, ranks_per_node: int, groups_per_node: int = 1
+) -> tuple[tuple[float, float], ...]:
+    """The ways in which a collective may go: seconds of a call, and of each byte; the quickest is taken."""
     if ranks <= 1:
-        return 0.0
+        return ((0.0, 0.0),)
     inside = min(ranks, ranks_per_node)
     nodes = -(-ranks // inside)
-    passes = 2 if kind == "all_reduce" else 1
     if kind == "all_to_all":
-        return _exchange_seconds(rates, size_bytes, ranks, inside, groups_per_node)
-    wire = size_bytes * passes * (1.0 if kind == "broadcast" else (ranks - 1) / ranks)
+        start = _exchange_seconds(rates, 0.0, ranks, inside, groups_per_node)
+        return ((start, _exchange_seconds(rates, 1.0, ranks, inside, groups_per_node) - start),)
+    passes = 2 if kind == "all_reduce" else 1
+    wire = passes * (1.0 if kind == "broadcast" else (ranks - 1) / ranks)
     speed = _speed(rates, kind, inside, nodes, groups_per_node)
     between = passes * (nodes - 1)
     within = passes * (ranks - 1) - between
-    ring = min(
-        BASE_SECONDS[protocol]
-        + START_SECONDS[protocol]
-        + within * _hop(rates.intra, protocol)
-        + between * _hop(rates.inter, protocol, network=True)
-        + wire / (speed * PROTOCOL_SHARE[protocol])
+    lines = [
+        (
+            BASE_SECONDS[protocol]
+            + START_SECONDS[protocol]
+            + within * _hop(rates.intra, protocol)
+            + between * _hop(rates.inter, protocol, network=True),
+            wire / (speed * PROTOCOL_SHARE[protocol]),
+        )
         for protocol in _protocols(rates, nodes)
-    )
-    if nodes > 1 or not _switched(rates, kind, inside):
-        return ring
-    switch = SWITCHED_START_SECONDS + BASE_SECONDS["Simple"] + SWITCHED_HOPS * _hop(rates.intra, "Simple")
-    return min(ring, switch + wire / (rates.intra.bytes_per_second * SWITCHED[rates.architecture]))
+    ]
+    if nodes == 1 and _switched(rates, kind, inside):
+        switch = SWITCHED_START_SECONDS + BASE_SECONDS["Simple"] + SWITCHED_HOPS * _hop(rates.intra, "Simple")
+        lines.append((switch, wire / (rates.intra.bytes_per_second * SWITCHED[rates.architecture])))
+    return tuple(lines)
 
 
 def takes_turns(stage: int) -> bool:

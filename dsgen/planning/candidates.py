@@ -2,12 +2,12 @@
 
 import functools
 import heapq
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
 
-from dsgen.cost import StepCost, cost
+from dsgen.cost import StepCost, cost, most_speed
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Parts, Room, Verdict, estimate, fits, resident_bytes, room, sequence_bytes
 from dsgen.shapes.value import Value
@@ -103,7 +103,7 @@ def search(job: Job, matters: Matters | None = None) -> Search:
     doubtful: list[tuple[int, Candidate]] = []  # they fit, and DeepSpeed may not run them
     uncertain: dict[int, Candidate] = {}
     good: set[Layout] = set()
-    for trial in _in_turn(job, tried, matters, fitting, doubtful, good):
+    for trial in _in_turn(job, tried, matters, fitting, doubtful):
         if _in_ram(trial.layout) in good and job.training.objective != "memory":
             why = "what it keeps on NVMe fits in RAM, which is faster"
             rejections[trial.number] = Rejection(layout=trial.layout, why=why)
@@ -134,44 +134,36 @@ def _in_turn(
     matters: Matters | None,
     fitting: Sequence[tuple[int, Candidate]],
     doubtful: Sequence[tuple[int, Candidate]],
-    good: Container[Layout],
 ) -> Iterator[_Trial]:
     """What is worth weighing beside what fits by then, the fastest first; what cannot surely fit if nothing does.
 
-    What keeps anything on NVMe is no faster than where that is in RAM, so its own cost is computed when its turn comes.
+    A cost takes its time, so it is computed when nothing that is left can be faster than a strategy is at most.
     """
     if not matters:
         yield from trials
         return
-    likely: list[_Trial] = []
     unsure: list[_Trial] = []
+    waiting: list[tuple[float, int, _Trial, bool]] = []  # speed, or more; whether the batches are those that may fit
     for trial in trials:
         if trial.gpu.high(resident_bytes(job, trial.layout, trial.buffers), False) > trial.gpu.limit:
             unsure.append(trial)
         else:
-            likely.append(trial)
-    waiting: list[tuple[float, int, _Trial, bool]] = []
-    speeds: dict[Layout | None, float] = {}
-    for trial in likely:
-        speed = speeds.get(_in_ram(trial.layout))
-        if speed is None:
-            trial = trial._replace(best=cost(job, trial.strategy(0)))
-            speed = speeds[trial.layout] = trial.speed
-        heapq.heappush(waiting, (-speed, trial.number, trial, False))
+            waiting.append((-most_speed(job, trial.strategy(0)), trial.number, trial, False))
+    heapq.heapify(waiting)
     while waiting:
         minus, number, trial, narrowed = heapq.heappop(waiting)
         if fitting and not matters(trial.layout, -minus, fitting[-1][1]):
             continue
-        if narrowed or _in_ram(trial.layout) in good:
+        if trial.best:
             yield trial
-        elif trial.best is None:
+        elif narrowed:
             trial = trial._replace(best=cost(job, trial.strategy(0)))
-            heapq.heappush(waiting, (-trial.speed, number, trial, False))
+            heapq.heappush(waiting, (-trial.speed, number, trial, True))
         elif batches := _batches(job, trial):
             if batches != trial.triples:
                 trial = trial._replace(triples=batches)
-                trial = trial._replace(best=cost(job, trial.strategy(0)))
-            heapq.heappush(waiting, (-trial.speed, number, trial, True))
+                minus = -most_speed(job, trial.strategy(0))
+            heapq.heappush(waiting, (minus, number, trial, True))
         else:
             unsure.append(trial)
     yield from () if fitting or doubtful else unsure

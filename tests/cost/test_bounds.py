@@ -1,0 +1,31 @@
+"""What a strategy can reach at most is never less than what it reaches: else the planner would pass over a winner."""
+
+from __future__ import annotations
+
+import pytest
+
+from dsgen.cost import cost, most_speed
+from dsgen.planning.candidates import search
+
+JOBS = [
+    ("a100-40g", "7b", {}, {"gpus": 8}),
+    ("rtx3090-24g", "llama-3.1-8b", {"method": "lora"}, {"gpus": 1}),
+    ("rtx4090-24g", "llama-3.1-8b", {"method": "qlora"}, {"gpus": 4}),
+    ("a100-80g", "13b", {"seq_len": 8192}, {"gpus": 16, "nodes": 2}),
+    ("h100-80g", "llama-3.1-70b", {"chunked_loss": True}, {"gpus": 64, "nodes": 8}),
+    ("h100-80g", "mixtral-8x7b", {"method": "lora"}, {"gpus": 8}),
+    ("v100-32g", "qwen2.5-0.5b", {"seq_len": 512}, {"gpus": 8}),
+]
+
+
+@pytest.mark.parametrize(("card", "model", "training", "cluster"), JOBS, ids=[f"{job[0]}-{job[1]}" for job in JOBS])
+def test_no_strategy_is_faster_than_it_can_be(make_job, card, model, training, cluster):
+    network = {"profiles": ["ethernet-25g"]} if cluster.get("nodes", 1) > 1 else {}
+    job = make_job(card, model, training=training, cluster=cluster, **network)
+    everything = search(job)
+    strategies = [one.strategy for one in (*everything.fitting, *everything.uncertain)]
+
+    speeds = [(cost(job, one).tokens_per_second_per_gpu, most_speed(job, one)) for one in strategies]
+    assert strategies
+    assert [pair for pair in speeds if pair[0] > pair[1]] == []
+    assert min(most / speed for speed, most in speeds) < 3, "a bound that tells nothing prunes nothing"
