@@ -18,7 +18,7 @@ PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 PYTHON = "3.11"  # of the sessions that need only one; the newest that torch's CPU builds and ours share
 OTHERS = [version for version in PYTHONS if version != PYTHON]
 TORCH = "torch==2.13.0"  # what the proofs were recorded with
-DEEPSPEED_LINE = "0.19"  # the release line that the extra `proof` installs
+DEEPSPEED_LINE = "0.19"  # the release line that the extras `proof` and `simulate` install
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
 # Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start.
 BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
@@ -202,7 +202,7 @@ def everything(session: nox.Session) -> None:
 def schema(session: nox.Session) -> None:
     """schema/deepspeed/ of the newest release line; `-- update` rewrites it."""
     session.install(TORCH)
-    session.install(".[proof]")
+    session.install(".[simulate]")
     schema_of_installed(session)
 
 
@@ -217,7 +217,7 @@ def bench(session: nox.Session) -> None:
 def memory_agreement(session: nox.Session) -> None:
     """Simulate the scenarios that are not recorded, and write docs/memory-agreement.md; about an hour for all."""
     session.install(TORCH)
-    session.install(".[proof]")
+    session.install(".[simulate]")
     session.run("python", "benchmarks/memory_agreement.py", *(session.posargs or ["--update"]))
 
 
@@ -264,7 +264,7 @@ def kernels(session: nox.Session) -> None:
 def gpu_memory(session: nox.Session) -> None:
     """Memory of real steps on a GPU beside the simulation's; `-- update` records benchmarks/gpu_memory.json."""
     session.install(TORCH)  # the build for CUDA, from PyPI
-    session.install(".[proof]")
+    session.install(".[simulate]")
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     options = ["--update" if one == UPDATE else one for one in session.posargs]
     session.run("python", "benchmarks/gpu_memory.py", *options)
@@ -274,7 +274,7 @@ def gpu_memory(session: nox.Session) -> None:
 def gpu_speed(session: nox.Session) -> None:
     """Time of kernels and of whole runs on a GPU beside dsgen's; records benchmarks/gpu_speed/CARD.json."""
     session.install(TORCH)  # the build for CUDA, from PyPI
-    session.install(".[proof]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
+    session.install(".[simulate]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     session.run("python", "benchmarks/gpu_speed.py", *session.posargs)
 
@@ -283,7 +283,7 @@ def gpu_speed(session: nox.Session) -> None:
 def estimators(session: nox.Session) -> None:
     """Other estimators of memory, ours, and the real engine on the same cases; `-- update` writes docs/memory.md."""
     session.install(TORCH)
-    session.install(".[proof]", *dependencies("proof"))
+    session.install(".[simulate]", *dependencies("proof"))
     session.run("python", "benchmarks/estimators.py", *update(session))
 
 
@@ -291,7 +291,7 @@ def install_proof(session: nox.Session) -> None:
     """The package with a real DeepSpeed, whose operators are built into the session's environment."""
     need_system_packages(session)
     session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
-    session.install(".[proof]", *dependencies("tests"), *dependencies("proof"))
+    session.install(".[simulate]", *dependencies("tests"), *dependencies("proof"))
     # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
 

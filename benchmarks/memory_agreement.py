@@ -4,7 +4,7 @@
     python benchmarks/memory_agreement.py                              print the errors of what is recorded
 
 The scenarios are those of memory_cases.py. memory_agreement*.json hold what the simulation said of each, with its
-versions; docs/memory-agreement.md is made of them. Needs dsgen[proof] for --update.
+versions; docs/memory-agreement.md is made of them. Needs dsgen[simulate] for --update.
 """
 
 from __future__ import annotations

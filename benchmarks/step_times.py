@@ -6,7 +6,7 @@
 
 The scenarios are those of step_time_cases.py. tests/cost/step_times.json holds the seconds of each step as the replayed
 queues of the real DeepSpeed tell them, by parts, with the collectives; they change with the laws of kernels, so that
-`--update --only all` simulates anew what those change. Needs dsgen[proof] for --update, some fifteen minutes in all.
+`--update --only all` simulates anew what those change. Needs dsgen[simulate] for --update, some fifteen minutes in all.
 """
 
 from __future__ import annotations

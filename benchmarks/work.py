@@ -1,8 +1,8 @@
 """The work that dsgen.cost.model_work says of a model, against every operator that the real class dispatches.
 
-`python benchmarks/work.py measure` (with dsgen[proof]) fills tests/cost/work.json, two minutes; with names of cases it
-measures those again, and `print` instead of `measure` prints them. `python benchmarks/work.py compare` needs no torch:
-it prints how far each case is off.
+`python benchmarks/work.py measure` (with dsgen[simulate]) fills tests/cost/work.json, two minutes; with names of cases
+it measures those again, and `print` instead of `measure` prints them. `python benchmarks/work.py compare` needs no
+torch: it prints how far each case is off.
 
 A case is a small model of benchmarks/activations.py, two sequences of 256 tokens, forward and backward without
 DeepSpeed's engine. Second forwards of checkpointing count with backward.

@@ -1,6 +1,6 @@
 """What the operators of a real model do: every one that torch dispatches on the virtual GPU, forward and backward.
 
-Needs dsgen[proof]. The model is built as a simulation builds it, and run without DeepSpeed's engine: what is seen is
+Needs dsgen[simulate]. The model is built as a simulation builds it, and run without DeepSpeed's engine: what is seen is
 the model's own.
 """
 

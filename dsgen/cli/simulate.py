@@ -84,7 +84,7 @@ def command(
     DeepSpeed config as it is, with --model (a profile, or a Hugging Face config.json) and --world-size. Besides none
     and full, --checkpointing takes deepspeed here, and --attention takes math. deepspeed.initialize, forward, backward
     and step of the real model class run in one process without a GPU and without weights. Needs
-    `pip install "dsgen[proof]"`. Exit code 1 means that it does not fit.
+    `pip install "dsgen[simulate]"`. Exit code 1 means that it does not fit.
     """
     from dsgen import simulating
     from dsgen.memory import Verdict

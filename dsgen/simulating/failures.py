@@ -19,7 +19,7 @@ from dsgen.simulating.requests import Request
 
 __all__ = ["INSTALL", "failure", "missing"]
 
-INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
+INSTALL = 'pip install "dsgen[simulate]", or name an interpreter that has it: --python ENV/bin/python'
 _LONGEST = 400  # characters of the engine's message
 _MOST_FINDINGS = 2
 _MACHINE = ("MemoryError", "DefaultCPUAllocator: can't allocate memory")
@@ -49,7 +49,7 @@ def failure(answer: Mapping[str, Any], request: Request, python: str) -> DsgenEr
     if error["type"] == "UntestedVersionsError":
         return mistake(
             message,
-            todo="Install a tested set, or run all the same with --force: the numbers may then be off.",
+            todo=f"Install that set ({INSTALL}), or run all the same with --force: the numbers may then be off.",
             code="refused",
         )
     if any(words in message or words == error["type"] for words in _MACHINE):

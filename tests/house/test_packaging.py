@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from dsgen.catalog.profile_index import index_text
+from dsgen.engine.simulate.versions import TESTED, TESTED_PEFT
 from dsgen.shapes.data import data_root
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-VERSION = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
+PROJECT = (REPOSITORY / "pyproject.toml").read_text("utf-8")
+VERSION = re.findall(r'^version = "(.+)"$', PROJECT, re.MULTILINE)[0]
 DIST_INFO = f"dsgen-{VERSION}.dist-info"
 
 # Folder of the tree -> its place in the wheel.
@@ -132,3 +134,13 @@ def test_an_editable_install_reads_the_checkout(tmp_path: Path) -> None:
 
     where = run([programs / "python", "-c", "import dsgen.shapes.data; print(dsgen.shapes.data.data_root())"], tmp_path)
     assert Path(where.strip()) == REPOSITORY
+
+
+def test_the_extra_simulate_is_a_set_that_the_simulation_was_tested_with():
+    """A newer transformers would end every `dsgen simulate` of a fresh environment with a refusal."""
+    pins = dict(
+        re.findall(r'"(\w+)==([\d.]+)"', next(line for line in PROJECT.splitlines() if line[:9] == "simulate "))
+    )
+
+    assert (pins["deepspeed"], pins["torch"], pins["transformers"]) in TESTED
+    assert pins["peft"] in TESTED_PEFT

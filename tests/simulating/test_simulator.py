@@ -543,7 +543,7 @@ def _ended(pid: int) -> bool:
 def test_a_missing_package_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulating, "find_spec", lambda name: None if name == package else object())
 
-    with pytest.raises(DsgenError, match=rf'needs {package}, which .*\n  pip install "dsgen\[proof\]"'):
+    with pytest.raises(DsgenError, match=rf'needs {package}, which .*\n  pip install "dsgen\[simulate\]"'):
         simulating.simulate(request())
 
 
