@@ -1,7 +1,7 @@
 """The scenarios on which the instant cost of a step is held to the simulated one: drawn, always the same.
 
-Every model profile and every type without one has a scenario; the models that people fine-tune have several more. All
-have the model's widths and a few of its blocks, which show the same causes in a hundredth of the time.
+Every model profile and every type without one has a scenario; the models that people fine-tune have several more. They
+are whole models; a type has the widths of a real one and a few blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dsgen.shapes.layers import Origin
 __all__ = ["TimedCase", "timed_cases"]
 
 SEED = 14_2026
-DEPTH = 4  # blocks
 COMMON = (
     "qwen2.5-0.5b", "llama-3.2-1b", "qwen2.5-1.5b", "gemma-2-2b", "qwen3-4b", "gemma-3-4b", "mistral-7b", "qwen2.5-7b",
     "llama-3.1-8b", "qwen3-8b", "gemma-2-9b", "llama-2-13b", "phi-4", "qwen2.5-32b", "llama-3.1-70b",
@@ -121,7 +120,7 @@ def _drawn(name: str, model: str, facts: Any) -> TimedCase:
     return TimedCase(
         name=name,
         model=model,
-        depth=min(DEPTH, facts.layers),
+        depth=facts.layers,
         gpus=gpus,
         hardware=hardware,
         network=draw.choice(NETWORKS),
@@ -132,7 +131,7 @@ def _drawn(name: str, model: str, facts: Any) -> TimedCase:
             "checkpointing": draw.random() < 0.6,
             "method": method,
             "lora_rank": draw.choice((8, 16, 64)),
-            "chunked_loss": method == "full" and draw.random() < 0.15,
+            "chunked_loss": method == "full" and draw.random() < 0.15 and tp == 1,  # Liger's takes the whole head
         },
     )
 

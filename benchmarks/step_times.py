@@ -6,7 +6,7 @@
 
 The scenarios are those of step_time_cases.py. tests/cost/step_times.json holds the seconds of each step as the replayed
 queues of the real DeepSpeed tell them, by parts, with the collectives; they change with the laws of kernels, so that
-`--update --only all` simulates anew what those change. Needs dsgen[simulate] for --update, some fifteen minutes in all.
+`--update --only all` simulates anew what those change. Needs dsgen[simulate] for --update, some forty minutes in all.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def page(rows: Sequence[Compared]) -> str:
         "",
         "`dsgen plan` computes the time of a step at once; `dsgen simulate` replays what the real DeepSpeed 0.19.8",
         "queues, operator by operator. Both read the same laws of kernels, links and hosts: what differs is what the",
-        f"arithmetic leaves out. {len(ran)} scenarios, one of every model profile and every type without one, and more",
-        "of those that people fine-tune, with the model's widths and a few of its blocks. tests/cost names each whose",
-        "error is above 10 % with its cause. `nox -s step-times` writes this page.",
+        f"arithmetic leaves out. {len(ran)} scenarios: one of every model profile, whole; one of every type without,",
+        "with a real model's widths and a few blocks; more of the models that people fine-tune. tests/cost names each",
+        "whose error is above 10 % with its cause. `nox -s step-times` writes this page.",
         "",
         f"In {equal} of them all collectives are equal too: by kind, ranks, calls and bytes.",
         "",

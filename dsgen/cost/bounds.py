@@ -25,7 +25,10 @@ def most_speed(job: Job, strategy: Strategy) -> float:
     numbers = count(job.model, *trains, strategy.buffers.persistence)
     node = node_rates(job.hardware, job.network)
     run, replicas = passes(job, strategy), job.world // strategy.tp
-    micro_batch = run.seconds
+    device = (
+        run.products + run.attention + run.memory + tensor_parallel_seconds(job, strategy, node) / strategy.accumulation
+    )
+    micro_batch = max(run.seconds, device)
     if strategy.stage == GATHERS:
         packed = numbers.frozen_linear if training.method == "qlora" else 0
         elements = max(
@@ -36,10 +39,10 @@ def most_speed(job: Job, strategy: Strategy) -> float:
             inside = max(1, job.gpus_per_node // strategy.tp)
             lines = collective_lines(node, "all_gather", replicas, inside, strategy.tp)
             gathered = (4 if strategy.precision == "fp32" else 2) * elements * min([each for _, each in lines])
-        micro_batch = max(micro_batch, run.products + run.attention + run.memory + gathered)
+        micro_batch = max(micro_batch, device + gathered)
         if strategy.offload_param != "none":
             micro_batch = max(micro_batch, fetch_seconds(job, strategy, node, elements))
-    seconds = strategy.accumulation * micro_batch + tensor_parallel_seconds(job, strategy, node)
+    seconds = strategy.accumulation * micro_batch
     if strategy.offload_optimizer == "none":
         own = numbers.trained / (replicas if strategy.stage else 1)
         seconds += update_seconds(job, strategy, node, int(own))

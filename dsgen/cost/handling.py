@@ -5,7 +5,7 @@ them go as often whatever the model is.
 """
 
 import functools
-from collections.abc import Mapping
+from collections import Counter
 from typing import NamedTuple
 
 from dsgen.jobs.job import Job
@@ -16,16 +16,19 @@ from dsgen.memory.states import widths
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_HANDLING", "Handling", "adam_bytes", "handling", "update_seconds"]
+__all__ = ["NO_HANDLING", "Handling", "adam_bytes", "beyond", "handling", "update_seconds", "updates_alone"]
 
 WEIGHT_MOVES, MOMENT_MOVES = 3, 4  # of an element that Adam updates: it reads a gradient, and reads and writes the rest
 # Of a gradient that is reduced, by the sort of its kernel; each moves its own two or four bytes so many times.
 DIVIDED = 2  # stream: by the number of replicas (stage_1_and_2.py, average_tensor; stage3.py, __avg_scatter_grads)
 BUCKETED = 2  # stream: copied into the bucket, where it is no larger than that (contiguous_gradients)
-FLATTENED = 2  # mixed: buckets are made one tensor (flatten; __reduce_and_partition_ipg_grads)
+# mixed: buckets are made one tensor; at stages 1 and 2 where there are several ranks (flatten), at stage 3 those that
+# are full before backward ends (__avg_scatter_grads).
+FLATTENED = 2
 UNFLATTENED = 2  # stream: stage 0 alone copies the sum back (engine.py, allreduce_no_retain)
 OWN = 4  # stream: what this rank keeps leaves the bucket, and is copied once more for the step
-SUMMED = 3  # stream: of what a rank keeps, in a pass after the first: read, added to, written
+OWN_GATHERED = 2  # stream: the same at stage 3, in the first pass
+SUMMED = 3  # stream: in a pass after the first, of what a rank keeps, at stages 0 and 1 of all: read, added to, written
 # stream: tensors of one call are put together (partition_parameters.py, AllGatherCoalescedHandle); where all is trained
 # half as much was seen.
 GATHERED, GATHERED_FULL = 2, 1
@@ -35,16 +38,29 @@ EIGHT_BITS = 1  # of a weight that qwZ gathers: it is read in 8 bits and written
 STEP_BYTES = {"mixed": 26, "stream": 10, "reduction": 10}
 STEP_BYTES_UNSHARED = {"mixed": 20, "stream": 10, "reduction": 6}
 STEP_BYTES_FP32 = {"stream": 8, "reduction": 4}  # its norm and its scaling
+# Of a 16-bit gradient that leaves for the CPU at stages 1 and 2, for its norm in fp64, whether it is finite, and its
+# fp32 copy (stage_1_and_2.py, complete_grad_norm_calculation_for_cpu_offload and set_norm_for_param_grad_in_gpu).
+AWAY_BYTES = {"mixed": 16, "reduction": 10, "stream": 2}
 
 
-# What the host dispatches for a trained tensor, operators and views, by ZeRO's stage: in a backward that is reduced,
-# and in the step; what a rank does for its own tensors alone is apart. Counted on the simulated engine of 0.19.8.
-BACKWARD_CALLS = {0: (1.1, 16.0), 1: (1.3, 18.6), 2: (1.3, 18.6), 3: (4.6, 14.7)}
-BACKWARD_OWN_CALLS = {0: (0.0, 0.0), 1: (0.9, 3.4), 2: (0.9, 3.4), 3: (0.0, 0.0)}
-OFFLOADED_CALLS = {1: (0.0, 0.0), 2: (0.0, 0.0), 3: (7.0, 4.0)}  # besides, where the optimizer is on the CPU
-OFFLOADED_OWN_CALLS = {1: (15.0, 3.0), 2: (15.0, 3.0), 3: (0.0, 0.0)}
-STEP_CALLS = {0: (14.1, 6.3), 1: (1.8, 4.5), 2: (1.8, 4.5), 3: (2.7, 9.0)}
-STEP_OWN_CALLS = {0: (0.0, 0.0), 1: (14.1, 2.7), 2: (14.1, 2.7), 3: (0.0, 0.0)}
+# What the host dispatches for a trained tensor: operators from Python, from autograd's engine, and views. By ZeRO's
+# stage, as the simulated engine of 0.19.8 does for a Llama's blocks, whole and with adapters. What a rank does for its
+# own tensors alone is apart. An operator whose value the host asks for counts as two: it is copied.
+BACKWARD_CALLS = ((0.1, 0, 0.6), (0.1, 0, 1.6), (0.1, 0, 1.6), (4.1, -2.1, 5.5))
+# Where gradients are reduced.
+REDUCED_CALLS = ((1, 0, 3), (1, 0, 3.8), (1, 0, 3.8), (0, 0, 0))
+REDUCED_OWN_CALLS = ((0, 0, 0), (1, 0, 3.2), (1, 0, 3.2), (0, 0, 0))
+# In passes after the first.
+LATER_CALLS = ((0, 1, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1))
+LATER_OWN_CALLS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 0, 0))
+STEP_CALLS = ((16, 0, 3), (0, 0, 2), (0, 0, 2), (2, 0, 5.5))
+STEP_OWN_CALLS = ((0, 0, 0), (15, 0, 1), (15, 0, 1), (0, 0, 0))
+# Besides where the optimizer is on the CPU, at stages 1 and 2 and at stage 3: with the only pass; with the first, each
+# between, and the last of several.
+AWAY_OWN_CALLS = ((17, 0, 2), (0, 0, -1), (2, 0, 1), (20, 0, 7))
+AWAY_CALLS = ((7, 0, 3), (1, 0, 0), (1, 0, 0), (7, 0, 3))
+STEP_AWAY_OWN_CALLS = (2, 0, 0)  # instead of STEP_OWN_CALLS
+GATHERS = 3  # ZeRO's stage
 
 
 class Handling(NamedTuple):
@@ -53,20 +69,31 @@ class Handling(NamedTuple):
     Attributes:
         reduced: Kernels for all gradients of a pass that are reduced.
         gathered: Kernels for all parameters that a micro-batch gathers (stage 3).
-        dispatched: What the host takes for all gradients of such a pass.
+        dispatched: What the host takes for all gradients of such a pass, on average.
+        kept: The same of a pass whose gradients are not reduced.
+        summed: Kernels that add all gradients of a pass to those of the ones before, where only the last one reduces.
         stepped: What the host takes for the step.
+        emptied: What the host takes to send the gradients of full buckets to the CPU one by one, at stages 1 and 2: it
+            asks for the norm of each, and the GPU does nothing else beside it.
+        normed: Kernels for those norms, once in a step.
     """
 
     reduced: float
     gathered: float
     dispatched: float = 0.0
+    kept: float = 0.0
+    summed: float = 0.0
     stepped: float = 0.0
+    emptied: float = 0.0
+    normed: float = 0.0
 
 
 NO_HANDLING = Handling(0.0, 0.0)
 
 
-def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int) -> Handling:
+def handling(
+    job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int, late: float
+) -> Handling:
     """What gradients and gathered parameters cost besides the collectives.
 
     Args:
@@ -76,17 +103,19 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copie
         numbers: Of one tensor-parallel rank.
         copied: Elements that a micro-batch gathers.
         together: Those of them that come several tensors in a call.
+        late: Share of the gradients that are reduced when backward ends; asked for at stage 3.
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
     small = trained - _large(job, strategy, trained)
+    mixed = FLATTENED * (small if stage == 0 else trained * (1 - late) if stage == GATHERS or replicas > 1 else 0.0)
     if stage == 0:
         stream = float((UNFLATTENED + (DIVIDED if replicas > 1 else 0)) * trained)
-        mixed = FLATTENED * small
     else:
-        kept = OWN + (SUMMED * later if stage >= 2 else 0)
+        kept = OWN_GATHERED * (1 - later) if stage == GATHERS else OWN
+        kept += SUMMED * later if stage >= 2 else 0
         stream = DIVIDED * trained + BUCKETED * small + kept * trained / replicas
-        mixed = FLATTENED * (small if stage == 3 else trained)
+    summed = traffic_seconds(rates, size * SUMMED * trained) if stage < 2 else 0.0
     reduced = traffic_seconds(rates, size * stream) + traffic_seconds(rates, size * mixed, "mixed")
     gathered = 0.0
     if stage == 3 and replicas > 1:
@@ -94,36 +123,88 @@ def handling(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copie
         gathered = traffic_seconds(rates, size * moves * together)
         if job.unsure.fetched:
             gathered += traffic_seconds(rates, (size + EIGHT_BITS) * copied)
-    tensors = _trained_tensors(job)
-    backward = tensors * _calls(rates, stage, replicas, BACKWARD_CALLS, BACKWARD_OWN_CALLS)
-    if strategy.offload_optimizer == "none":
-        step = tensors * _calls(rates, stage, replicas, STEP_CALLS, STEP_OWN_CALLS)
-    else:  # the CPU's Adam steps them together
-        backward += tensors * _calls(rates, stage, replicas, OFFLOADED_CALLS, OFFLOADED_OWN_CALLS)
-        step = 0.0
-    return Handling(reduced, gathered, backward, step)
+    normed = 0.0
+    if strategy.offload_optimizer != "none" and stage < GATHERS:
+        for sort, moved in AWAY_BYTES.items():
+            normed += traffic_seconds(rates, trained / replicas * moved * size / 2, sort)
+    dispatched, kept_calls, stepped, emptied = _dispatched(job, strategy, rates, replicas)
+    return Handling(reduced, gathered, dispatched, kept_calls, summed, stepped, emptied, normed)
 
 
-_Calls = Mapping[int, tuple[float, float]]
+def beyond(job: Job, host: float, moved: float) -> float:
+    """Seconds that the host takes beyond what moves beside it, where it waits for every trained tensor.
+
+    Args:
+        job: The job.
+        host: What it takes for all of them, each as long.
+        moved: What moves of all of them, each as long as it is large.
+    """
+    sizes = _sizes(job)
+    tensors = elements = 0
+    for size, often in sizes:
+        tensors += often
+        elements += often * size
+    more = 0.0
+    for size, often in sizes:
+        more += often * max(0.0, host / tensors - moved * size / elements)
+    return more
 
 
-def _calls(rates: Rates, stage: int, replicas: int, every: _Calls, own: _Calls) -> float:
-    """What the host takes for one tensor: for every one, and for this rank's share of those that it does alone."""
-    operators, views = (one + mine / replicas for one, mine in zip(every[stage], own[stage], strict=True))
-    return operators * rates.dispatch_seconds + views * rates.view_seconds
+def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tuple[float, float, float, float]:
+    """Of the host: seconds of a pass that reduces, of one that does not, of the step, and of buckets that leave."""
+    stage, passes, tensors = strategy.stage, strategy.accumulation, _trained_tensors(job)
+    own = tensors / (replicas if stage else 1)
+    away = strategy.offload_optimizer != "none"
+    every = tensors * _seconds(rates, BACKWARD_CALLS[stage])
+    later = tensors * _seconds(rates, LATER_CALLS[stage]) + own * _seconds(rates, LATER_OWN_CALLS[stage])
+    reduced = tensors * _seconds(rates, REDUCED_CALLS[stage]) + own * _seconds(rates, REDUCED_OWN_CALLS[stage])
+    stepped = tensors * _seconds(rates, STEP_CALLS[stage])
+    if not away:
+        stepped += own * _seconds(rates, STEP_OWN_CALLS[stage])
+    elif stage < GATHERS:
+        stepped += own * _seconds(rates, STEP_AWAY_OWN_CALLS)
+    only, first, between, last = (
+        (tensors if stage == GATHERS else own) * _seconds(rates, calls)
+        for calls in (AWAY_CALLS if stage == GATHERS else AWAY_OWN_CALLS)
+    )
+    if stage < 2:  # only the last pass reduces
+        kept = every + later * (passes - 2) / (passes - 1) if passes > 1 else 0.0
+        return every + reduced + (later if passes > 1 else 0.0), kept, stepped, only if away else 0.0
+    leaving = (only if passes == 1 else (first + (passes - 2) * between + last) / passes) if away else 0.0
+    reduced += every + later * (passes - 1) / passes
+    if stage == GATHERS:
+        return reduced + leaving, 0.0, stepped, 0.0
+    return reduced, 0.0, stepped, leaving
+
+
+def _seconds(rates: Rates, calls: tuple[float, float, float]) -> float:
+    """What the host takes for them."""
+    python, engine, views = calls
+    return python * rates.dispatch_seconds + engine * rates.backward_dispatch_seconds + views * rates.view_seconds
 
 
 def _trained_tensors(job: Job) -> int:
     """Tensors with a gradient."""
+    tensors = 0
+    for _, often in _sizes(job):
+        tensors += often
+    return tensors
+
+
+def _sizes(job: Job) -> tuple[tuple[int, int], ...]:
+    """Elements of tensors with a gradient, and how many have as many."""
     wishes = job.training
     return _counted(job.model, wishes.method, wishes.lora_rank, wishes.lora_targets, wishes.lora_train_embeddings)
 
 
 @functools.lru_cache(maxsize=256)
-def _counted(model: Model, method: str, rank: int, targets: tuple[str, ...], embeddings: bool) -> int:
+def _counted(
+    model: Model, method: str, rank: int, targets: tuple[str, ...], embeddings: bool
+) -> tuple[tuple[int, int], ...]:
     parts = modules(model, method, rank, targets, 1, embeddings, False, False).parts  # AutoTP has as many
-    places = {tensor.place for _, part in parts for one in part for tensor in one.tensors if not tensor.frozen}
-    return len(places)  # a module may read a tensor that is another's
+    sizes = {tensor.place: tensor.numel for _, part in parts for one in part for tensor in one.tensors
+             if not tensor.frozen}  # a module may read a tensor that is another's  # fmt: skip
+    return tuple(sorted(Counter(sizes.values()).items()))
 
 
 def _large(job: Job, strategy: Strategy, trained: int) -> int:
@@ -144,7 +225,12 @@ def adam_bytes(job: Job, strategy: Strategy) -> int:
 def update_seconds(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
     """The GPU's step over this rank's elements: norm, casts, the fused optimizer, and the 16-bit copy."""
     moved = STEP_BYTES_FP32 if strategy.precision == "fp32" else STEP_BYTES if strategy.stage else STEP_BYTES_UNSHARED
-    seconds = traffic_seconds(rates, elements * adam_bytes(job, strategy), "adam")
+    seconds = updates_alone(job, strategy, rates, elements)
     for sort, size in moved.items():
         seconds += traffic_seconds(rates, elements * size, sort)
     return seconds
+
+
+def updates_alone(job: Job, strategy: Strategy, rates: Rates, elements: int) -> float:
+    """Of that the fused optimizer, which waits for every tensor's norm."""
+    return traffic_seconds(rates, elements * adam_bytes(job, strategy), "adam")

@@ -84,9 +84,9 @@ def _gradients(strategy: Strategy, rates: Rates, size: int, own: float) -> float
 
     With accumulation their sum is kept there: each pass brings it back, adds to it and takes it away again, the first
     alone needs none of it (stage_1_and_2.py, async_accumulate_grad_in_cpu_via_gpu). Stage 3 does so in every pass
-    (stage3.py, partition_grads).
+    (stage3.py, partition_grads); at stage 1 they stay on the GPU until the last.
     """
-    passes = strategy.accumulation
+    passes = strategy.accumulation if strategy.stage > 1 else 1
     if strategy.stage == GATHERS:
         away, back = passes * size, passes * size
     else:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, late_share
 from dsgen.cost.flow import Row, finished
-from dsgen.cost.handling import NO_HANDLING, Handling, handling, update_seconds
+from dsgen.cost.handling import NO_HANDLING, Handling, beyond, handling, update_seconds, updates_alone
 from dsgen.cost.micro_batches import Pass, node_rates, passes
 from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
-from dsgen.cost.tensor_parallel import tensor_parallel_seconds
+from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.memory.numbers import Numbers, count
 from dsgen.shapes.profiles import Model
@@ -146,52 +146,93 @@ def _cost(asked: _Asked) -> StepCost:
     node = node_rates(job.hardware, job.network)
     run = passes(job, strategy)
     moved, away = collectives(job, strategy, deepspeed=asked.deepspeed), offload(job, strategy, node, numbers)
-    own_work = handling(job, strategy, node, numbers, moved.copied, moved.together) if asked.deepspeed else NO_HANDLING
+    own_work = NO_HANDLING
+    if asked.deepspeed:
+        late = late_share(job, strategy) if strategy.stage == GATHERS else 0.0
+        own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, late)
+        if (
+            strategy.stage == GATHERS and strategy.buffers.overlap_comm
+        ):  # on a stream of their own, beside what is gathered
+            backward = 0.0
+            for one in run.order:
+                backward += 0.0 if one.forward else one.repeats * one.device
+            alone = backward / (backward + moved.again) if moved.again else 1.0
+            own_work = own_work._replace(reduced=alone * own_work.reduced)
     adapters = training.method != "full" and not training.lora_train_embeddings
-    overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
+    overlaps = strategy.stage and (away.gradients if strategy.stage == GATHERS else strategy.buffers.overlap_comm)
     shares = _shares(run.order, numbers, job.model, adapters, late_share(job, strategy) if overlaps else None)
     repeats = strategy.accumulation
 
     issue = node.collective_dispatch_seconds
     waits = repeats > 1 and strategy.stage < 2  # gradients are reduced in the last micro-batch alone
 
-    def between(away: Offload) -> float:
+    def between(order: Sequence[Pass], away: Offload) -> float:
         """Seconds of the micro-batches before the last where that one alone reduces."""
         if not waits:
             return 0.0
-        rows = _rows(run.order, shares, strategy, NO_COLLECTIVES, away, own_work, issue, False)
+        rows = _rows(order, shares, strategy, NO_COLLECTIVES, away, own_work, issue, False)
         return (repeats - 1) * finished(rows)
 
-    def last(moved: Collectives, away: Offload) -> float:
+    def last(order: Sequence[Pass], moved: Collectives, away: Offload) -> float:
         """Seconds of the others."""
-        seconds = finished(_rows(run.order, shares, strategy, moved, away, own_work, issue, True))
+        seconds = finished(_rows(order, shares, strategy, moved, away, own_work, issue, True))
         return seconds if waits else repeats * seconds
 
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
-    handled += own_work.gathered * repeats
-    before = between(NO_OFFLOAD)
-    alone = before + last(NO_COLLECTIVES, NO_OFFLOAD)
-    nearby = alone if moved is NO_COLLECTIVES else before + last(moved, NO_OFFLOAD)
-    everything = nearby if away is NO_OFFLOAD else between(away) + last(moved, away)
-    exposed = max(0.0, nearby - alone)
+    handled += own_work.gathered * repeats + own_work.summed * (repeats - 1)
+    order, summed = run.order, tensor_parallel_seconds(job, strategy, node) / repeats
+    alone = between(order, NO_OFFLOAD) + last(order, NO_COLLECTIVES, NO_OFFLOAD)
+    together = alone
+    if summed:
+        order = _with_sums(order, summed, issue * tensor_parallel_calls(job, strategy))
+        together = between(order, NO_OFFLOAD) + last(order, NO_COLLECTIVES, NO_OFFLOAD)
+    nearby = together
+    if moved is not NO_COLLECTIVES:
+        nearby = between(order, NO_OFFLOAD) + last(order, moved, NO_OFFLOAD)
+    everything = nearby if away is NO_OFFLOAD else between(order, away) + last(order, moved, away)
+    exposed = max(0.0, nearby - together)
+    work = repeats * (run.products + run.attention + run.memory) + handled
+    waited = max(0.0, alone - work)
+    if strategy.stage == GATHERS:  # collectives and kernels take turns: what is left is the host's
+        waited += exposed - (exposed := min(_communicated(strategy, moved), nearby - work))
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
-    updated = 0.0 if strategy.offload_optimizer != "none" else update_seconds(job, strategy, node, int(own))
-    idle = max(0.0, own_work.stepped - updated)  # the GPU waits for what the host dispatches in the step
+    updated = beside = 0.0
+    if strategy.offload_optimizer == "none":
+        updated = update_seconds(job, strategy, node, int(own))
+        beside = updated - updates_alone(job, strategy, node, int(own))
+    # The GPU waits for what the host dispatches in the step; at stage 0 the host asks for every tensor's norm.
+    idle = max(0.0, own_work.stepped - beside) if strategy.stage else beyond(job, own_work.stepped, beside)
+    emptied = repeats if strategy.stage >= 2 else 1  # times that buckets have left when the step begins
+    taken = emptied * away.gradients if strategy.stage < GATHERS else 0.0
+    if own_work.emptied:
+        idle += beyond(job, emptied * own_work.emptied, taken + own_work.normed)
     return StepCost(
         parts={
             "matrix products": repeats * run.products,
             "attention": repeats * run.attention,
-            "memory traffic": repeats * run.memory + handled,
-            "host": max(0.0, alone - repeats * (run.products + run.attention + run.memory) - handled) + idle,
+            "memory traffic": repeats * run.memory + handled + own_work.normed,
+            "host": waited + idle,
             "communication": exposed + moved.update,
-            "tensor parallelism": tensor_parallel_seconds(job, strategy, node),
-            "offload": max(0.0, everything - nearby) + away.step,
+            "tensor parallelism": together - alone,
+            "offload": max(0.0, everything - nearby) + taken + away.step,
             "optimizer": updated,
         },
         hidden_seconds=max(0.0, _communicated(strategy, moved) - exposed),
         tokens=strategy.global_batch * job.seq_len,
         gpus=job.world,
     )
+
+
+def _with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pass, ...]:
+    """Passes whose blocks wait for the sums of a tensor-parallel group: seconds of all of them, and what calls take."""
+    blocks = 0
+    for one in order:
+        blocks += 0 if one.name in OUTSIDE else one.repeats * (1 + one.again)
+    parts: list[Pass] = []
+    for one in order:
+        share = 0.0 if one.name in OUTSIDE else (1 + one.again) / max(blocks, 1)
+        parts.append(one._replace(memory=one.memory + share * seconds, host=one.host + share * host))
+    return tuple(parts)
 
 
 def _communicated(strategy: Strategy, moved: Collectives) -> float:
@@ -255,27 +296,29 @@ def _rows(
     more than two are on their way (partitioned_param_coordinator.py). That they hide nothing was concluded from 54 runs
     of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
     """
-    beside = strategy.buffers.overlap_comm
+    beside, passes = strategy.buffers.overlap_comm, strategy.accumulation
+    later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
+    summed = own_work.summed * later if passes > 1 else 0.0
     copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
-    whole = strategy.stage >= 2  # gradients leave for the CPU by buckets, at stage 1 one by one
     rows: list[Row] = []
     for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
         gather, calls = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
         left = made if reduces else 0.0
-        reduce, taken = leaves * moved.reduce if reduces else 0.0, (leaves if whole else made) * away.gradients
+        reduce = leaves * moved.reduce if reduces else 0.0
         calls = share * calls + left * moved.reduces
-        host = one.host + left * own_work.dispatched + issue * calls
-        device = one.products + one.attention + one.memory + left * own_work.reduced
+        host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
+        device = one.products + one.attention + one.memory + left * own_work.reduced + made * summed
         device, behind = device + share * gather * (1.0 + copied), 0.0
         if strategy.stage == GATHERS:
-            device, behind = device + reduce, taken
+            device, behind = device + reduce, leaves * away.gradients
         elif strategy.stage and beside:
-            device, behind = device + moved.slows * reduce, reduce + taken
+            device, behind = device + moved.slows * reduce, reduce
         else:
-            device += reduce + taken
+            device += reduce
         fetched = share * (away.fetch if one.forward else away.fetch_again)
         rows.append((one.repeats, (host, fetched, device, behind)))
     if shares.late:
-        behind = (moved.reduce if reduces else 0.0) + (away.gradients if whole else 0.0)
-        rows.append((1, (0.0, 0.0, 0.0, shares.late * behind)))
+        reduce = shares.late * moved.reduce if reduces else 0.0
+        last = (reduce, shares.late * away.gradients) if strategy.stage == GATHERS else (0.0, reduce)
+        rows.append((1, (0.0, 0.0, *last)))
     return rows

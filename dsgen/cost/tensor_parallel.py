@@ -11,7 +11,7 @@ from dsgen.kernels import Rates, collective_seconds
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["tensor_parallel_exchanges", "tensor_parallel_seconds"]
+__all__ = ["tensor_parallel_calls", "tensor_parallel_exchanges", "tensor_parallel_seconds"]
 
 AFTER_BLOCK = "post_feedforward_layernorm"  # the norm behind the last layer of Gemma's blocks
 FP32 = 4  # bytes of an element
@@ -74,3 +74,9 @@ def tensor_parallel_seconds(job: Job, strategy: Strategy, rates: Rates) -> float
     for kind, ranks, size, calls in tensor_parallel_exchanges(job, strategy):
         seconds += calls * collective_seconds(rates, kind, size, ranks, inside)
     return seconds
+
+
+def tensor_parallel_calls(job: Job, strategy: Strategy) -> int:
+    """AutoTP's collectives in one micro-batch."""
+    calls = _calls(job.model, strategy.checkpointing)
+    return calls.hidden + calls.tokens + calls.logits

@@ -38,14 +38,15 @@ class HostRecord(NamedTuple):
 
 
 class Clocks:
-    """Clocks that go on as work is queued. All collectives share one queue, as they share the links of a node.
+    """Clocks that go on as work is queued. Collectives share a queue with those that cross the same links.
 
     Attributes:
         host: Where the host is.
         host_seconds: How long it has worked.
         phase, module: What it is in: of `Task`.
         records: What it did, in the order of time.
-        compute, collectives, drives: Queues; further streams besides.
+        compute, collectives, between, drives: Queues; further streams besides. Collectives of the ranks of a node have
+            one, and those between nodes another.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,8 @@ class Clocks:
         self.records: list[HostRecord] = []
         self.compute, self.collectives, self.drives = Queue("compute"), Queue("collectives"), Queue("drives")
         self._streams = {COMPUTE: self.compute}
-        self._queues = [self.compute, self.collectives, self.drives]
+        self.between = Queue("inter-node")
+        self._queues = [self.compute, self.collectives, self.between, self.drives]
         self._now = 0.0
         self._kernels: dict[Task, float] = {}  # kernel that runs -> seconds of its work that are left
         self._others: dict[Task, float] = {}  # anything else that runs -> its end
@@ -68,7 +70,7 @@ class Clocks:
 
     def queues(self) -> list[Queue]:
         """All of them, streams first, the compute stream before the others."""
-        return [*self._streams.values(), self.collectives, self.drives]
+        return [*self._streams.values(), self.collectives, self.between, self.drives]
 
     def pay(self, seconds: float) -> None:
         """Let the host work, on nothing that has a name."""

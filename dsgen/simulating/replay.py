@@ -212,14 +212,15 @@ class _Replay:
             self._clocks.wait(task)
 
     def _collective(self, number: int, entry: Entry) -> None:
-        _, slot, stream, call, kind, size, *_ = entry
+        _, slot, stream, call, kind, size, ranks, of_node = entry
         clocks, rates = self._clocks, self._rates
         clocks.pay(0.0 if call == "hook" else rates.collective_dispatch_seconds)
-        clocks.collectives.wait(clocks.stream(stream).mark(clocks.host), clocks.host)
+        queue = clocks.between if ranks > of_node else clocks.collectives
+        queue.wait(clocks.stream(stream).mark(clocks.host), clocks.host)
         if self._takes_turns:
-            clocks.collectives.wait(clocks.compute.mark(clocks.host), clocks.host)
+            queue.wait(clocks.compute.mark(clocks.host), clocks.host)
         sort = f"{kind}, {durations.link(entry, rates)}"
-        task = self._put(clocks.collectives, self._of(number, entry)[0], sort, kind, size)
+        task = self._put(queue, self._of(number, entry)[0], sort, kind, size)
         task.slows = durations.contention(entry, rates, self._ranks)
         self._slots[slot] = task
         if self._takes_turns:

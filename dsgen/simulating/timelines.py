@@ -27,7 +27,8 @@ class Interval(NamedTuple):
     """Something that runs on one queue.
 
     Attributes:
-        queue: "compute" (the default stream), "stream 1" ..., "collectives", "drives", "host".
+        queue: "compute" (the default stream), "stream 1" ..., "collectives" (of a node), "inter-node", "drives" or
+            "host".
         sort: The part of `Timeline.parts` that it counts as.
         name: Operator, kernel or collective.
         begin: Seconds from the begin of the step.

@@ -158,11 +158,11 @@ def test_the_trace_has_a_row_for_each_queue_and_every_interval(tmp_path: Path) -
     rows = {one["tid"]: one["args"]["name"] for one in events if one["name"] == "thread_name"}
     drawn = [one for one in events if one["ph"] == "X"]
     assert next(one for one in events if one["name"] == "process_name")["args"] == {"name": "a job"}
-    assert list(rows.values()) == ["phases of the host", "compute", "collectives"]
+    assert list(rows.values()) == ["phases of the host", "compute", "inter-node"]
     assert [one["name"] for one in drawn if one["tid"] == 0] == ["forward", "step"]  # the host's input takes no time
     assert [(rows[one["tid"]], one["cat"]) for one in drawn if one["tid"]] == [
         ("compute", "products"), ("compute", "products"), ("compute", "optimizer"),
-        ("collectives", "all-gather, infiniband"),
+        ("inter-node", "all-gather, infiniband"),
     ]  # fmt: skip
     last = max(one["ts"] + one["dur"] for one in drawn)
     assert last == pytest.approx(1e6 * time.seconds, abs=0.01)

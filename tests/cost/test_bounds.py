@@ -15,6 +15,7 @@ JOBS = [
     ("h100-80g", "llama-3.1-70b", {"chunked_loss": True}, {"gpus": 64, "nodes": 8}),
     ("h100-80g", "mixtral-8x7b", {"method": "lora"}, {"gpus": 8}),
     ("v100-32g", "qwen2.5-0.5b", {"seq_len": 512}, {"gpus": 8}),
+    ("a100-80g", "llama-3.2-1b", {"seq_len": 256, "micro_batch": 1}, {"gpus": 8}),
 ]
 
 

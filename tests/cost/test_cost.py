@@ -12,7 +12,9 @@ import pytest
 from dsgen.cost import cost
 from dsgen.cost.communication import collectives
 from dsgen.cost.flow import finished
-from dsgen.cost.handling import STEP_BYTES
+from dsgen.cost.handling import STEP_BYTES, beyond
+from dsgen.cost.micro_batches import node_rates
+from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.families.hf_config import model_from_hf
 from dsgen.kernels.traffic import SORTS
 from dsgen.memory.numbers import count
@@ -192,3 +194,73 @@ def test_parts_leave_the_last_machine_as_one_after_the_other_they_do(seed, machi
                 ready = free[place] = max(ready, free[place]) + seconds
 
     assert finished(rows) == pytest.approx(free[-1] if any(free) else 0.0)
+
+
+@pytest.fixture
+def offloaded(make_job):
+    """The cost of a 7B on some GPUs with its optimizer on the CPU, at a stage and with so many passes a step."""
+
+    def spend(stage, gpus, passes):
+        wishes = {"micro_batch": 1, "accumulation": passes, "offload": "optimizer", "checkpointing": "full"}
+        job = make_job("a100-80g", "7b", cluster={"gpus": gpus}, training={**wishes, "zero_stage": stage})
+        return cost(job, plan(job).chosen.strategy)
+
+    return spend
+
+
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_gradients_leave_in_every_pass_at_stage_2_and_once_at_stage_1(offloaded, gpus):
+    """stage_1_and_2.py: a sum on the CPU is brought back, added to, taken away again; at stage 1 the GPU keeps it."""
+    one, four = (offloaded(2, gpus, passes).parts["offload"] for passes in (1, 4))
+    link, own = 32e9 * 0.82, 6.74e9 / gpus  # of an A100's PCIe, and the elements of a rank
+    more = (4 * 2 + 3 * 2) * own / link  # bytes that four passes move besides the fp32 ones of the last
+
+    assert four - one == pytest.approx(more, rel=0.02)
+    assert offloaded(1, gpus, 4).parts["offload"] == pytest.approx(one, rel=0.001)
+
+
+def test_many_small_gradients_that_leave_keep_the_host_busy(make_job):
+    """Adapters: 448 tensors of which the host asks each for its norm; eight ranks share them."""
+    wishes = {"method": "lora", "micro_batch": 1, "accumulation": 1, "offload": "optimizer", "zero_stage": 2}
+    hosts = {}
+    for gpus in (1, 8):
+        job = make_job("h100-80g", "7b", cluster={"gpus": gpus}, training={**wishes, "checkpointing": "full"})
+        hosts[gpus] = cost(job, plan(job).chosen.strategy).parts["host"]
+
+    assert 0.05 < hosts[1] - hosts[8] < 0.2  # 7/8 of 448 times 19 operators of 10 us
+
+
+def test_the_host_takes_longer_only_for_tensors_that_move_in_less(make_job):
+    job = make_job("a100-80g", "7b", training={"method": "lora", "lora_targets": ["q_proj"], "lora_rank": 8})
+    tensors = 64  # of 4,096 x 8: all move as long
+
+    assert beyond(job, 64.0, 0.0) == pytest.approx(64)
+    assert beyond(job, 64.0, 32.0) == pytest.approx(32)
+    assert beyond(job, 64.0, 64.0) == beyond(job, 1.0, 64.0) == 0
+    full = make_job("a100-80g", "7b")  # its 65 norms move in no time, embedding and head in a twentieth of all each
+    assert tensors / 291 < beyond(full, 1.0, 1.0) < 1
+
+
+def test_collectives_and_kernels_of_stage_3_take_turns(make_job):
+    """What is left of the step is the host's: nothing of a collective is hidden."""
+    job = make_job("a100-80g", "7b", cluster={"gpus": 8}, training={"zero_stage": 3, "micro_batch": 1})
+    item = plan(job).chosen.strategy
+    told, moved = cost(job, item), collectives(job, item)
+
+    sent = item.accumulation * (moved.gather + moved.again + moved.reduce)
+    assert told.parts["communication"] == pytest.approx(sent + moved.update)
+    assert told.hidden_seconds == pytest.approx(0)
+
+
+def test_sums_of_a_tensor_parallel_group_hide_where_the_host_is_slower(make_job):
+    shares = {}
+    for length in (256, 8192):
+        wishes = {"seq_len": length, "micro_batch": 1, "zero_stage": 1}
+        split = {"tensor_parallel": {"autotp_size": 4}}
+        job = make_job("a100-80g", "llama-3.2-1b", cluster={"gpus": 8}, training=wishes, deepspeed=split)
+        item = plan(job).chosen.strategy
+        shares[length] = cost(job, item).parts["tensor parallelism"] / tensor_parallel_seconds(
+            job, item, node_rates(job.hardware, job.network)
+        )
+
+    assert shares[256] < 0.9 < shares[8192] < 1.1

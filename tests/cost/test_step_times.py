@@ -13,22 +13,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MEDIAN, SHARE_WITHIN, WORST = 0.02, 0.85, 0.21  # of the errors; the share of scenarios within 5 %; the largest error
+MEDIAN, SHARE_WITHIN, WORST = 0.01, 0.91, 0.18  # of the errors; the share of scenarios within 5 %; the largest error
 LARGEST = 0.10  # error above which a scenario stands here with what it comes from
-_SPREAD = "all is counted for the mean rank; rank 0 of a model with few blocks holds the embedding's share alone"
-_HOST = "the host is ahead or behind by what a part of the step cannot tell: the replay follows each operator"
 _KEPT = "the bias of the router stays in fp32, and is gathered apart"
+_FULL = "more is used than stage3_max_live_parameters: what is fetched ahead then begins at other tensors"
 BEYOND = {
-    "gemma-2-9b 2": _HOST,
-    "gemma-2-2b 3": _HOST,
-    "qwen3-8b 4": _HOST,
-    "mistral-7b 2": _HOST,
     "starcoder2 1": "what the CPU gives back by pieces waits for the collective, and neither is hidden",
-    "qwen2.5-0.5b 5": _SPREAD,
-    "ministral3 1": _SPREAD,
-    "llama-3.2-1b 3": "the loss of a head that AutoTP shares out takes kernels that are not counted",
-    "pythia-12b 1": "collectives without peer-to-peer slow the kernels beside them more than by their own time",
-    "glm4_moe 1": "gradients of experts are counted in kernels that they do not all pass",
+    "qwen2.5-0.5b 1": "rank 0 steps the embedding alone, and dispatches less than the mean rank, which is counted",
+    "falcon-7b 1": "its attention copies a number to the GPU in every block, and the host waits for that",
 }
 OTHER_EXCHANGES = {
     "deepseek_v2 1": "4-bit tensors of experts",
@@ -36,6 +28,20 @@ OTHER_EXCHANGES = {
     "glm4_moe 1": _KEPT,
     "glm4_moe normed 1": _KEPT,
     "qwen2_moe 1": "experts make their gradients in another order than the model lists them",
+    **dict.fromkeys(
+        (
+            "7b 1",
+            "20b 1",
+            "gemma-2-2b 6",
+            "gemma-3-1b 1",
+            "gemma-3-4b 2",
+            "llama-2-13b 3",
+            "mistral-7b 2",
+            "qwen2.5-7b 6",
+            "qwen3-4b 8",
+        ),
+        _FULL,
+    ),
 }
 
 
@@ -85,12 +91,16 @@ def test_all_collectives_are_those_of_the_simulation() -> None:
     assert {row.case.name for row in rows() if not row.equal_exchanges()} == set(OTHER_EXCHANGES)
 
 
-@pytest.mark.parametrize("part", ["matrix products", "attention", "memory traffic", "optimizer"])
-def test_each_part_is_within_a_twentieth_of_the_step(part: str) -> None:
-    """What runs on the GPU; waiting for host and network depends on the order in which the queues run dry."""
+@pytest.mark.parametrize(
+    ("part", "least"),
+    [("matrix products", 1.0), ("attention", 1.0), ("optimizer", 1.0), ("memory traffic", 0.94), ("offload", 0.97),
+     ("host", 0.96), ("communication", 0.91)],
+)  # fmt: skip
+def test_each_part_is_within_a_twentieth_of_the_step(part: str, least: float) -> None:
+    """In nearly all scenarios; kernels that share the GPU count as communication in a simulation, as traffic here."""
     shares = [abs(row.differences()[part]) for row in rows()]
 
-    assert sum(share <= 0.05 for share in shares) >= 0.94 * len(shares)
+    assert sum(share <= 0.05 for share in shares) >= least * len(shares)
 
 
 def test_the_page_is_that_of_the_record() -> None:

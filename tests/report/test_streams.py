@@ -36,7 +36,7 @@ def test_every_queue_is_a_row(tmp_path: Path) -> None:
 
     names = {one.queue for one in time_of(told).intervals}
     assert {"host's phases", "critical path", *names} <= set(texts(drawing))
-    assert names == {"compute", "stream 1", "collectives", "host"}
+    assert names == {"compute", "stream 1", "inter-node", "host"}
 
 
 def test_a_pointer_shows_names_and_modules(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ __all__ = ["Recorder"]
 _PLACES = {devices.NAME: GPU, "cpu": HOST}  # tensors on "meta" hold nothing
 
 _DEVICE = torch.ops.prim.device.default
+_DETACH = torch.ops.aten.detach.default  # torch's engine asks for it where Python watches; else it copies a pointer
 
 
 class _Watch(weakref.ref):  # type: ignore[type-arg]
@@ -83,7 +84,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if program is not None:
             self.modules.now(program)
         if func in fakes.VIEWS:
-            if program is not None:
+            if program is not None and func is not _DETACH:
                 program.add("view", HOOK if program.inside else PYTHON)
             return self._fakes.view(func, args, kwargs)
         result = self._fakes.answer(func, args, kwargs)
