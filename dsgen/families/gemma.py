@@ -9,7 +9,7 @@ import attrs
 from dsgen.families import rows
 from dsgen.families.config_keys import keys
 from dsgen.families.family import AutoTP, Family
-from dsgen.families.orders import ATTENTION, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
+from dsgen.families.orders import ATTENTION, EMBEDDING, FIRST, GATED, HEAD_NORMS, OUT, SECOND, Order
 from dsgen.families.parts import llama
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.norms import gemma_norm
@@ -65,7 +65,8 @@ GEMMA3_TEXT = attrs.evolve(
         norm=gemma_norm,
         before=functools.partial(llama.before, multiplied=True, masks=2, pairs=2),
     ),
-    order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}"),
+    # Positions of windowed and of whole attention are made apart.
+    order=Order(dense=f"{FIRST} {ATTENTION} {HEAD_NORMS} {OUT} {_SANDWICH}", ahead=f"{EMBEDDING} rotary_emb"),
     windowed=lambda block: (block + 1) % 6 != 0,
     autotp=AutoTP(head=True, tied_head=True),
 )
