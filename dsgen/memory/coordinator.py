@@ -15,6 +15,7 @@ from dsgen.memory.trained import AFTER
 __all__ = ["TensorUses", "Walked"]
 
 
+_READ = ".lora_A.default"  # the end of the name of a module whose tensor's type the layer around it reads (peft)
 _NEVER = 1 << 62  # elements
 _NOTHING: frozenset[int] = frozenset()
 
@@ -60,6 +61,8 @@ class TensorUses(NamedTuple):
         frozen: Those of them without a gradient.
         split: Those that are cut among other ranks than the rest, and so gathered apart.
         wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
+        later: Event -> the use before it whose tensor is only released then: an adapter's first one, whose type is read
+            by the layer around it, when that layer is over.
     """
 
     order: list[int]
@@ -72,6 +75,7 @@ class TensorUses(NamedTuple):
     wholes: frozenset[int]
     frozen: frozenset[int]
     split: frozenset[int]
+    later: dict[int, int]
 
     @classmethod
     def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool) -> "TensorUses":
@@ -91,10 +95,13 @@ class TensorUses(NamedTuple):
         holds: list[bool] = []
         frozen: set[int] = set()
         split: set[int] = set()
+        later: dict[int, int] = {}
+        until: dict[int, int] = {}  # use -> the event after which it may be released
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]
         for step, event in enumerate(events):
             size = 0
+            over = _over(events, step) if event.module.name.endswith(_READ) else step
             for held in event.module.tensors:
                 size += held.numel
                 if held.frozen:
@@ -103,6 +110,8 @@ class TensorUses(NamedTuple):
                     split.add(held.place)
                 persists = held.numel <= persistence
                 if anew or not persists:
+                    if over > step:
+                        later[over], until[len(order)] = len(order), over
                     order.append(held.place)
                     numels.append(held.numel)
                     extents.append(held.extent(wide))
@@ -118,13 +127,13 @@ class TensorUses(NamedTuple):
         for step in range(len(events) - 1, -1, -1):
             event = events[step]
             for use in range(bounds[step], bounds[step + 1]):
-                later, passed = following.get(order[use]), own
+                again, passed = following.get(order[use]), own
                 if event.module.whole:
-                    later, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
+                    again, passed = min(around.get(event.block, len(events)), around.get(AFTER, len(events))), below
                 if holds[use]:
                     nears[use] = -1
-                elif later is not None and later < len(events):
-                    nears[use] = passed[later] - passed[step + 1]
+                elif again is not None and again < len(events):
+                    nears[use] = passed[again] - passed[until.get(use, step) + 1]
                 following[order[use]] = step
             if not event.module.name:
                 around[event.block] = step
@@ -134,7 +143,8 @@ class TensorUses(NamedTuple):
             if event.leaving
         }
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
-        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, frozenset(frozen), frozenset(split))
+        sets = frozenset(frozen), frozenset(split)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, *sets, later)
 
     def run(self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False) -> Walked:
         """What is there, gathered and released; limits are in elements.
@@ -143,8 +153,8 @@ class TensorUses(NamedTuple):
         the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart.
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
-        bounds, leaving, wholes = self.bounds, self.leaving, self.wholes
-        uses = len(order)
+        bounds, leaving, wholes, later = self.bounds, self.leaving, self.wholes, self.later
+        uses, waits = len(order), set(later.values())
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
         copied: set[int] | None = set(self.frozen) if copying else None
@@ -200,10 +210,15 @@ class TensorUses(NamedTuple):
                     here += self._fetched(step, begun, there, coming, alone, gathers, copied)
             peaks.append(here + buffers)
             gone = _NOTHING
-            if begin < end:
+            if begin < end or step in later:
                 left = [
                     use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
                 ]
+                if later:
+                    left = [use for use in left if use not in waits]
+                    use = later.get(step, -1)
+                    if use >= 0 and nears[use] >= max_reuse and marked.get(order[use], -1) <= step:
+                        left.append(use)
                 if left:
                     gone = frozenset([order[use] for use in left])
                     live -= sum([numels[use] for use in left])
@@ -259,3 +274,13 @@ class TensorUses(NamedTuple):
             together = _Gather(extent, len(tensors))
             coming.update(dict.fromkeys(tensors, together))
         return extent
+
+
+def _over(events: Sequence[ModuleEvent], step: int) -> int:
+    """The event at which the layer around an adapter's first matrix is over: of its last module."""
+    event = events[step]
+    last = event.module.name.removesuffix(_READ) + (".base_layer" if event.way == BACKWARD else ".lora_B.default")
+    for later in range(step + 1, min(step + 4, len(events))):
+        if events[later].module.name == last and events[later].block == event.block:
+            return later
+    return step
