@@ -19,7 +19,7 @@ ROUNDING = 1e-9  # share by which the sums of both may differ
 
 
 def most_speed(job: Job, strategy: Strategy) -> float:
-    """Tokens/s/GPU that `cost` never exceeds: kernels, the optimizer, and each forward's gathers of stage 3."""
+    """Tokens/s/GPU that `cost` never exceeds: kernels, AutoTP's sums, a forward's gathers at stage 3, the optimizer."""
     training = job.training
     trains = (training.method, training.lora_rank, training.lora_targets, strategy.tp, training.lora_train_embeddings)
     numbers = count(job.model, *trains, strategy.buffers.persistence)

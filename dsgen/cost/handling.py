@@ -45,7 +45,8 @@ AWAY_BYTES = {"mixed": 16, "reduction": 10, "stream": 2}
 
 # What the host dispatches for a trained tensor: operators from Python, from autograd's engine, and views. By ZeRO's
 # stage, as the simulated engine of 0.19.8 does for a Llama's blocks, whole and with adapters. What a rank does for its
-# own tensors alone is apart. An operator whose value the host asks for counts as two: it is copied.
+# own tensors alone is apart. An operator whose value the host asks for counts as two: it is copied. At stage 3 fewer
+# come from the engine than without DeepSpeed: gradients are not added up there.
 BACKWARD_CALLS = ((0.1, 0, 0.6), (0.1, 0, 1.6), (0.1, 0, 1.6), (4.1, -2.1, 5.5))
 # Where gradients are reduced.
 REDUCED_CALLS = ((1, 0, 3), (1, 0, 3.8), (1, 0, 3.8), (0, 0, 0))
@@ -118,7 +119,7 @@ def handling(
     summed = traffic_seconds(rates, size * SUMMED * trained) if stage < 2 else 0.0
     reduced = traffic_seconds(rates, size * stream) + traffic_seconds(rates, size * mixed, "mixed")
     gathered = 0.0
-    if stage == 3 and replicas > 1:
+    if stage == GATHERS and replicas > 1:
         moves = GATHERED_FULL if job.training.method == "full" else GATHERED
         gathered = traffic_seconds(rates, size * moves * together)
         if job.unsure.fetched:

@@ -38,8 +38,9 @@ class StepCost(NamedTuple):
     """Time of one optimizer step.
 
     Attributes:
-        parts: Part -> seconds; they add up to the step. Host, communication and offload count only what nothing hides.
-        hidden_seconds: Communication that runs behind compute.
+        parts: Part -> seconds; they add up to the step. Host, communication, tensor parallelism and offload count only
+            what nothing hides.
+        hidden_seconds: Communication between replicas that runs behind compute.
         tokens: Tokens that step trains on, all GPUs.
         gpus: GPUs.
     """
@@ -150,14 +151,8 @@ def _cost(asked: _Asked) -> StepCost:
     if asked.deepspeed:
         late = late_share(job, strategy) if strategy.stage == GATHERS else 0.0
         own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, late)
-        if (
-            strategy.stage == GATHERS and strategy.buffers.overlap_comm
-        ):  # on a stream of their own, beside what is gathered
-            backward = 0.0
-            for one in run.order:
-                backward += 0.0 if one.forward else one.repeats * one.device
-            alone = backward / (backward + moved.again) if moved.again else 1.0
-            own_work = own_work._replace(reduced=alone * own_work.reduced)
+        if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
+            own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
     adapters = training.method != "full" and not training.lora_train_embeddings
     overlaps = strategy.stage and (away.gradients if strategy.stage == GATHERS else strategy.buffers.overlap_comm)
     shares = _shares(run.order, numbers, job.model, adapters, late_share(job, strategy) if overlaps else None)
@@ -166,35 +161,31 @@ def _cost(asked: _Asked) -> StepCost:
     issue = node.collective_dispatch_seconds
     waits = repeats > 1 and strategy.stage < 2  # gradients are reduced in the last micro-batch alone
 
-    def between(order: Sequence[Pass], away: Offload) -> float:
-        """Seconds of the micro-batches before the last where that one alone reduces."""
-        if not waits:
-            return 0.0
-        rows = _rows(order, shares, strategy, NO_COLLECTIVES, away, own_work, issue, False)
-        return (repeats - 1) * finished(rows)
-
-    def last(order: Sequence[Pass], moved: Collectives, away: Offload) -> float:
-        """Seconds of the others."""
+    def flow(order: Sequence[Pass], moved: Collectives, away: Offload = NO_OFFLOAD) -> float:
+        """Seconds of all micro-batches."""
         seconds = finished(_rows(order, shares, strategy, moved, away, own_work, issue, True))
-        return seconds if waits else repeats * seconds
+        if not waits:
+            return repeats * seconds
+        rows = _rows(order, shares, strategy, NO_COLLECTIVES, NO_OFFLOAD, own_work, issue, False)
+        return seconds + (repeats - 1) * finished(rows)
 
     handled = own_work.reduced * (repeats if strategy.stage >= 2 else 1)
     handled += own_work.gathered * repeats + own_work.summed * (repeats - 1)
     order, summed = run.order, tensor_parallel_seconds(job, strategy, node) / repeats
-    alone = between(order, NO_OFFLOAD) + last(order, NO_COLLECTIVES, NO_OFFLOAD)
+    alone = flow(order, NO_COLLECTIVES)
     together = alone
     if summed:
         order = _with_sums(order, summed, issue * tensor_parallel_calls(job, strategy))
-        together = between(order, NO_OFFLOAD) + last(order, NO_COLLECTIVES, NO_OFFLOAD)
-    nearby = together
-    if moved is not NO_COLLECTIVES:
-        nearby = between(order, NO_OFFLOAD) + last(order, moved, NO_OFFLOAD)
-    everything = nearby if away is NO_OFFLOAD else between(order, away) + last(order, moved, away)
-    exposed = max(0.0, nearby - together)
+        together = flow(order, NO_COLLECTIVES)
+    nearby = together if moved is NO_COLLECTIVES else flow(order, moved)
+    fetches = strategy.stage == GATHERS and away is not NO_OFFLOAD  # below, gradients that leave are waited for
+    everything = flow(order, moved, away) if fetches else nearby
     work = repeats * (run.products + run.attention + run.memory) + handled
-    waited = max(0.0, alone - work)
     if strategy.stage == GATHERS:  # collectives and kernels take turns: what is left is the host's
-        waited += exposed - (exposed := min(_communicated(strategy, moved), nearby - work))
+        exposed = min(_communicated(strategy, moved), max(0.0, nearby - work))
+        waited = max(0.0, nearby - work - exposed)
+    else:
+        exposed, waited = max(0.0, nearby - together), max(0.0, alone - work)
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     updated = beside = 0.0
     if strategy.offload_optimizer == "none":
@@ -202,10 +193,10 @@ def _cost(asked: _Asked) -> StepCost:
         beside = updated - updates_alone(job, strategy, node, int(own))
     # The GPU waits for what the host dispatches in the step; at stage 0 the host asks for every tensor's norm.
     idle = max(0.0, own_work.stepped - beside) if strategy.stage else beyond(job, own_work.stepped, beside)
-    emptied = repeats if strategy.stage >= 2 else 1  # times that buckets have left when the step begins
-    taken = emptied * away.gradients if strategy.stage < GATHERS else 0.0
+    often = repeats if strategy.stage >= 2 else 1  # passes whose buckets leave
+    taken = often * away.gradients if strategy.stage < GATHERS else 0.0
     if own_work.emptied:
-        idle += beyond(job, emptied * own_work.emptied, taken + own_work.normed)
+        idle += beyond(job, often * own_work.emptied, taken + own_work.normed)
     return StepCost(
         parts={
             "matrix products": repeats * run.products,
@@ -221,6 +212,14 @@ def _cost(asked: _Asked) -> StepCost:
         tokens=strategy.global_batch * job.seq_len,
         gpus=job.world,
     )
+
+
+def _beside_kernels(order: Sequence[Pass], gathered: float) -> float:
+    """Share of what runs on a stream of its own in backward that is beside kernels, and not beside what is gathered."""
+    backward = 0.0
+    for one in order:
+        backward += 0.0 if one.forward else one.repeats * one.device
+    return backward / (backward + gathered) if gathered else 1.0
 
 
 def _with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pass, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 
 from dsgen.cost import cost, most_speed
@@ -29,4 +31,4 @@ def test_no_strategy_is_faster_than_it_can_be(make_job, card, model, training, c
     speeds = [(cost(job, one).tokens_per_second_per_gpu, most_speed(job, one)) for one in strategies]
     assert strategies
     assert [pair for pair in speeds if pair[0] > pair[1]] == []
-    assert min(most / speed for speed, most in speeds) < 3, "a bound that tells nothing prunes nothing"
+    assert statistics.median(most / speed for speed, most in speeds) < 3, "a bound that tells nothing prunes nothing"

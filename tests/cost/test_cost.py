@@ -241,15 +241,19 @@ def test_the_host_takes_longer_only_for_tensors_that_move_in_less(make_job):
     assert tensors / 291 < beyond(full, 1.0, 1.0) < 1
 
 
-def test_collectives_and_kernels_of_stage_3_take_turns(make_job):
-    """What is left of the step is the host's: nothing of a collective is hidden."""
-    job = make_job("a100-80g", "7b", cluster={"gpus": 8}, training={"zero_stage": 3, "micro_batch": 1})
+@pytest.mark.parametrize(
+    ("card", "model", "method"), [("a100-80g", "7b", "full"), ("h200-141g", "llama-3.1-70b", "lora")]
+)
+def test_collectives_and_kernels_of_stage_3_take_turns(make_job, card, model, method):
+    """What is left of the step is the host's: nothing of a collective is hidden, nor is a kernel counted twice."""
+    wishes = {"zero_stage": 3, "micro_batch": 1, "method": method, "offload": "none"}
+    job = make_job(card, model, cluster={"gpus": 8}, training=wishes)
     item = plan(job).chosen.strategy
     told, moved = cost(job, item), collectives(job, item)
 
     sent = item.accumulation * (moved.gather + moved.again + moved.reduce)
     assert told.parts["communication"] == pytest.approx(sent + moved.update)
-    assert told.hidden_seconds == pytest.approx(0)
+    assert told.parts["host"] < 0.004 * told.seconds  # the GPU is behind it everywhere: its first launches are left
 
 
 def test_sums_of_a_tensor_parallel_group_hide_where_the_host_is_slower(make_job):

@@ -181,6 +181,18 @@ def test_a_collective_that_is_waited_for_later_is_hidden() -> None:
     assert found.hidden[GATHERING] == pytest.approx(GATHERED)
 
 
+def test_collectives_inside_a_node_do_not_wait_for_those_between_nodes() -> None:
+    """Other links carry them; those that cross the same links go one after the other."""
+    first, between = ("collective", 0, 1, "python", *GATHER), ("all-gather", 10**8, 16, 8)
+    apart = replayed(first, ("collective", 1, 2, "python", *between))
+    alike = replayed(first, ("collective", 1, 2, "python", *GATHER))
+
+    begins = {one.queue: one.begin for one in apart.intervals}
+    assert begins["inter-node"] - begins["collectives"] == pytest.approx(RATES.collective_dispatch_seconds)
+    first, second = (one.begin for one in alike.intervals)
+    assert second - first == pytest.approx(GATHERED)
+
+
 def test_a_collective_that_is_queued_later_slows_what_is_running() -> None:
     """The kernel runs from 10 us on; the host queues the collective 20 us later, and nothing is in its way."""
     found = replayed(traffic(5 * MILLISECOND), ("collective", 0, 1, "python", *GATHER))
