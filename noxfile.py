@@ -17,7 +17,8 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 PYTHON = "3.11"  # of the sessions that need only one; the newest that torch's CPU builds and ours share
 OTHERS = [version for version in PYTHONS if version != PYTHON]
-TORCH = "torch==2.13.0"  # what the proofs were recorded with
+PINNED = PYPROJECT["project"]["optional-dependencies"]["simulate"]  # what the proofs were recorded with
+TORCH = next(one for one in PINNED if one.startswith("torch=="))
 DEEPSPEED_LINE = "0.19"  # the release line that the extras `proof` and `simulate` install
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
 # Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start.

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dsgen.cost.handling import update_seconds
-from dsgen.cost.micro_batches import node_rates, passes
+from dsgen.cost.handling import GATHERS, update_seconds
+from dsgen.cost.micro_batches import node_rates, numbers_of, passes
 from dsgen.cost.offload import fetch_seconds, host_step_seconds
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines
-from dsgen.memory.numbers import count
+from dsgen.memory.numbers import PACKED, quantized
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["most_speed"]
 
-GATHERS = 3  # ZeRO's stage
-QUARTERED = 4  # 16-bit elements that a 16-bit element of packed 4-bit weights holds
 ROUNDING = 1e-9  # share by which the sums of both may differ
 
 
 def most_speed(job: Job, strategy: Strategy) -> float:
     """Tokens/s/GPU that `cost` never exceeds: kernels, AutoTP's sums, a forward's gathers at stage 3, the optimizer."""
-    training = job.training
-    trains = (training.method, training.lora_rank, training.lora_targets, strategy.tp, training.lora_train_embeddings)
-    numbers = count(job.model, *trains, strategy.buffers.persistence)
+    numbers = numbers_of(job, strategy)
     node = node_rates(job.hardware, job.network)
     run, replicas = passes(job, strategy), job.world // strategy.tp
     device = (
@@ -30,10 +26,8 @@ def most_speed(job: Job, strategy: Strategy) -> float:
     )
     micro_batch = max(run.seconds, device)
     if strategy.stage == GATHERS:
-        packed = numbers.frozen_linear if training.method == "qlora" else 0
-        elements = max(
-            0.0, numbers.total - packed + packed / QUARTERED - numbers.persistent - strategy.buffers.max_live
-        )
+        saved = numbers.frozen_linear * (1 - 1 / PACKED) if quantized(job.model, job.training.method) else 0.0
+        elements = max(0.0, numbers.total - saved - numbers.persistent - strategy.buffers.max_live)
         gathered = 0.0
         if replicas > 1 and not job.unsure.fetched and strategy.buffers.secondary < 2:  # neither qwZ nor hpZ
             inside = max(1, job.gpus_per_node // strategy.tp)

@@ -16,7 +16,7 @@ from dsgen.memory.states import widths
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_HANDLING", "Handling", "adam_bytes", "beyond", "handling", "update_seconds", "updates_alone"]
+__all__ = ["GATHERS", "NO_HANDLING", "Handling", "adam_bytes", "beyond", "handling", "update_seconds", "updates_alone"]
 
 WEIGHT_MOVES, MOMENT_MOVES = 3, 4  # of an element that Adam updates: it reads a gradient, and reads and writes the rest
 # Of a gradient that is reduced, by the sort of its kernel; each moves its own two or four bytes so many times.
@@ -61,7 +61,7 @@ STEP_OWN_CALLS = ((0, 0, 0), (15, 0, 1), (15, 0, 1), (0, 0, 0))
 AWAY_OWN_CALLS = ((17, 0, 2), (0, 0, -1), (2, 0, 1), (20, 0, 7))
 AWAY_CALLS = ((7, 0, 3), (1, 0, 0), (1, 0, 0), (7, 0, 3))
 STEP_AWAY_OWN_CALLS = (2, 0, 0)  # instead of STEP_OWN_CALLS
-GATHERS = 3  # ZeRO's stage
+GATHERS = 3  # ZeRO's stage that gathers parameters
 
 
 class Handling(NamedTuple):
@@ -104,12 +104,13 @@ def handling(
         numbers: Of one tensor-parallel rank.
         copied: Elements that a micro-batch gathers.
         together: Those of them that come several tensors in a call.
-        late: Share of the gradients that are reduced when backward ends; asked for at stage 3.
+        late: Share of the gradients that are reduced when backward ends.
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
     small = trained - _large(job, strategy, trained)
-    mixed = FLATTENED * (small if stage == 0 else trained * (1 - late) if stage == GATHERS or replicas > 1 else 0.0)
+    flattened = {0: small, GATHERS: trained * (1 - late)}.get(stage, trained if replicas > 1 else 0)
+    mixed = FLATTENED * flattened
     if stage == 0:
         stream = float((UNFLATTENED + (DIVIDED if replicas > 1 else 0)) * trained)
     else:

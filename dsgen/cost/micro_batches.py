@@ -18,10 +18,11 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
+from dsgen.memory.numbers import Numbers, count
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["Pass", "Passes", "node_rates", "passes"]
+__all__ = ["Pass", "Passes", "node_rates", "numbers_of", "passes"]
 
 FP32 = 4  # bytes of an element
 FLASH = {1: "flash1", 2: "flash2", 3: "flash3"}  # release of FlashAttention -> its kernel
@@ -43,6 +44,7 @@ class Pass(NamedTuple):
         again: Whether it has that second forward.
         products, attention, memory: What kernels take on the GPU.
         host: What the host takes to launch them, hooks included.
+        waits: What kernels wait for the sums of a tensor-parallel group, where those are counted.
     """
 
     name: str
@@ -53,11 +55,12 @@ class Pass(NamedTuple):
     attention: float
     memory: float
     host: float
+    waits: float = 0.0
 
     @property
     def device(self) -> float:
         """Seconds on the GPU."""
-        return self.products + self.attention + self.memory
+        return self.products + self.attention + self.memory + self.waits
 
 
 class Passes(NamedTuple):
@@ -74,6 +77,13 @@ class Passes(NamedTuple):
     attention: float
     memory: float
     seconds: float
+
+
+def numbers_of(job: Job, strategy: Strategy) -> Numbers:
+    """Elements of the model as a strategy trains it, of one tensor-parallel rank."""
+    training = job.training
+    trains = (training.method, training.lora_rank, training.lora_targets, strategy.tp, training.lora_train_embeddings)
+    return count(job.model, *trains, strategy.buffers.persistence)
 
 
 def passes(job: Job, strategy: Strategy) -> Passes:

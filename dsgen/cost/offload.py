@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dsgen.cost.handling import adam_bytes
+from dsgen.cost.handling import GATHERS, adam_bytes
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, copy_seconds, cpu_adam_seconds, host_traffic_seconds, nvme_seconds
 from dsgen.memory.gathers import gathers
@@ -13,7 +13,6 @@ from dsgen.strategies.strategies import Strategy
 __all__ = ["NO_OFFLOAD", "Offload", "fetch_seconds", "host_step_seconds", "offload"]
 
 FP32 = 4  # bytes of an element
-GATHERS = 3  # ZeRO's stage
 HOST_STEP_BYTES = 8 + 6  # of an element that the CPU steps, besides Adam's: its gradient is scaled, its weight cast
 NVME_STATE_BYTES = 12  # bytes of state per element that each step reads and writes: weight and two moments in fp32
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, late_share
 from dsgen.cost.flow import Row, finished
-from dsgen.cost.handling import NO_HANDLING, Handling, beyond, handling, update_seconds, updates_alone
-from dsgen.cost.micro_batches import Pass, node_rates, passes
+from dsgen.cost.handling import GATHERS, NO_HANDLING, Handling, beyond, handling, update_seconds, updates_alone
+from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
 from dsgen.cost.offload import NO_OFFLOAD, Offload, offload
 from dsgen.cost.tensor_parallel import tensor_parallel_calls, tensor_parallel_seconds
 from dsgen.jobs.job import Job
-from dsgen.memory.numbers import Numbers, count
+from dsgen.memory.numbers import Numbers
 from dsgen.shapes.profiles import Model
 from dsgen.strategies.strategies import Strategy
 
@@ -30,7 +30,6 @@ LOW, HIGH = 0.80, 1.25
 # held back too (docs/speed.md). Of other models or numbers of GPUs the middle is nearer, and the interval no narrower.
 LOW_MEASURED, HIGH_MEASURED = LOW, HIGH
 LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
-GATHERS = 3  # ZeRO's stage
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
@@ -141,21 +140,20 @@ def speed_interval(job: Job) -> tuple[float, float]:
 @functools.lru_cache(maxsize=4096)
 def _cost(asked: _Asked) -> StepCost:
     job, strategy = asked.job, asked.strategy
-    training = job.training
-    trains = (training.method, training.lora_rank, training.lora_targets, strategy.tp, training.lora_train_embeddings)
-    numbers = count(job.model, *trains, strategy.buffers.persistence)
+    training, numbers = job.training, numbers_of(job, strategy)
     node = node_rates(job.hardware, job.network)
     run = passes(job, strategy)
     moved, away = collectives(job, strategy, deepspeed=asked.deepspeed), offload(job, strategy, node, numbers)
+    adapters = training.method != "full" and not training.lora_train_embeddings
+    overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
+    late = late_share(job, strategy) if overlaps or strategy.stage == GATHERS else 0.0
     own_work = NO_HANDLING
     if asked.deepspeed:
-        late = late_share(job, strategy) if strategy.stage == GATHERS else 0.0
         own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, late)
         if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
             own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
-    adapters = training.method != "full" and not training.lora_train_embeddings
-    overlaps = strategy.stage and (away.gradients if strategy.stage == GATHERS else strategy.buffers.overlap_comm)
-    shares = _shares(run.order, numbers, job.model, adapters, late_share(job, strategy) if overlaps else None)
+    apart = overlaps or (strategy.stage == GATHERS and away.gradients > 0)  # what comes last is behind everything
+    shares = _shares(run.order, numbers, job.model, adapters, late if apart else None)
     repeats = strategy.accumulation
 
     issue = node.collective_dispatch_seconds
@@ -230,7 +228,7 @@ def _with_sums(order: tuple[Pass, ...], seconds: float, host: float) -> tuple[Pa
     parts: list[Pass] = []
     for one in order:
         share = 0.0 if one.name in OUTSIDE else (1 + one.again) / max(blocks, 1)
-        parts.append(one._replace(memory=one.memory + share * seconds, host=one.host + share * host))
+        parts.append(one._replace(waits=share * seconds, host=one.host + share * host))
     return tuple(parts)
 
 
@@ -306,7 +304,7 @@ def _rows(
         reduce = leaves * moved.reduce if reduces else 0.0
         calls = share * calls + left * moved.reduces
         host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
-        device = one.products + one.attention + one.memory + left * own_work.reduced + made * summed
+        device = one.device + left * own_work.reduced + made * summed
         device, behind = device + share * gather * (1.0 + copied), 0.0
         if strategy.stage == GATHERS:
             device, behind = device + reduce, leaves * away.gradients

@@ -8,7 +8,7 @@ from dsgen.families import family_of
 from dsgen.families.parameters import Parameter, added, block_elements, in_outer_module, parameters, stretches
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Numbers", "count", "making", "partitioned", "quantized", "splitting"]
+__all__ = ["PACKED", "Numbers", "count", "making", "partitioned", "quantized", "splitting"]
 
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
 

@@ -70,7 +70,9 @@ def failure(answer: Mapping[str, Any], request: Request, python: str) -> DsgenEr
         return mistake(
             f"transformers refuses the model's config.json: {own}", todo="Mend the model's config.json.", code="refused"
         )
-    if _OURS in str(error.get("site")) and error["type"] in ("ValueError", "NotImplementedError"):
+    if _OURS in str(error.get("site")) and error["type"] == "NotImplementedError":
+        return mistake(message, todo="Leave out the optimizer or the key that asks for it.", code="refused")
+    if _OURS in str(error.get("site")) and error["type"] == "ValueError":
         return mistake(message, code="refused")
     return _by_deepspeed(error, message, request, versions)
 

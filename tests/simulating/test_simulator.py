@@ -311,6 +311,12 @@ DS = "deepspeed/runtime"
         (refusal("MemoryError", "", "torch/x.py:1 in f"), "this machine's own memory is too small"),
         (refusal("ValueError", "seq_len is 0", "dsgen/engine/x.py:1 in f"), "^seq_len is 0$"),
         (
+            refusal(
+                "NotImplementedError", "no stand-in for DeepSpeed's FusedX", "dsgen/engine/simulate/ops.py:1 in load"
+            ),
+            "^no stand-in for DeepSpeed's FusedX\n  Leave out the optimizer or the key that asks for it.$",
+        ),
+        (
             refusal("AssertionError", "stage 3 wants more", "deepspeed/runtime/engine.py:9 in f"),
             r"DeepSpeed refuses it in init: AssertionError: stage 3 wants more \(deepspeed/runtime/engine.py:9 in f\)",
         ),

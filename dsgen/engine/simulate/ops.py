@@ -49,7 +49,7 @@ class Builder:
             return _Quantizer()
         if self.name in _LAMB:
             return _Lamb()
-        raise NotImplementedError(f"the simulation has no stand-in for the operator {self.name}")
+        raise NotImplementedError(f"the simulation has no stand-in for DeepSpeed's {self.name}")
 
 
 class _InPlace:
