@@ -128,3 +128,10 @@ class Job(Value):
     def world(self) -> int:
         """GPUs in all."""
         return self.nodes * self.gpus_per_node
+
+    @property
+    def undivided_batch(self) -> int | None:
+        """A wished global batch that the GPUs cannot share, where no pin says how they are to; None without one."""
+        total = self.training.global_batch
+        told = any(pin.field in ("tp", "train_batch") for pin in self.pins)
+        return None if total is None or total % self.world == 0 or told else total

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.estimates import Room, Verdict, host_place
-from dsgen.memory.parts import Parts, parts
+from dsgen.memory.parts import Parts, counted
 from dsgen.memory.widened import widened
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import Buffers
@@ -50,12 +50,12 @@ def fits(
     less, more = widened(job, layout, buffers)
     smallest, steps, _ = batches[-1]
     least = min(steps, most)
-    counted = {least: parts(job, layout, buffers, least)}
-    hosts = {least: host_place(job, counted[least])}
+    by_passes = {least: counted(job, layout, buffers, least)}
+    hosts = {least: host_place(job, by_passes[least])}
     for place, needed, limit in (
-        ("gpu", gpu.low(counted[least].peak(smallest), counted[least].doubted, less), gpu.limit),
+        ("gpu", gpu.low(by_passes[least].peak(smallest), by_passes[least].doubted, less), gpu.limit),
         ("host", hosts[least].least_bytes, hosts[least].limit_bytes),
-        ("nvme", counted[least].host.stored, job.hardware.nvme_capacity_bytes),
+        ("nvme", by_passes[least].host.stored, job.hardware.nvme_capacity_bytes),
     ):
         if needed > limit:
             why = f"needs {gib(needed)} {UNITS_OF[place]}: {gib(needed - limit)} GiB too much"
@@ -63,13 +63,13 @@ def fits(
     sure = []
     for number, (micro_batch, steps, _) in enumerate(batches):
         passes = min(steps, most)
-        if passes not in counted:
-            counted[passes] = parts(job, layout, buffers, passes)
-            hosts[passes] = host_place(job, counted[passes])
-        high = gpu.high(counted[passes].peak(micro_batch), counted[passes].doubted, more)
+        if passes not in by_passes:
+            by_passes[passes] = counted(job, layout, buffers, passes)
+            hosts[passes] = host_place(job, by_passes[passes])
+        high = gpu.high(by_passes[passes].peak(micro_batch), by_passes[passes].doubted, more)
         if high <= gpu.limit and hosts[passes].verdict is Verdict.FITS:
             sure.append(number)
-    return Fits(tuple(sure), counted, most)
+    return Fits(tuple(sure), by_passes, most)
 
 
 def _passes(job: Job, layout: Layout) -> int:

@@ -24,7 +24,7 @@ from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.constraints import ADAPTERS, ENCODER_WISHES, ENCODERS, Setup, refusals
 from dsgen.strategies.wishes import refused
 
-__all__ = ["Parts", "parts", "sequence_bytes"]
+__all__ = ["Parts", "counted", "parts", "sequence_bytes"]
 
 NEVER = 1 << 62  # bytes
 Line = tuple[int, int]
@@ -61,7 +61,16 @@ def parts(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = F
         buffers: Element counts of the communication buffers.
         passes: Forward passes of a step; more than three are like three.
         single: The micro-batch is not open: it is one sequence, where that tells (dsgen.memory.asked.tells).
+
+    Raises:
+        DsgenError: Adapters that there are not, or what is not counted of a model with an encoder.
     """
+    _check(job.model, job.training, batchless(layout))
+    return counted(job, layout, buffers, passes, single)
+
+
+def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool = False) -> Parts:
+    """Those of a layout that `layouts` offers, which asked before whether it is counted."""
     stage = layout.stage
     accumulates = passes > 1 and stage < 3  # stage 3 has the sum of its gradients whatever the passes are
     tied = job.model.tied_embeddings and job.training.method == "full"
@@ -146,19 +155,18 @@ def _of_layout(
     asked: Asked, layout: Plain, buffers: Buffers, accumulates: bool, twice: bool, anew: bool
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
-    _check(asked.model, asked.training, layout)
-    counted = states(asked, layout, buffers)
+    held = states(asked, layout, buffers)
     rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
-    group = counted.secondary.group if counted.secondary and not anew else 0  # a later pass has all copies already
-    free = here and counted.ranks == 1 < counted.among  # one replica of what AutoTP has split
-    both = together(run, buffers, counted.among == 1, here, group=group, free=free)
-    second = together(run, buffers, False, here, True, free=free) if anew and counted.among > 1 else None
+    group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already
+    free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
+    both = together(run, buffers, held.among == 1, here, group=group, free=free)
+    second = together(run, buffers, False, here, True, free=free) if anew and held.among > 1 else None
     if group:  # in the first pass of all every tensor has a copy already
         second = together(run, recording(buffers), False, here)
-    moments = tuple(highest(_Moments(asked, layout, buffers, counted, both, second, accumulates, twice).all()))
-    return counted, moments, _lines(moments)
+    moments = tuple(highest(_Moments(asked, layout, buffers, held, both, second, accumulates, twice).all()))
+    return held, moments, _lines(moments)
 
 
 def _lines(moments: Iterable[Moment]) -> tuple[Line, ...]:

@@ -181,11 +181,7 @@ def _weigh(job: Job, trial: _Trial) -> tuple[Candidate, bool] | Rejection:
     fit = fits(job, trial.layout, trial.buffers, trial.triples, trial.gpu)
     if isinstance(fit, Rejection):
         return fit
-    if fit.sure:
-        chosen, spent = _best(job, trial, fit.sure)
-    else:
-        chosen = trial.strategy(-1)
-        spent = cost(job, chosen)
+    chosen, spent = _best(job, trial, fit.sure or (len(trial.triples) - 1,))
     return Candidate(strategy=chosen, cost=spent, job=job, parts=fit.parts(chosen.accumulation)), bool(fit.sure)
 
 
@@ -198,12 +194,12 @@ def _in_ram(layout: Layout) -> Layout | None:
     return attrs.evolve(layout, offload_optimizer=optimizer, offload_param=parameters)
 
 
-def _best(job: Job, trial: _Trial, sure: tuple[int, ...]) -> tuple[Strategy, StepCost]:
-    """The smallest micro-batch that comes within ENOUGH of the fastest one that fits."""
+def _best(job: Job, trial: _Trial, places: tuple[int, ...]) -> tuple[Strategy, StepCost]:
+    """The smallest micro-batch among those of some places that comes within ENOUGH of the fastest one."""
     tried: list[tuple[Strategy, StepCost]] = []
     if job.training.objective == "memory":
-        sure = sure[-1:]  # the smallest: it has the smallest peak
-    for place in sure:
+        places = places[-1:]  # the smallest: it has the smallest peak
+    for place in places:
         candidate = trial.strategy(place)
         spent = trial.best if trial.best and not place else cost(job, candidate)
         if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:

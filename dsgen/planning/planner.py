@@ -14,7 +14,7 @@ from dsgen.planning.lengths import long_step
 from dsgen.shapes.units import gib
 from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
-from dsgen.strategies.wishes import check_batch, check_wishes
+from dsgen.strategies.wishes import check_wishes
 
 __all__ = ["TIE", "Plan", "contenders", "decide", "offloaded", "plan"]
 
@@ -70,7 +70,6 @@ def plan(job: Job) -> Plan:
             nothing fits: with the smallest change that would make it fit.
     """
     check_wishes(job)
-    check_batch(job)
     search = contenders(job)
     return decide(job, search)
 

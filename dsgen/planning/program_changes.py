@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import attrs
 
 from dsgen.deepspeed.keys import lookup
-from dsgen.jobs.job import Job, unsure
-from dsgen.strategies.wishes import adaptable
+from dsgen.jobs.job import Job
+from dsgen.strategies.wishes import allowed
 
 __all__ = ["ProgramChange", "program_changes"]
 
@@ -18,6 +18,7 @@ SHORTEST = 256  # tokens; a shorter sequence is not worth offering
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.
 _HPZ = "zero_optimization.zero_hpz_partition_size"
 _QWZ = "zero_optimization.zero_quantized_weights"
+_ANEW: Any = attrs.NOTHING  # a field of a job that follows from its keys, worked out of them anew
 
 
 class ProgramChange(NamedTuple):
@@ -53,25 +54,36 @@ class ProgramChange(NamedTuple):
         if self.key:
             section, name = self.field.split(".")
             tree = {**job.deepspeed, section: {**job.deepspeed.get(section, {}), name: self.value}}
-            return attrs.evolve(job, deepspeed=tree, unsure=unsure(lambda path: lookup(tree, path)[1]))
+            return attrs.evolve(job, deepspeed=tree, unsure=_ANEW)
         return attrs.evolve(job, training=attrs.evolve(job.training, **{self.field: self.value}))
 
 
 def program_changes(job: Job) -> Iterator[ProgramChange]:
     """What the program of a job could do otherwise: first what trains the same."""
-    wishes = job.training
-    if not wishes.chunked_loss:
-        yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
+    told = [
+        change
+        for change in _of_wishes(job)
+        if allowed(job.model, attrs.evolve(job.training, **{change.field: change.value}))
+    ]
+    yield from (change for change in told if change.same)
     if job.nodes > 1 and job.gpus_per_node > 1 and lookup(job.deepspeed, _HPZ)[1] is None:
         words = "a second copy of the weights in each node (hpZ of ZeRO++: watch that the loss is as without it)"
         yield ProgramChange(_HPZ, job.gpus_per_node, words, True)
-    if job.nodes > 1 and wishes.method != "qlora" and lookup(job.deepspeed, _QWZ)[1] is None:
+    if job.nodes > 1 and job.training.method != "qlora" and lookup(job.deepspeed, _QWZ)[1] is None:
         words = "weights on their way in 8 bits (qwZ of ZeRO++: watch that the loss is as without it)"
         yield ProgramChange(_QWZ, True, words, True)
+    yield from (change for change in told if not change.same)
+
+
+def _of_wishes(job: Job) -> Iterator[ProgramChange]:
+    """Those that a scenario has a field for, allowed or not."""
+    wishes = job.training
+    if not wishes.chunked_loss:
+        yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):
-        if _LESS[wishes.method] < _LESS[method] and adaptable(job.model, attrs.evolve(wishes, method=method)):
+        if _LESS[wishes.method] < _LESS[method]:
             yield ProgramChange("method", method, words, False)
     if (half := job.seq_len // 2) >= SHORTEST:
         yield ProgramChange("seq_len", half, "sequences of half the length", False)

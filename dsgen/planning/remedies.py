@@ -1,16 +1,15 @@
 """When no strategy can run: which pin excludes what, or the smallest change that would make it fit."""
 
-from __future__ import annotations
-
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import attrs
 
 from dsgen.jobs.job import Job
 from dsgen.planning.candidates import Search, search
 from dsgen.planning.program_changes import program_changes
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import Code, DsgenError, mistake
 from dsgen.shapes.profiles import Network
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection
@@ -23,27 +22,59 @@ MOST_HOST_BYTES = 4 * 2**40  # RAM of the largest common servers
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 
+class _Answer(NamedTuple):
+    """What is and what to do, and of a contradiction what must be and where it was written."""
+
+    what: str
+    todo: str | None
+    must: str | None = None
+    where: object = None
+    code: Code = "does-not-fit"
+
+
 def nothing_fits(job: Job, search: Search) -> DsgenError:
     """The error for a search that found nothing."""
-    short = [item for item in search.rejections if item.missing_bytes]
+    said = _answer(job, search.rejections)
+    return mistake(said.what, must=said.must, where=said.where, todo=said.todo, code=said.code)
+
+
+def _answer(job: Job, rejections: Sequence[Rejection]) -> _Answer:
+    if total := job.undivided_batch:
+        return _undivided(job, total)
+    short = [item for item in rejections if item.missing_bytes]
     if short:
         return _too_large(job, short)
-    tried = [
-        item for item in search.rejections if item.pin is None
-    ]  # agree with every pin, and cannot run all the same
+    tried = [item for item in rejections if item.pin is None]  # agree with every pin, and cannot run all the same
     counted = collections.Counter(item.why for item in tried)
     reasons = [why for why, _ in counted.most_common()]  # what stops most of them first
     if any("batch" in reason for reason in reasons):
         reasons = [reason for reason in reasons if "batch" in reason]
     if not job.pins:
-        return mistake(reasons[0], todo="\n  ".join(reasons[1:3]) or None, code="does-not-fit")
+        return _Answer(reasons[0], "\n  ".join(reasons[1:3]) or None)
     said = list(dict.fromkeys(str(pin) for pin in job.pins))
     pins = " and ".join(said)
     relation = "exclude each other" if len(said) > 1 else "cannot be had"
     if not reasons:
-        reasons = [f"{item.pin} leaves no strategy" for item in search.rejections if item.pin][:1]
+        reasons = [f"{item.pin} leaves no strategy" for item in rejections if item.pin][:1]
     cause = ".\n  ".join(reasons[:3])
-    return mistake(f"{pins} {relation}", todo=f"{cause}. {_ways_out(job)}", code="does-not-fit")
+    return _Answer(f"{pins} {relation}", f"{cause}. {_ways_out(job)}")
+
+
+def _undivided(job: Job, total: int) -> _Answer:
+    """With the nearest batches that divide, and a number of GPUs that it divides among."""
+    below = total // job.world * job.world
+    near = f"{below} or {below + job.world}" if below else f"{job.world}"
+    full = job.hardware.gpus_per_node
+    counts = (count for count in range(job.world, 0, -1) if total % count == 0 and (count <= full or count % full == 0))
+    fewer = next(counts)
+    nodes = f" --nodes {-(-fewer // full)}" if job.nodes > 1 else ""
+    return _Answer(
+        f"a global batch of {total} does not divide among {job.world} GPUs",
+        f"Or take a number of GPUs that divides it: --gpus {fewer}{nodes}.",
+        must=f"it must be a multiple of {job.world}, such as {near}",
+        where=job.provenance.where("training.global_batch"),
+        code="contradiction",
+    )
 
 
 def _fits(job: Job) -> bool:
@@ -63,7 +94,7 @@ def _ways_out(job: Job) -> str:
     return f"It works if you {' or '.join(dict.fromkeys(ways))}." if ways else "Drop all but one of them."
 
 
-def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
+def _too_large(job: Job, short: list[Rejection]) -> _Answer:
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''} of {gib(job.hardware.usable_memory_bytes)} GiB"
     pinned = f" with {', '.join(dict.fromkeys(str(pin) for pin in job.pins))}" if job.pins else ""
     model = job.names.get("model", "the model")
@@ -72,10 +103,9 @@ def _too_large(job: Job, short: list[Rejection]) -> DsgenError:
         least.setdefault(item.place, item)
     lacks = [f"{item.layout} lacks {gib(item.missing_bytes)} GiB of {_PLACES[place]}" for place, item in least.items()]
     ways = [f"fits with {way}" for way in _changes(job)]
-    return mistake(
+    return _Answer(
         f"{model} at {job.tokens} fits nowhere on {gpus}{pinned}",
-        todo="\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
-        code="does-not-fit",
+        "\n  ".join([*lacks, *(ways or ["no change of length, GPUs or method fits: take a smaller model"])]),
     )
 
 

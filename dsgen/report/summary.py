@@ -21,9 +21,8 @@ def text(config: Config, written_to: str | None = None) -> str:
     plan = config.plan
     chosen, job = plan.chosen, plan.job
     memory, speed = chosen.memory, chosen.speed
-    lines = [headline(config), place_line("GPU", memory.gpu), place_line("host", memory.host)]
-    if memory.nvme.peak_bytes:
-        lines.append(place_line("NVMe", memory.nvme))
+    places = {"GPU": memory.gpu, "host": memory.host, **({"NVMe": memory.nvme} if memory.nvme.peak_bytes else {})}
+    lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
     low, high = (rounded(speed * share) for share in speed_interval(job))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")

@@ -146,6 +146,8 @@ def _degrees(job: Job) -> tuple[int, ...]:
     asked = {value for pin in job.pins if pin.field == "tp" for value in pin.allowed}
     if asked:
         return tuple(sorted(asked))
+    if job.undivided_batch:
+        return (1,)  # AutoTP's fewer replicas could share the batch, but nobody asks for it this way
     if job.hardware.intra_node_link not in ("nvlink", "xgmi"):
         return (1,)  # over PCIe the all-reduce of every layer costs more than it saves
     return tuple(tp for tp in (1, 2, 4, 8) if _degree(job, tp))

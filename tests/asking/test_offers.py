@@ -96,7 +96,7 @@ def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):
     layers = dsgen.profile("rtx3090-24g") | dsgen.profile(str(tmp_path / "config.json"))
     asked = plan(dsgen.job(layers | {"cluster.gpus": 1, "training.zero_stage": 2, "training.offload": "optimizer"}))
 
-    assert "chunked_loss" in {change.field for change in program_changes(asked.job)}
+    assert {change.field for change in program_changes(asked.job)} == {"method", "seq_len"}
     assert "chunked_loss" not in {offer.change.field for offer in offers(asked)}
 
 

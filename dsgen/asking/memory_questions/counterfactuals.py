@@ -19,7 +19,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, describe
-from dsgen.strategies.wishes import adaptable
+from dsgen.strategies.wishes import allowed
 
 __all__ = ["Change", "Counterfactuals", "counterfactuals"]
 
@@ -185,7 +185,7 @@ def _changes(question: Question, length: int) -> Iterator[Change]:
     ):
         if training == job.training:
             continue
-        if name == "method" and (job.training.method != "full" or not adaptable(job.model, training)):
+        if name == "method" and (job.training.method != "full" or not allowed(job.model, training)):
             continue
         other = attrs.evolve(job, training=training)
         if cannot(other, asked):

@@ -9,13 +9,14 @@ from dsgen.families import family_of
 from dsgen.families.parameters.counts import parameters
 from dsgen.families.parameters.tensors import CACHED_MODELS, Parameter
 from dsgen.families.peft import ALL_LINEAR, PAIR
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import mistake
 from dsgen.shapes.profiles import Model
 
 __all__ = [
     "ALL_LINEAR",
     "Adapter",
     "adapters",
+    "adapts",
     "adapts_head",
     "added",
     "expert_target",
@@ -108,30 +109,45 @@ def adapters(model: Model, rank: int, targets: tuple[str, ...]) -> Mapping[str, 
     Raises:
         DsgenError: As for `lora_parameters`.
     """
+    if wrong := _wrong(model, targets):
+        raise mistake(wrong.what, must=wrong.must, todo=_valid(model) if wrong.unknown else None)
     fused = fused_targets(model)
-    if not targets:
-        raise mistake("lora_targets is empty", must="it must name at least one matrix", todo=_valid(model))
-    ranks: dict[str, int] = {}
-    for target in targets:
-        matches = _matches(model, target, fused)
-        if not matches:
-            raise mistake(
-                f"lora_targets names {target!r}",
-                must=f"it must name a matrix of {model.architecture}",
-                todo=_valid(model),
-            )
-        ranks.update(dict.fromkeys(matches, rank))
-    pair = [old for old, tensor in fused.items() if tensor == PAIR]
-    if any(name.endswith(PAIR) for name in ranks):
-        missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
-        if missing:
-            raise _incomplete(pair, missing[0])
-        ranks = {name: len(pair) * rank if name.endswith(PAIR) else rank for name in ranks}
+    ranks = {name: rank for target in targets for name in _matches(model, target, fused)}
+    pair = sum(tensor == PAIR for tensor in fused.values())
+    ranks = {name: pair * rank if name.endswith(PAIR) else rank for name in ranks}
     transposed = family_of(model).transposed
     sizes = {item.name: _sides(item, transposed) for item in parameters(model) if item.name in ranks}
     return MappingProxyType(
         {name: Adapter(ranks[name] * inputs, ranks[name] * outputs) for name, (inputs, outputs) in sizes.items()}
     )
+
+
+def adapts(model: Model, targets: tuple[str, ...]) -> bool:
+    """Whether peft takes targets for a model."""
+    return _wrong(model, targets) is None
+
+
+class _Wrong(NamedTuple):
+    """What is wrong with targets, and what must be; `unknown` where those that are known help."""
+
+    what: str
+    must: str
+    unknown: bool = True
+
+
+def _wrong(model: Model, targets: tuple[str, ...]) -> _Wrong | None:
+    fused = fused_targets(model)
+    if not targets:
+        return _Wrong("lora_targets is empty", "it must name at least one matrix")
+    for target in targets:
+        if not _matches(model, target, fused):
+            return _Wrong(f"lora_targets names {target!r}", f"it must name a matrix of {model.architecture}")
+    pair = [old for old, tensor in fused.items() if tensor == PAIR]
+    missing = [old for old in pair if ALL_LINEAR not in targets and not any(_named(old, one) for one in targets)]
+    if missing and len(missing) < len(pair):
+        together = f"it must name {' and '.join(pair)} together: the experts keep them in one tensor"
+        return _Wrong(f"lora_targets leaves out {missing[0]!r}", together, unknown=False)
+    return None
 
 
 def _matches(model: Model, target: str, fused: Mapping[str, str]) -> list[str]:
@@ -148,13 +164,6 @@ def _matches(model: Model, target: str, fused: Mapping[str, str]) -> list[str]:
 
 def _named(old: str, target: str) -> bool:
     return target == old or target.endswith(f".{old}")
-
-
-def _incomplete(pair: list[str], missing: str) -> DsgenError:
-    return mistake(
-        f"lora_targets leaves out {missing!r}",
-        must=f"it must name {' and '.join(pair)} together: the experts keep them in one tensor",
-    )
 
 
 def _sides(item: Parameter, transposed: bool) -> tuple[int, int]:
