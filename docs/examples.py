@@ -27,6 +27,7 @@ SECONDS = 120  # a command of an example that takes longer hangs
 _PROGRAMS = {
     "dsgen": (sys.executable, "-c", "from dsgen.cli import main; main()"),
     "python": (sys.executable,),
+    "cat": ("cat",),
 }
 
 

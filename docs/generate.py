@@ -21,8 +21,10 @@ from dsgen.report.reference.rules import rule_pages
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
-WRITTEN_BY_HAND = (REPOSITORY / "README.md", DOCS / "index.md", DOCS / "memory.md", DOCS / "plan.md",
-                   DOCS / "calibrate.md")  # fmt: skip
+WRITTEN_BY_HAND = (
+    REPOSITORY / "README.md",
+    *(DOCS / f"{name}.md" for name in ("index", "memory", "plan", "calibrate", "frameworks")),
+)
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 
 

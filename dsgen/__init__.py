@@ -6,6 +6,7 @@ job = dsgen.profile("a100-40g") | dsgen.profile("7b") | {"training": {"seq_len":
 config = dsgen.render(job)                        # or render({"hw": "a100-40g", "model": "7b", "seq_len": 8192})
 config.write("ds_config.json")                    # or config.to_dict() for deepspeed.initialize(config=...)
 config.why("zero_optimization.stage").reason      # and why
+dsgen.job_files(job, "hf-trainer").files          # with what the Trainer is given beside it; dsgen.needs
 dsgen.memory(job).verdict                         # whether it fits, what would
 dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measured, for later plans
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
+    from dsgen.frameworks import JobFiles
+    from dsgen.frameworks.asked import job_files, needs
+    from dsgen.frameworks.needs import Need
     from dsgen.jobs.job import Job
     from dsgen.linting.asked import fix, lint, migrate, survey
     from dsgen.linting.files import Linted
@@ -79,9 +83,11 @@ __all__ = [
     "Fleet",
     "Footprint",
     "Job",
+    "JobFiles",
     "Layers",
     "Linted",
     "Mended",
+    "Need",
     "Offer",
     "Plan",
     "Proof",
@@ -95,9 +101,11 @@ __all__ = [
     "fewest_gpus",
     "fix",
     "job",
+    "job_files",
     "lint",
     "memory",
     "migrate",
+    "needs",
     "overrides",
     "plan",
     "profile",
@@ -129,8 +137,10 @@ _HOMES = {
     "Fleet": "dsgen.asking.plan_questions.deadlines",
     "Footprint": "dsgen.asking.memory_questions",
     "Job": "dsgen.jobs.job",
+    "JobFiles": "dsgen.frameworks",
     "Linted": "dsgen.linting.files",
     "Mended": "dsgen.linting.mending",
+    "Need": "dsgen.frameworks.needs",
     "Offer": "dsgen.asking.plan_questions.offers",
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
@@ -143,8 +153,10 @@ _HOMES = {
     ),
     "diff": "dsgen.asking.comparisons",
     "fix": "dsgen.linting.asked",
+    "job_files": "dsgen.frameworks.asked",
     "lint": "dsgen.linting.asked",
     "migrate": "dsgen.linting.asked",
+    "needs": "dsgen.frameworks.asked",
     "survey": "dsgen.linting.asked",
 }
 

@@ -23,6 +23,7 @@ _PLAIN = {"█": "#", "░": ".", "·": ".", "…": "~"}  # what a bar is drawn 
 # name -> what it does, so that `dsgen --help` imports no command
 COMMANDS = {
     "render": "Print the DeepSpeed config for a scenario.",
+    "needs": "Show what your program must do for a plan, with code.",
     "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
     "memory": "Say how much memory training takes, in every phase and place, and whether it fits.",
     "calibrate": "Turn your own measurement of a run into a hardware profile, which later plans use.",

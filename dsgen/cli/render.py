@@ -1,20 +1,33 @@
-"""`dsgen render`: the config on stdout or in a file, a short summary for a person on stderr."""
+"""`dsgen render`: the config on stdout or in a file, what a framework needs beside it, and a summary on stderr."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.options import idle, job_from, scenario_options
 from dsgen.cli.terminal import emit
 
+if TYPE_CHECKING:
+    from dsgen.frameworks import JobFiles
+
 __all__ = ["command"]
+
+TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning", "axolotl", "llama-factory", "ms-swift")
 
 
 @click.command("render")
 @click.argument("scenario", required=False)
 @scenario_options
+@click.option(
+    "--target",
+    type=click.Choice(TARGETS),
+    default="deepspeed",
+    show_default=True,
+    help="Who hands the config to DeepSpeed: with -o its own files are written beside the config.",
+)
+@click.option("--resolve", is_flag=True, help='Numbers instead of the "auto" that the Hugging Face Trainer fills in.')
 @click.option(
     "--format",
     "form",
@@ -24,8 +37,18 @@ __all__ = ["command"]
     help="Of the config: hjson has a comment with the reason behind each key; DeepSpeed reads both.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the config to a file, whole or not at all.")
+@click.option("--force", is_flag=True, help="Also replace files beside the config that dsgen did not write.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
-def command(scenario: str | None, form: str, output: str | None, quiet: bool, **options: Any) -> None:
+def command(
+    scenario: str | None,
+    target: str,
+    resolve: bool,
+    form: str,
+    output: str | None,
+    force: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Print the DeepSpeed config for a scenario.
 
     Name the hardware and the model, or give a SCENARIO file with the same fields. The config goes to stdout and
@@ -36,13 +59,73 @@ def command(scenario: str | None, form: str, output: str | None, quiet: bool, **
     from dsgen.report import summary
 
     config = render(plan(job_from(scenario, options)))
-    text = config.to_json() if form == "json" else config.to_hjson()
     output = None if output == "-" else output
-    if output is None:
-        emit(text, "json")
+    if target == "deepspeed":
+        for said, option in ((resolve, "--resolve"), (force, "--force")):
+            if said:
+                idle(option, "it is about the files of a framework (--target)")
+        _put(config.to_json() if form == "json" else config.to_hjson(), output)
+        beside: tuple[str, ...] = ()
     else:
-        from dsgen.documents.writing import write_atomically
-
-        write_atomically(output, text)
+        beside = _hand_over(_files(config, target, resolve, form, output), output, force)
     if not quiet:
-        emit(summary.text(config, output), "summary", err=True)
+        emit(summary.text(config, output, target, beside), "summary", err=True)
+
+
+def _files(config: Any, target: str, resolve: bool, form: str, output: str | None) -> JobFiles:
+    from dsgen.frameworks import CONFIG_FILE, job_files
+    from dsgen.shapes.errors import mistake
+
+    if form != "json":
+        raise mistake(
+            f"--format {form} and --target {target} exclude each other",
+            must="frameworks read the config with Python's json, which knows no comments",
+            todo="Drop one of them.",
+            code="contradiction",
+        )
+    return job_files(config, target, resolve=resolve, path=output or CONFIG_FILE)
+
+
+def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, ...]:
+    """Write a job's files, all or none of them; without a place for them the config goes to stdout alone."""
+    first, *rest = files.files
+    if output is None:
+        emit(first.text, "json")
+        return tuple(item.name for item in rest)
+    from pathlib import Path
+
+    from dsgen.documents.writing import ensure_writable
+    from dsgen.frameworks import HEADER
+    from dsgen.shapes.errors import mistake
+
+    folder = Path(output).expanduser().parent
+    paths = [str(folder / item.name) for item in rest]
+    for path in paths:
+        ensure_writable(path)
+        if not force and Path(path).is_file() and not _starts(path, HEADER):
+            raise mistake(
+                f"{path} is there, and dsgen did not write it",
+                must="what a person wrote is not replaced unasked",
+                todo="Say --force, or write the config to another folder with -o.",
+                code="unwritable",
+            )
+    _put(first.text, output)
+    for path, item in zip(paths, rest, strict=True):
+        _put(item.text, path)
+    return tuple(paths)
+
+
+def _starts(path: str, words: str) -> bool:
+    from pathlib import Path
+
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        return file.read(len(words)) == words
+
+
+def _put(text: str, path: str | None) -> None:
+    if path is None:
+        emit(text, "json")
+        return
+    from dsgen.documents.writing import write_atomically
+
+    write_atomically(path, text)

@@ -45,7 +45,13 @@ _COMMON = [
     r"(?m)^(?:(?P<good>FITS)|(?P<doubt>UNCERTAIN)|(?P<bad>DOES NOT FIT))(?=:)",
 ]
 REPORTS: dict[str, list[str]] = {
-    "summary": [r"\A(?P<head>.+)", r"(?m)^(?P<warning>needs) "],
+    "summary": [r"\A(?P<head>.+)", r"(?m)^(?P<warning>your program needs) "],
+    "needs": [
+        r"(?m)^(?P<head>\[ \] \d+ .+)$",
+        r"(?m)^    (?P<warning>else:)",
+        r"(?P<bad>does not fit)",
+        r"(?m)(?P<faint># .+)$",
+    ],
     "plan": [
         r"\A(?P<head>.+)",
         r"(?m)^(?P<head>   strategy .+)$",

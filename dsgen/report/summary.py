@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Sequence
 
 from dsgen.cost.steps import speed_interval
+from dsgen.planning.assumptions import needed
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
 from dsgen.report import schedules
@@ -16,8 +18,15 @@ __all__ = ["fit", "headline", "text"]
 WIDTH = 80  # columns
 
 
-def text(config: Config, written_to: str | None = None) -> str:
-    """The summary, at most 80 columns where the numbers allow, with a final newline."""
+def text(config: Config, written_to: str | None = None, target: str = "deepspeed", beside: tuple[str, ...] = ()) -> str:
+    """The summary, at most 80 columns where the numbers allow, with a final newline.
+
+    Args:
+        config: What was rendered.
+        written_to: Its file; None for stdout.
+        target: Who hands it to DeepSpeed.
+        beside: The files that the target is given beside it.
+    """
     plan = config.plan
     chosen, job = plan.chosen, plan.job
     memory, speed = chosen.memory, chosen.speed
@@ -30,19 +39,33 @@ def text(config: Config, written_to: str | None = None) -> str:
         from dsgen.asking.calibrating import effect  # most machines were not measured
 
         lines.append(effect(plan).words)
-    if chosen.strategy.checkpointing:
-        lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
+    lines.append(f"your program needs {_joined([item.words for item in needed(plan)])}; the code: dsgen needs")
     if change := _offer(plan):
         lines.append(change)
     if rate := schedules.sentence(plan):
         lines.append(rate)
     keys = len(config.paths())
-    if written_to:
+    if target != "deepspeed":
+        lines.extend(_handed(written_to, target, beside))
+    elif written_to:
         lines.append(f"wrote {written_to} ({keys} keys, DeepSpeed {job.version}). Next: dsgen prove {written_to}")
     else:
         lines.append(f"{keys} keys, DeepSpeed {job.version}. Next: -o ds_config.json, dsgen prove ds_config.json")
     lines.extend(f"warning: {warning}" for warning in config.warnings)
     return "\n".join(line if line.startswith("wrote") else fit(line) for line in lines) + "\n"
+
+
+def _handed(written_to: str | None, target: str, beside: tuple[str, ...]) -> Iterator[str]:
+    """What lies beside a config for a framework, or would."""
+    if written_to is None:
+        yield f"for {target}: -o ds_config.json also writes {_joined(beside)} beside it"
+        return
+    yield from (f"wrote {name}" for name in (written_to, *beside))
+
+
+def _joined(words: Sequence[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _offer(plan: Plan) -> str:

@@ -28,7 +28,7 @@ FLOORS = {
     "6 memory": "memory",
     "7 cost": "cost",
     "8 choice": "planning linting",
-    "9 rendering": "rendering",
+    "9 rendering": "rendering frameworks",
     "10 questions": "asking simulating",
     "11 pages": "report api",
     "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py

@@ -17,6 +17,7 @@ PAIRS = {
     "__main__": "what `python -m` runs",
     # A command, what makes its answer, and what prints it.
     "diff effective footprints memory mending plan profiles rule rules survey why": "an answer and its report",
+    "needs": "what a program must do, and its report",
     "contests deadlines offers speedups what_ifs": "an answer about plans, and its report",
     "findings simulation": "a value and its report",
     "commands": "command lines: of launch scripts, and dsgen's own on a page",

@@ -1,0 +1,36 @@
+"""`dsgen needs`: what a person's program must do for a plan, as a checklist with code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli.options import job_from, scenario_options
+from dsgen.cli.render import TARGETS
+from dsgen.cli.terminal import emit
+
+__all__ = ["command"]
+
+
+@click.command("needs")
+@click.argument("scenario", required=False)
+@scenario_options
+@click.option(
+    "--target", type=click.Choice(TARGETS), default="deepspeed", show_default=True, help="Whose code is shown."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(scenario: str | None, target: str, form: str, **options: Any) -> None:
+    """Show what your program must do for a scenario's plan, with the code, and what happens without it.
+
+    No key of DeepSpeed's does these things; memory and speed are predicted for a program that does them all.
+    """
+    from dsgen.frameworks.needs import needs
+    from dsgen.planning.planner import plan
+    from dsgen.report import needs as report
+
+    told = needs(plan(job_from(scenario, options)), target)
+    emit(
+        report.text(told, target) if form == "text" else report.as_json(told, target),
+        "needs" if form == "text" else "json",
+    )

@@ -1,0 +1,213 @@
+"""The code of each need, in the words of each framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dsgen.families import family_of
+from dsgen.frameworks.adapters import adapters, attention, dtype
+from dsgen.frameworks.job_files import python_value
+from dsgen.planning.planner import Plan
+
+__all__ = ["ON_TRAINER", "snippet"]
+
+ON_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")  # the Trainer runs, directly or below
+_FILES = {"axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml", "ms-swift": "ms_swift.yaml"}
+# Needs that the files of `dsgen render --target` have done already, of frameworks that run no code of a person's.
+_WRITTEN = frozenset(("attention", "four-bits", "adapters", "checkpointing", "chunked-loss", "length", "zero-init"))
+
+
+def snippet(code: str, plan: Plan, target: str) -> str:
+    """The code of a need for a framework; a comment where the framework does it by itself."""
+    if target in _FILES and code in _WRITTEN:
+        return f"# done: {_FILES[target]} of `dsgen render --target {target} -o ds_config.json` says it"
+    return _SNIPPETS[code](plan, target)
+
+
+def _zero_init(plan: Plan, target: str) -> str:
+    if target in ON_TRAINER:
+        return "args = training_args()  # before from_pretrained, and kept"
+    if target == "accelerate":
+        return "accelerator = Accelerator()  # before from_pretrained; zero3_init_flag of accelerate.yaml does the rest"
+    if target == "lightning":
+        return "def configure_model(self):  # and not in __init__: Lightning calls it under zero.Init\n    ..."
+    return (
+        "from transformers.integrations import HfDeepSpeedConfig\n\n"
+        'kept = HfDeepSpeedConfig("ds_config.json")  # before from_pretrained, and alive as long as the model'
+    )
+
+
+def _load(plan: Plan, target: str) -> str:
+    precision = plan.chosen.strategy.precision
+    kind = f"torch.{dtype(precision)}"
+    quantized = "    quantization_config=four_bits,\n" if plan.job.training.method == "qlora" else ""
+    return (
+        "import torch\nfrom transformers import AutoModelForCausalLM\n\n"
+        "model = AutoModelForCausalLM.from_pretrained(\n"
+        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(plan.job)}",\n{quantized})'
+    )
+
+
+def _four_bits(plan: Plan, target: str) -> str:
+    kind = dtype(plan.chosen.strategy.precision)
+    storage = f",\n    bnb_4bit_quant_storage=torch.{kind}" if plan.chosen.strategy.stage == 3 else ""
+    return (
+        "import torch\nfrom transformers import BitsAndBytesConfig\n\n"
+        "four_bits = BitsAndBytesConfig(\n"
+        '    load_in_4bit=True,\n    bnb_4bit_quant_type="nf4",\n    bnb_4bit_use_double_quant=True,\n'
+        f"    bnb_4bit_compute_dtype=torch.{kind}{storage},  # fp32 where nobody says it\n)"
+    )
+
+
+def _adapters(plan: Plan, target: str) -> str:
+    lora = adapters(plan.job)
+    if lora is None:
+        return ""
+    if lora.quantized:
+        checkpointing = plan.chosen.strategy.checkpointing
+        kind = '    gradient_checkpointing_kwargs={"use_reentrant": False},\n' if checkpointing else ""
+        return (
+            "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n\n"
+            "model = prepare_model_for_kbit_training(\n"
+            f"    model,\n    use_gradient_checkpointing={checkpointing},\n{kind})\n"
+            f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)})"
+        )
+    return (
+        "from peft import LoraConfig, get_peft_model\n\n"
+        f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)})"
+    )
+
+
+def _call(name: str, arguments: Mapping[str, object]) -> str:
+    """A call, one argument to a line."""
+    lines = "".join(f"    {key}={python_value(value)},\n" for key, value in arguments.items())
+    return f"{name}(\n{lines})"
+
+
+def _checkpointing(plan: Plan, target: str) -> str:
+    if target == "hf-trainer":
+        return "# done: training_args.py has gradient_checkpointing=True, and not the reentrant kind"
+    return 'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
+
+
+def _chunked_loss(plan: Plan, target: str) -> str:
+    if target == "hf-trainer":
+        return "# done: training_args.py has use_liger_kernel=True"
+    return (
+        "from liger_kernel.transformers import _apply_liger_kernel_to_instance\n\n"
+        "_apply_liger_kernel_to_instance(model=model)"
+    )
+
+
+def _leaf_modules(plan: Plan, target: str) -> str:
+    path, _, name = family_of(plan.job.model).leaf_class.rpartition(".")
+    if target == "accelerate":
+        return f"# done: accelerate.yaml has deepspeed_moe_layer_cls_names: {name}"
+    return (
+        f"from deepspeed.utils import set_z3_leaf_modules\nfrom {path} import {name}\n\n"
+        f"set_z3_leaf_modules(model, [{name}])"
+    )
+
+
+def _same_data(plan: Plan, target: str) -> str:
+    tp = plan.chosen.strategy.tp
+    if target in (*ON_TRAINER, "accelerate"):
+        return "# done: Accelerate gives the ranks of a group the same batches"
+    return (
+        "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n\n"
+        f"replicas, replica = dist.get_world_size() // {tp}, dist.get_rank() // {tp}\n"
+        "sampler = DistributedSampler(dataset, num_replicas=replicas, rank=replica)\n"
+        "loader = DataLoader(dataset, batch_size=MICRO_BATCH, sampler=sampler)"
+    )
+
+
+def _length(plan: Plan, target: str) -> str:
+    length = plan.job.seq_len
+    if target == "hf-trainer":
+        return (
+            f"# SFTConfig(max_length={length}), or the same where you tokenize:\ntokenizer.model_max_length = {length}"
+        )
+    return f"tokenizer.model_max_length = {length}  # with truncation=True where you tokenize"
+
+
+def _start(plan: Plan, target: str) -> str:
+    if target in _FILES:
+        run = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}[target]
+        return f"# in a shell: {run} {_FILES[target]}"
+    return _STARTS[target]
+
+
+_STARTS = {
+    "hf-trainer": (
+        "from training_args import training_args\nfrom transformers import Trainer\n\n"
+        "args = training_args()\n"
+        "trainer = Trainer(model=model, args=args, train_dataset=dataset)  # no optimizers: the config has them"
+    ),
+    "accelerate": (
+        "from accelerate.utils import DummyOptim, DummyScheduler\n\n"
+        "optimizer = DummyOptim([item for item in model.parameters() if item.requires_grad])\n"
+        "scheduler = DummyScheduler(optimizer)\n"
+        "model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)"
+    ),
+    "lightning": (
+        "trainer = trainer()  # of trainer.py\n"
+        "trainer.fit(module, loader)  # without configure_optimizers: the config has optimizer and schedule"
+    ),
+    "deepspeed": (
+        "import deepspeed\n\n"
+        "engine, optimizer, _, scheduler = deepspeed.initialize(\n"
+        "    model=model,\n"
+        "    model_parameters=[item for item in model.parameters() if item.requires_grad],\n"
+        '    config="ds_config.json",\n)'
+    ),
+}
+
+
+def _generation(plan: Plan, target: str) -> str:
+    return "model.generate(**inputs, synced_gpus=True, max_new_tokens=64)  # on every rank, as often as on the others"
+
+
+def _save(plan: Plan, target: str) -> str:
+    if target in ON_TRAINER:
+        return "# done: the Trainer saves on every rank (save_steps says how often)"
+    call = {
+        "accelerate": 'accelerator.save_state("checkpoints/last")',
+        "lightning": "# done: the Trainer saves on every rank (ModelCheckpoint says how often)",
+    }
+    return call.get(target, 'engine.save_checkpoint("checkpoints")  # on every rank, not only on rank 0')
+
+
+def _resume(plan: Plan, target: str) -> str:
+    if target == "hf-trainer":
+        return "trainer.train(resume_from_checkpoint=True)  # from the last one in output_dir"
+    call = {
+        "axolotl": "# auto_resume_from_checkpoints: true in axolotl.yaml",
+        "llama-factory": "# resume_from_checkpoint: output/checkpoint-500 in llama_factory.yaml",
+        "ms-swift": "# resume_from_checkpoint: output/checkpoint-500 in ms_swift.yaml",
+        "accelerate": 'accelerator.load_state("checkpoints/last")',
+        "lightning": 'trainer.fit(module, loader, ckpt_path="last")',
+    }
+    return call.get(target, 'engine.load_checkpoint("checkpoints")  # on every rank; the newest where no tag is said')
+
+
+def _one_file(plan: Plan, target: str) -> str:
+    folder = {"hf-trainer": "output/checkpoint-500", "accelerate": "checkpoints/last"}.get(target, "checkpoints")
+    return f"# in a shell: python -m deepspeed.utils.zero_to_fp32 {folder} weights"
+
+
+_SNIPPETS: Mapping[str, Callable[[Plan, str], str]] = {
+    "zero-init": _zero_init,
+    "attention": _load,
+    "four-bits": _four_bits,
+    "adapters": _adapters,
+    "checkpointing": _checkpointing,
+    "chunked-loss": _chunked_loss,
+    "leaf-modules": _leaf_modules,
+    "same-data": _same_data,
+    "length": _length,
+    "start": _start,
+    "generation": _generation,
+    "save": _save,
+    "resume": _resume,
+    "one-file": _one_file,
+}

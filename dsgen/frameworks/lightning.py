@@ -1,0 +1,82 @@
+"""Lightning: the config without what its Trainer says itself, and that Trainer with its DeepSpeedStrategy.
+
+Read in lightning 2.6.6: pytorch/strategies/deepspeed.py (`_format_batch_size_and_grad_accum_config` refuses
+`gradient_accumulation_steps` in a config), pytorch/plugins/precision/deepspeed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, python_value
+from dsgen.frameworks.transformers_trainer import config_json
+from dsgen.rendering import Config
+from dsgen.targets.pytorch_lightning import LIGHTNING
+
+__all__ = ["TRAINER", "lightning"]
+
+TRAINER = "trainer.py"
+_PRECISION = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+
+
+def lightning(config: Config, path: str, resolve: bool) -> JobFiles:
+    """The files of a job of Lightning.
+
+    Args:
+        config: The rendered config.
+        path: Where the config's file will lie, as the Trainer names it.
+        resolve: As for the Hugging Face Trainer; nothing changes.
+    """
+    tree = {key: value for key, value in config.tree.items() if key not in LIGHTNING.refused}
+    arguments = tuple(_arguments(config))
+    return JobFiles(
+        target="lightning",
+        config=tree,
+        files=(
+            JobFile(path, config_json(tree), "the DeepSpeed config"),
+            JobFile(TRAINER, _python(arguments, path), "the Lightning Trainer"),
+        ),
+        arguments=arguments,
+    )
+
+
+def _arguments(config: Config) -> Iterator[Argument]:
+    job, chosen = config.plan.job, config.plan.chosen.strategy
+    yield Argument("accelerator", "gpu")
+    yield Argument("devices", job.gpus_per_node, "GPUs of a node", "train_batch_size")
+    yield Argument("num_nodes", job.nodes, "", "train_batch_size")
+    yield Argument("precision", _PRECISION[chosen.precision], "", f"{chosen.precision}.enabled")
+    steps = config.tree.get("gradient_accumulation_steps", chosen.accumulation)
+    yield Argument("accumulate_grad_batches", steps, "Lightning refuses it in the config")
+    total = config.tree.get("scheduler", {}).get("params", {}).get("total_num_steps", job.training.total_steps)
+    if total is not None:
+        yield Argument("max_steps", total, "optimizer steps", "scheduler.params.total_num_steps")
+    yield Argument("log_every_n_steps", job.training.steps_per_print)
+
+
+def _python(arguments: tuple[Argument, ...], path: str) -> str:
+    def line(item: Argument) -> str:
+        words = "; ".join(part for part in (item.key and f"as {item.key} of the config", item.reason) if part)
+        return f"        {python_value(item.name)}: {python_value(item.value)},{f'  # {words}' if words else ''}"
+
+    lines = [
+        f"{HEADER}: the Lightning Trainer of this config.",
+        "",
+        "from typing import Any",
+        "",
+        "import lightning.pytorch as pl",
+        "from lightning.pytorch.strategies import DeepSpeedStrategy",
+        "",
+        "",
+        "def trainer(**others: Any) -> pl.Trainer:",
+        '    """The Trainer; `others` win.',
+        "",
+        "    The config clips gradients and has optimizer and schedule: configure_optimizers is not asked, and",
+        "    gradient_clip_val stays unsaid. The data loader's batch size is train_micro_batch_size_per_gpu.",
+        '    """',
+        "    arguments: dict[str, Any] = {",
+        *(line(item) for item in arguments),
+        "    }",
+        f"    return pl.Trainer(strategy=DeepSpeedStrategy(config={python_value(path)}), **{{**arguments, **others}})",
+    ]
+    return "\n".join(lines) + "\n"

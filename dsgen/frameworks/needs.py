@@ -1,0 +1,153 @@
+"""What a person's program must do beside the config: each thing with its code, and what happens without it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import attrs
+
+from dsgen.cost import cost
+from dsgen.families.parameters import parameter_count
+from dsgen.frameworks.code import snippet
+from dsgen.frameworks.names import check_name
+from dsgen.memory import Verdict, estimate
+from dsgen.planning.assumptions import needed
+from dsgen.planning.planner import Plan
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.units import gib
+
+__all__ = ["Need", "needs"]
+
+_WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
+_STATES = 12  # bytes of a trained element in a checkpoint beside its weight: master weight and AdamW's two moments
+_SLOWER = 0.01  # a difference of speed that is said
+
+_INSTALL = {
+    "attention": {"FlashAttention": "pip install flash-attn --no-build-isolation"},
+    "chunked-loss": {"": "pip install liger-kernel"},
+    "four-bits": {"": "pip install bitsandbytes"},
+    "adapters": {"": "pip install peft"},
+}
+
+
+class Need(NamedTuple):
+    """One thing that a program must do.
+
+    Attributes:
+        code: Its name: "checkpointing".
+        words: What it is.
+        otherwise: What happens without it, in numbers of this job where there are some.
+        snippet: The code, or the lines of the framework's file that do it.
+        install: What to install for it; "" for nothing.
+    """
+
+    code: str
+    words: str
+    otherwise: str
+    snippet: str
+    install: str = ""
+
+
+def needs(plan: Plan, target: str) -> tuple[Need, ...]:
+    """What a program must do for a plan, in the order in which it does it.
+
+    Args:
+        plan: The plan.
+        target: Who hands the config to DeepSpeed, one of dsgen.frameworks.FRAMEWORKS.
+
+    Raises:
+        DsgenError: No such framework.
+    """
+    check_name(target)
+    return tuple(_needs(plan, target))
+
+
+def _needs(plan: Plan, target: str) -> Iterator[Need]:
+    for item in needed(plan):
+        install = _INSTALL.get(item.code, {})
+        told = install.get(item.words, install.get("", ""))
+        yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target), told)
+    for code, (words, otherwise) in {**_start(target), **_about_checkpoints(plan)}.items():
+        yield Need(code, words, otherwise, snippet(code, plan, target))
+
+
+def _start(target: str) -> Mapping[str, tuple[str, str]]:
+    """How the optimizer and the schedule of the config come to run."""
+    twice = {
+        "hf-trainer": "an optimizer of the program's own beside the config's is refused (ValueError)",
+        "accelerate": "an optimizer of torch beside the config's is refused (ValueError)",
+        "lightning": "configure_optimizers is not asked where the config has an optimizer",
+    }
+    without = "frozen parameters get gradients and states, or none at all are trained"
+    return {"start": ("optimizer and schedule from the config", twice.get(target, without))}
+
+
+def _with(plan: Plan, **wishes: Any) -> str:
+    """What memory and speed are when the program does otherwise than the plan counts on."""
+    job = attrs.evolve(plan.job, training=attrs.evolve(plan.job.training, **wishes))
+    return _weighed(plan, attrs.evolve(plan, job=job))
+
+
+def _weighed(plan: Plan, other: Plan) -> str:
+    try:
+        memory = estimate(other.job, other.chosen.strategy)
+        seconds = cost(other.job, other.chosen.strategy).seconds / plan.chosen.cost.seconds
+    except DsgenError as error:
+        return error.what
+    gpu = memory.gpu
+    said = f"{gib(gpu.needed_bytes)} of {gib(gpu.limit_bytes)} GiB"
+    fits = {Verdict.FITS: "", Verdict.UNCERTAIN: " may not fit"}.get(gpu.verdict, " does not fit")
+    slower = f", {seconds - 1:.0%} slower" if seconds > 1 + _SLOWER and gpu.verdict is not Verdict.DOES_NOT_FIT else ""
+    return f"{said}{fits}{slower}"
+
+
+def _without_checkpointing(plan: Plan) -> str:
+    strategy = attrs.evolve(plan.chosen.strategy, checkpointing=False)
+    return _weighed(plan, attrs.evolve(plan, chosen=attrs.evolve(plan.chosen, strategy=strategy)))
+
+
+def _loaded_whole(plan: Plan) -> str:
+    job = plan.job
+    size = parameter_count(job.model) * _WEIGHT * job.gpus_per_node
+    own = gib(parameter_count(job.model) * _WEIGHT)
+    return f"each rank loads the whole model: {gib(size)} GiB of RAM a node, and {own} GiB of each GPU at first"
+
+
+def _longer(plan: Plan) -> str:
+    return f"twice the length: {_with(plan, seq_len=2 * plan.job.seq_len)}"
+
+
+_OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
+    "zero-init": _loaded_whole,
+    "attention": lambda plan: f"eager attention: {_with(plan, attention='eager')}",
+    "four-bits": lambda plan: f"a base in 16 bits: {_with(plan, method='lora')}",
+    "adapters": lambda plan: f"all weights are trained: {_with(plan, method='full')}",
+    "checkpointing": _without_checkpointing,
+    "chunked-loss": lambda plan: _with(plan, chunked_loss=False),
+    "leaf-modules": lambda plan: "ranks that route to different experts wait for each other without end",
+    "same-data": lambda plan: 'DeepSpeed stops: "Data inconsistency within the TP group"',
+    "length": _longer,
+}
+
+
+def _about_checkpoints(plan: Plan) -> Mapping[str, tuple[str, str]]:
+    """What belongs to a run's end: saving, resuming, generating, and turning what was saved into one file."""
+    job, chosen = plan.job, plan.chosen.strategy
+    total = parameter_count(job.model)
+    told = {}
+    if chosen.stage == 3:
+        told["generation"] = (
+            "evaluation and generation on all ranks at once",
+            "stage 3 gathers each layer from all ranks: one that stops early leaves the others waiting",
+        )
+    if job.training.method == "full":
+        size = gib(total * (_WEIGHT + _STATES))
+        told["save"] = (
+            f"checkpoints of {size} GiB, saved by every rank",
+            "one rank alone waits for the others for ever",
+        )
+        whole = f"{gib(total * _FP32)} GiB of RAM and as much disk"
+        told["one-file"] = (f"one file of weights at the end: {whole}", "a checkpoint is one file a rank, in fp32")
+    else:
+        told["save"] = ("checkpoints of the adapters and their states", "one rank alone waits for the others for ever")
+    told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
+    return told

@@ -1,0 +1,154 @@
+"""LLaMA-Factory, Axolotl and ms-swift: trainers on top of Hugging Face's, each with its YAML and its own names.
+
+All three hand the config to TrainingArguments, so "auto" is filled in as by the Trainer. Argument names read in
+LLaMA-Factory ff6d4d1 (2026-08-18; src/llamafactory/hparams), Axolotl 0.18.0 (src/axolotl/utils/schemas) and ms-swift
+4.6.0.dev0 (3602360, 2026-08-22; swift/arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from dsgen.frameworks.adapters import adapters, attention, dtype
+from dsgen.frameworks.job_files import Argument, JobFile, JobFiles, yaml_text
+from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
+from dsgen.frameworks.transformers_trainer import config_json
+from dsgen.rendering import Config
+from dsgen.shapes.errors import mistake
+
+__all__ = ["axolotl", "llama_factory", "ms_swift"]
+
+Told = Callable[[Config, str], Iterator[Argument]]
+
+_FLASH = {"flash_attention_2": "fa2", "flash_attention_3": "fa3", "sdpa": "sdpa", "eager": "disabled"}
+_FOUR_BITS = "the base lies in 4 bits: pip install bitsandbytes"
+
+
+def llama_factory(config: Config, path: str, resolve: bool) -> JobFiles:
+    """The files of a job of LLaMA-Factory: `llamafactory-cli train llama_factory.yaml`."""
+    notes = ("Add what only you know: model_name_or_path, template, dataset, output_dir.",)
+    run = "llamafactory-cli train llama_factory.yaml"
+    return _files("llama-factory", config, path, resolve, _of_llama_factory, "llama_factory.yaml", run, notes)
+
+
+def axolotl(config: Config, path: str, resolve: bool) -> JobFiles:
+    """The files of a job of Axolotl: `axolotl train axolotl.yaml`."""
+    notes = ("Add what only you know: base_model, datasets, output_dir.",)
+    return _files("axolotl", config, path, resolve, _of_axolotl, "axolotl.yaml", "axolotl train axolotl.yaml", notes)
+
+
+def ms_swift(config: Config, path: str, resolve: bool) -> JobFiles:
+    """The files of a job of ms-swift: `swift sft ms_swift.yaml`."""
+    notes = ("Add what only you know: model, dataset, output_dir.",)
+    return _files("ms-swift", config, path, resolve, _of_ms_swift, "ms_swift.yaml", "swift sft ms_swift.yaml", notes)
+
+
+def _files(
+    target: str, config: Config, path: str, resolve: bool, told: Told, name: str, run: str, notes: tuple[str, ...]
+) -> JobFiles:
+    if config.plan.job.model.encoder_layers:
+        raise mistake(
+            f"{config.plan.job.names.get('model', 'the model')} has an encoder",
+            must=f"{target} fine-tunes decoders: take --target hf-trainer or accelerate",
+            code="refused",
+        )
+    tree = resolved(config) if resolve else with_autos(config)
+    arguments = tuple(told(config, path))
+    return JobFiles(
+        target=target,
+        config=tree,
+        files=(
+            JobFile(path, config_json(tree), "the DeepSpeed config"),
+            JobFile(name, yaml_text(f"{run} reads it.", arguments, notes), run),
+        ),
+        arguments=arguments,
+        autos={} if resolve else autos(config),
+    )
+
+
+def _renamed(config: Config, names: Mapping[str, str], without: tuple[str, ...] = ()) -> Iterator[Argument]:
+    """TrainingArguments under a framework's own names, less those that it says otherwise."""
+    for item in training_arguments(config):
+        if item.name not in without:
+            yield item._replace(name=names.get(item.name, item.name))
+
+
+def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
+    job, chosen = config.plan.job, config.plan.chosen.strategy
+    lora = adapters(job)
+    yield Argument("stage", "sft")
+    yield Argument("do_train", True)
+    yield Argument("finetuning_type", "lora" if lora else "full")
+    if lora:
+        yield Argument("lora_rank", lora.rank)
+        yield Argument("lora_alpha", lora.alpha)
+        yield Argument("lora_dropout", lora.dropout)
+        yield Argument("lora_target", "all" if lora.targets == ("all-linear",) else ",".join(lora.targets))
+        if lora.saved:
+            yield Argument("additional_target", ",".join(lora.saved), "trained whole beside the adapters")
+        if lora.quantized:
+            yield Argument("quantization_bit", 4, _FOUR_BITS)
+            yield Argument("quantization_method", "bnb")
+            yield Argument("quantization_type", "nf4")
+            yield Argument("double_quantization", True)
+    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
+    yield Argument("flash_attn", _FLASH[attention(job)])
+    said = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
+    yield from _renamed(config, {"use_liger_kernel": "enable_liger_kernel"}, said)
+    yield Argument("disable_gradient_checkpointing", not chosen.checkpointing)
+    if chosen.checkpointing:
+        yield Argument("use_reentrant_gc", False)
+
+
+def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
+    job = config.plan.job
+    lora = adapters(job)
+    if lora:
+        yield Argument("adapter", "qlora" if lora.quantized else "lora")
+        yield Argument("lora_r", lora.rank)
+        yield Argument("lora_alpha", lora.alpha)
+        yield Argument("lora_dropout", lora.dropout)
+        if lora.targets == ("all-linear",):
+            yield Argument("lora_target_linear", True)
+        else:
+            yield Argument("lora_target_modules", list(lora.targets))
+        if lora.saved:
+            yield Argument("lora_modules_to_save", list(lora.saved), "trained whole beside the adapters")
+        if lora.quantized:
+            yield Argument("load_in_4bit", True, _FOUR_BITS)
+    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("sequence_len", job.seq_len, "tokens of a sequence")
+    yield Argument("attn_implementation", attention(job))
+    if job.training.chunked_loss:
+        yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
+        yield Argument("liger_fused_linear_cross_entropy", True, "a loss that never holds all logits")
+    names = {"per_device_train_batch_size": "micro_batch_size", "lr_scheduler_type": "lr_scheduler"}
+    yield Argument("optimizer", "adamw_torch", "the config's own optimizer runs")
+    yield from _renamed(config, names, ("use_liger_kernel",))
+
+
+def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
+    job, chosen = config.plan.job, config.plan.chosen.strategy
+    lora = adapters(job)
+    yield Argument("tuner_type", "lora" if lora else "full")
+    if lora:
+        yield Argument("lora_rank", lora.rank)
+        yield Argument("lora_alpha", lora.alpha)
+        yield Argument("lora_dropout", lora.dropout)
+        yield Argument("target_modules", list(lora.targets))
+        if lora.saved:
+            yield Argument("modules_to_save", list(lora.saved), "trained whole beside the adapters")
+        if lora.quantized:
+            yield Argument("quant_method", "bnb", _FOUR_BITS)
+            yield Argument("quant_bits", 4)
+            yield Argument("bnb_4bit_compute_dtype", dtype(chosen.precision), "fp32 where nobody says it")
+            yield Argument("bnb_4bit_quant_type", "nf4")
+            yield Argument("bnb_4bit_use_double_quant", True)
+            if chosen.stage == 3:
+                yield Argument("bnb_4bit_quant_storage", dtype(chosen.precision), "stage 3 shares out one dtype")
+    yield Argument("torch_dtype", dtype(chosen.precision))
+    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("max_length", job.seq_len, "tokens of a sequence")
+    yield Argument("attn_impl", attention(job))
+    yield from _renamed(config, {})

@@ -1,0 +1,149 @@
+"""TrainingArguments of the Hugging Face Trainer that belong to a config, and the keys that it fills in from them.
+
+Read in transformers 5.23.0: training_args.py, and integrations/deepspeed.py (`HfTrainerDeepSpeedConfig`), which sets
+"auto" by an argument and refuses a value that differs from it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsgen.deepspeed.keys import lookup
+from dsgen.frameworks.job_files import Argument
+from dsgen.rendering import Config
+from dsgen.rendering.training import COSINE_FLOOR
+from dsgen.targets.hf_trainer import HF_TRAINER
+
+__all__ = ["autos", "resolved", "training_arguments", "with_autos"]
+
+# DeepSpeed's schedule -> lr_scheduler_type that follows the same curve, and its lr_scheduler_kwargs.
+_SCHEDULES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "WarmupLR": ("constant_with_warmup", {}),
+    "WarmupDecayLR": ("linear", {}),
+    "WarmupCosineLR": ("cosine_with_min_lr", {"min_lr_rate": COSINE_FLOOR}),
+}
+
+
+def training_arguments(config: Config) -> tuple[Argument, ...]:
+    """The arguments that say what the config says, and what the plan wants of the Trainer itself."""
+    return tuple(_arguments(config))
+
+
+def _arguments(config: Config) -> Iterator[Argument]:
+    tree, job, chosen = config.tree, config.plan.job, config.plan.chosen.strategy
+
+    def said(key: str, default: Any) -> Any:
+        there, value = lookup(tree, key)
+        return value if there and value is not None else default
+
+    wishes = job.training
+    micro, steps = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+    yield Argument("per_device_train_batch_size", said(micro, chosen.micro_batch), "sequences", micro)
+    yield Argument(steps, said(steps, chosen.accumulation), "forward passes of an optimizer step", steps)
+    yield Argument("learning_rate", said("optimizer.params.lr", wishes.lr), "peak", "optimizer.params.lr")
+    decay, betas, eps = (f"optimizer.params.{name}" for name in ("weight_decay", "betas", "eps"))
+    yield Argument("weight_decay", said(decay, wishes.weight_decay), "", _there(config, decay))
+    beta1, beta2 = said(betas, (wishes.beta1, wishes.beta2))
+    yield Argument("adam_beta1", beta1, "", _there(config, betas))
+    yield Argument("adam_beta2", beta2, "", _there(config, betas))
+    yield Argument("adam_epsilon", said(eps, wishes.eps), "", _there(config, eps))
+    clipping = "gradient_clipping"
+    yield Argument("max_grad_norm", said(clipping, wishes.gradient_clipping), "", _there(config, clipping))
+    yield from _schedule(config)
+    for name in ("bf16", "fp16"):
+        key = f"{name}.enabled"
+        yield Argument(name, bool(said(key, False)), "", _there(config, key))
+    yield Argument(
+        "gradient_checkpointing",
+        chosen.checkpointing,
+        "no DeepSpeed key does it" if chosen.checkpointing else "it fits without, and is faster",
+    )
+    if chosen.checkpointing:
+        reason = "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
+        yield Argument("gradient_checkpointing_kwargs", {"use_reentrant": False}, reason)
+    if wishes.chunked_loss:
+        yield Argument("use_liger_kernel", True, "a loss that never holds all logits: pip install liger-kernel")
+    yield Argument("logging_steps", wishes.steps_per_print, "Accelerate turns off steps_per_print of the config")
+
+
+def _there(config: Config, key: str) -> str:
+    """The key, where the config has it."""
+    return key if lookup(config.tree, key)[0] else ""
+
+
+def _schedule(config: Config) -> Iterator[Argument]:
+    """The schedule's arguments. DeepSpeed's runs where the config has one; they say the same where it has none."""
+    scheduler = config.tree.get("scheduler", {})
+    kind, extra = _SCHEDULES.get(scheduler.get("type", ""), ("constant", {}))
+    params = scheduler.get("params", {})
+    runs = f"{scheduler['type']} of the config runs; the same curve without it" if scheduler else ""
+    yield Argument("lr_scheduler_type", kind, runs)
+    if extra:
+        yield Argument("lr_scheduler_kwargs", dict(extra))
+    warmup = "scheduler.params.warmup_num_steps"
+    yield Argument("warmup_steps", params.get("warmup_num_steps", 0), "optimizer steps", _there(config, warmup))
+    total = params.get("total_num_steps", config.plan.job.training.total_steps)
+    if total is not None:
+        key = _there(config, "scheduler.params.total_num_steps")
+        yield Argument("max_steps", total, "optimizer steps of the whole run", key)
+
+
+def autos(config: Config) -> dict[str, Any]:
+    """Keys that the Trainer fills in from its arguments -> the value that it fills in, which is the config's own.
+
+    Where its value would be another the config keeps its number: so it does for the buckets, which the Trainer makes of
+    hidden_size alone and a plan of the links and the memory that is left.
+    """
+    filled = _filled(config)
+    return {
+        key: lookup(config.tree, key)[1]
+        for key in sorted(HF_TRAINER.filled & filled.keys())
+        if lookup(config.tree, key) == (True, filled[key])
+    }
+
+
+def _filled(config: Config) -> dict[str, Any]:
+    """What the Trainer computes for a key from `training_arguments` and the GPUs of the job."""
+    said = {item.name: item.value for item in training_arguments(config)}
+    micro, steps = said["per_device_train_batch_size"], said["gradient_accumulation_steps"]
+    values = {
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": steps,
+        "train_batch_size": micro * steps * config.plan.job.world,
+        "gradient_clipping": said["max_grad_norm"],
+        "optimizer.params.lr": said["learning_rate"],
+        "optimizer.params.betas": [said["adam_beta1"], said["adam_beta2"]],
+        "optimizer.params.eps": said["adam_epsilon"],
+        "optimizer.params.weight_decay": said.get("weight_decay", 0.0),
+        "scheduler.params.warmup_min_lr": 0,
+        "scheduler.params.warmup_max_lr": said["learning_rate"],
+        "scheduler.params.warmup_num_steps": max(1, said["warmup_steps"]),
+        "fp16.enabled": said["fp16"],
+        "bf16.enabled": said["bf16"],
+    }
+    if "max_steps" in said:
+        values["scheduler.params.total_num_steps"] = said["max_steps"]
+    return values
+
+
+def resolved(config: Config) -> dict[str, Any]:
+    """The config in numbers as Accelerate takes it, under the Trainer too.
+
+    It lacks keys that are overwritten whatever they say, and has the section without which there is a ValueError.
+    """
+    tree = {key: copy.deepcopy(value) for key, value in config.tree.items() if key not in HF_TRAINER.overwritten}
+    return {**tree, **{name: {"stage": 0} for name in HF_TRAINER.needed if name not in tree}}
+
+
+def with_autos(config: Config) -> dict[str, Any]:
+    """The same with "auto" exactly where the Trainer fills in what stands there."""
+    tree = resolved(config)
+    for key in autos(config):
+        *parents, name = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node[parent]
+        node[name] = "auto"
+    return tree

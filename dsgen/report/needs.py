@@ -1,0 +1,45 @@
+"""What a program must do, as a checklist with its code, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+from dsgen.frameworks.needs import Need
+
+__all__ = ["as_json", "text"]
+
+WIDTH = 80  # columns
+_BOX, _CODE = "    ", "        "  # below a box, and of code
+
+
+def text(needs: tuple[Need, ...], target: str) -> str:
+    """The checklist, words broken at 80 columns and code as it is, with a final newline."""
+    lines = []
+    for number, item in enumerate(needs, 1):
+        lines += _wrapped(f"[ ] {number} {item.words}", _BOX)
+        lines += _wrapped(f"{_BOX}else: {item.otherwise}", _BOX)
+        if item.install:
+            lines.append(f"{_BOX}{item.install}")
+        lines += [f"{_CODE}{line}".rstrip() for line in item.snippet.splitlines()]
+    lines.append(f"{len(needs)} things; dsgen render --target {target} -o ds_config.json writes the files")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def as_json(needs: tuple[Need, ...], target: str) -> str:
+    """The same for programs."""
+    told = [
+        {
+            "code": item.code,
+            "what": item.words,
+            "else": item.otherwise,
+            "snippet": item.snippet,
+            "install": item.install,
+        }
+        for item in needs
+    ]
+    return json.dumps({"target": target, "needs": told}, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,86 @@
+"""What a program must do for a plan: each thing is there, with code for each framework, and its number."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+import dsgen
+from dsgen.cli import main
+from dsgen.frameworks import FRAMEWORKS
+from dsgen.frameworks.needs import needs
+from dsgen.planning.assumptions import needed
+from dsgen.report.needs import text
+
+JOBS = {
+    "qlora": {"hw": "rtx3090-24g", "model": "llama-3.1-8b", "gpus": 1, "method": "qlora", "chunked_loss": True},
+    "lora": {"hw": "rtx4090-24g", "model": "qwen2.5-7b", "gpus": 1, "method": "lora", "chunked_loss": True},
+    "stage 3": {"hw": "h100-80g", "model": "70b", "gpus": 16, "network": "ib-hdr-200g", "zero_stage": 3},
+    "AutoTP": {"hw": "a100-80g", "model": "7b", "gpus": 4, "tp": 2, "zero_stage": 1},
+    "eager": {"hw": "a100-80g", "model": "7b", "attention": "eager", "zero_stage": 3},
+}
+CODES = {
+    "qlora": "four-bits attention adapters checkpointing chunked-loss length",
+    "lora": "attention adapters checkpointing chunked-loss length",
+    "stage 3": "zero-init attention checkpointing length",
+    "AutoTP": "attention checkpointing same-data length",
+    "eager": "zero-init attention checkpointing length",
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_plan_says_what_it_counts_on(name):
+    plan = dsgen.plan(JOBS[name])
+    wanted = CODES[name].split()
+    if not plan.chosen.strategy.checkpointing:
+        wanted.remove("checkpointing")
+
+    assert [item.code for item in needed(plan)] == wanted
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("target", FRAMEWORKS)
+def test_every_need_has_code_that_parses_and_says_what_happens_without_it(name, target):
+    told = needs(dsgen.plan(JOBS[name]), target)
+
+    assert len({item.code for item in told}) == len(told)
+    for item in told:
+        assert item.otherwise
+        assert item.snippet
+        ast.parse(item.snippet)
+        assert "None" not in item.snippet
+
+
+def test_what_is_left_out_costs_what_dsgen_memory_says_of_it():
+    job = JOBS["qlora"]
+    told = {item.code: item.otherwise for item in needs(dsgen.plan(job), "deepspeed")}
+    size = dsgen.plan(job).chosen.strategy.micro_batch
+    without = dsgen.memory({**job, "checkpointing": "none", "micro_batch": size, "zero_stage": 0, "offload": "none"})
+
+    assert re.match(r"[\d.]+ of 23\.7 GiB does not fit", told["checkpointing"])
+    assert float(told["checkpointing"].split()[0]) == pytest.approx(without.memory.gpu.needed_bytes / 2**30, abs=0.1)
+    assert "GiB" in told["chunked-loss"]
+    assert "slower" in told["attention"] or "does not fit" in told["attention"]
+
+
+def test_the_checklist_keeps_to_80_columns_but_for_code():
+    for target in FRAMEWORKS:
+        for line in text(needs(dsgen.plan(JOBS["stage 3"]), target), target).splitlines():
+            assert len(line) <= 80 or line.startswith(" " * 8)
+
+
+def test_the_command_prints_text_and_json(capsys):
+    options = ["--hw", "rtx3090-24g", "--model", "llama-3.1-8b", "--gpus", "1", "--method", "qlora"]
+    for form in ("text", "json"):
+        with pytest.raises(SystemExit) as ended:
+            main(["needs", *options, "--target", "hf-trainer", "--format", form])
+        assert ended.value.code == 0
+        printed = capsys.readouterr().out
+        if form == "text":
+            assert printed.startswith("[ ] 1 a base in 4 bits (NF4)\n    else: a base in 16 bits: ")
+        else:
+            codes = [item["code"] for item in json.loads(printed)["needs"]]
+            assert codes[:3] == ["four-bits", "attention", "adapters"]
