@@ -100,6 +100,14 @@ def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, .
 
     folder = Path(output).expanduser().parent
     paths = [str(folder / item.name) for item in rest]
+    if Path(output).name in {item.name for item in rest}:
+        raise mistake(
+            f"-o {output} is the name of a file that lies beside the config",
+            must="the config needs a name of its own",
+            todo="Say -o ds_config.json.",
+            code="unwritable",
+        )
+    ensure_writable(output)
     for path in paths:
         ensure_writable(path)
         if not force and Path(path).is_file() and not _starts(path, HEADER):

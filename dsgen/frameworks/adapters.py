@@ -24,6 +24,7 @@ class Adapters(NamedTuple):
         targets: target_modules; ("all-linear",) for every linear layer but the head.
         saved: modules_to_save: embedding and head, where they are trained.
         quantized: The base lies in 4 bits.
+        encodes: The model is a decoder behind an encoder.
     """
 
     rank: int
@@ -32,6 +33,7 @@ class Adapters(NamedTuple):
     targets: tuple[str, ...]
     saved: tuple[str, ...]
     quantized: bool
+    encodes: bool = False
 
     @property
     def target_modules(self) -> Any:
@@ -46,7 +48,7 @@ class Adapters(NamedTuple):
             "lora_alpha": self.alpha,
             "lora_dropout": self.dropout,
             "target_modules": self.target_modules,
-            "task_type": "CAUSAL_LM",
+            "task_type": "SEQ_2_SEQ_LM" if self.encodes else "CAUSAL_LM",
         }
         return {**said, "modules_to_save": list(self.saved)} if self.saved else said
 
@@ -67,6 +69,7 @@ def adapters(job: Job) -> Adapters | None:
         targets=wishes.lora_targets,
         saved=saved,
         quantized=wishes.method == "qlora",
+        encodes=job.model.encoder_layers > 0,
     )
 
 

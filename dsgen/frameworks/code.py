@@ -40,10 +40,11 @@ def _zero_init(plan: Plan, target: str) -> str:
 def _load(plan: Plan, target: str) -> str:
     precision = plan.chosen.strategy.precision
     kind = f"torch.{dtype(precision)}"
+    kind_of_model = "AutoModelForSeq2SeqLM" if plan.job.model.encoder_layers else "AutoModelForCausalLM"
     quantized = "    quantization_config=four_bits,\n" if plan.job.training.method == "qlora" else ""
     return (
-        "import torch\nfrom transformers import AutoModelForCausalLM\n\n"
-        "model = AutoModelForCausalLM.from_pretrained(\n"
+        f"import torch\nfrom transformers import {kind_of_model}\n\n"
+        f"model = {kind_of_model}.from_pretrained(\n"
         f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(plan.job)}",\n{quantized})'
     )
 

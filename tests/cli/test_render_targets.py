@@ -1,0 +1,91 @@
+"""`dsgen render --target`: files beside the config are written together, and what a person wrote is not replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dsgen.cli import main
+
+JOB = ["render", "--hw", "a100-40g", "--model", "7b", "--target", "hf-trainer"]
+
+
+def render(*options: str) -> int:
+    """The exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main([*JOB, *options])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch) -> Path:
+    """An empty folder to run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_files_lie_beside_the_config_and_name_it(here, capsys):
+    (here / "conf").mkdir()
+
+    assert render("-o", "conf/ds.json") == 0
+
+    assert sorted(path.name for path in (here / "conf").iterdir()) == [
+        "ds.json",
+        "training_args.py",
+        "training_args.yaml",
+    ]
+    assert "deepspeed: conf/ds.json" in (here / "conf" / "training_args.yaml").read_text()
+    assert "wrote conf/training_args.yaml" in capsys.readouterr().err
+    assert render("-q", "-o", "conf/ds.json") == 0  # its own it replaces
+
+
+def test_without_a_file_the_config_alone_goes_to_stdout(here, capsys):
+    assert render() == 0
+
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["train_batch_size"] == "auto"
+    assert "-o ds_config.json also writes training_args.yaml" in " ".join(printed.err.split())
+    assert list(here.iterdir()) == []
+
+
+def test_numbers_stand_where_they_are_asked_for(capsys):
+    assert render("--resolve", "-q") == 0
+
+    assert json.loads(capsys.readouterr().out)["train_batch_size"] == 256
+
+
+def test_what_a_person_wrote_is_replaced_only_when_told(here, capsys):
+    (here / "training_args.yaml").write_text("mine: 1\n")
+
+    assert render("-o", "ds_config.json") == 2
+    assert "training_args.yaml is there, and dsgen did not write it" in capsys.readouterr().err
+    assert sorted(path.name for path in here.iterdir()) == ["training_args.yaml"]  # nothing was written
+    assert (here / "training_args.yaml").read_text() == "mine: 1\n"
+
+    assert render("-o", "ds_config.json", "--force", "-q") == 0
+    assert "mine" not in (here / "training_args.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-o", "training_args.yaml"], "the config needs a name of its own"),
+        (["-o", "nowhere/ds.json"], "nowhere/ds.json: it cannot be written"),
+        (["-o", "."], "it is a folder"),
+        (["--format", "hjson"], "--format hjson and --target hf-trainer exclude each other"),
+    ],
+)
+def test_a_mistake_is_said_and_nothing_written(here, capsys, options, says):
+    assert render(*options) == 2
+
+    assert says in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+def test_options_of_frameworks_do_nothing_without_one(capsys):
+    with pytest.raises(SystemExit):
+        main(["render", "--hw", "a100-40g", "--model", "7b", "-q", "--resolve"])
+
+    assert "warning: --resolve does nothing" in capsys.readouterr().err
