@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dsgen.api import (
         Layers,
         calibrate,
+        detect,
         effective,
         job,
         memory,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.speedups import Speedups
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
+    from dsgen.catalog.detected import DetectedMachine
     from dsgen.effective import Effective
     from dsgen.jobs.job import Job
     from dsgen.linting.asked import fix, lint, migrate, survey
@@ -72,6 +74,7 @@ __all__ = [
     "Comparison",
     "Config",
     "Contest",
+    "DetectedMachine",
     "DsgenError",
     "Effective",
     "Explanation",
@@ -90,6 +93,7 @@ __all__ = [
     "WhatIf",
     "calibrate",
     "compare",
+    "detect",
     "diff",
     "effective",
     "fewest_gpus",
@@ -122,6 +126,7 @@ _HOMES = {
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions.contests",
+    "DetectedMachine": "dsgen.catalog.detected",
     "DsgenError": "dsgen.shapes.errors",
     "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",

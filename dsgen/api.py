@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
+    from dsgen.catalog.detected import DetectedMachine
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Layers",
     "calibrate",
+    "detect",
     "effective",
     "job",
     "memory",
@@ -149,6 +151,23 @@ def calibrate(
     made = job(wanted, deepspeed)
     ran = calibrating.run_of(made) if config is None else memory_questions.question(made, config)
     return calibrating.calibrate(ran, step_seconds, peak_gib, peak_of)
+
+
+@names_arguments()
+def detect(answers: Path | None = None) -> DetectedMachine:
+    """The machine at hand as a hardware profile; `.write("my-box.yaml")` keeps it, `dsgen.profile("auto")` takes it.
+
+    Args:
+        answers: The file of recorded answers (`dsgen hardware detect --record`) of a machine instead of this one.
+
+    Raises:
+        DsgenError: No GPU, no driver that shows it, cards that differ or are split, or one that has no profile.
+    """
+    from dsgen import detecting
+    from dsgen.catalog.detected import detected
+
+    said = detecting.ask() if answers is None else detecting.read(path_of(answers))
+    return detected(detecting.node(said))
 
 
 @names_arguments()

@@ -37,6 +37,7 @@ COMMANDS = {
     "simulate": "Run the real DeepSpeed at full size without a GPU and show the memory of every phase.",
     "schema": "Print the JSON Schema of a release's config, for editors.",
     "profiles": "List, show and create profiles.",
+    "hardware": "Detect this machine and write its hardware profile.",
 }
 
 
