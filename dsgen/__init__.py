@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsgen.api import (
         Layers,
+        adopt,
         calibrate,
         detect,
         effective,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         site,
         why,
     )
+    from dsgen.asking.adopting import Adoption
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from dsgen.simulating import Simulation
 
 __all__ = [
+    "Adoption",
     "Answer",
     "Budget",
     "Calibration",
@@ -91,6 +94,7 @@ __all__ = [
     "Simulation",
     "Speedups",
     "WhatIf",
+    "adopt",
     "calibrate",
     "compare",
     "detect",
@@ -120,6 +124,7 @@ __all__ = [
 
 # Loaded on first use: a training script that only wants one name pays for no other. The rest is in dsgen.api.
 _HOMES = {
+    "Adoption": "dsgen.asking.adopting",
     "Answer": "dsgen.asking.questions",
     "Budget": "dsgen.asking.plan_questions.deadlines",
     "Calibration": "dsgen.asking.calibrating",

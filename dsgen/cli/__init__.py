@@ -25,6 +25,7 @@ COMMANDS = {
     "render": "Print the DeepSpeed config for a scenario.",
     "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
     "memory": "Say how much memory training takes, in every phase and place, and whether it fits.",
+    "adopt": "Turn an existing config into a scenario that renders back to it, and say what would be faster.",
     "calibrate": "Turn your own measurement of a run into a hardware profile, which later plans use.",
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
