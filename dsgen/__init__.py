@@ -8,6 +8,8 @@ config.write("ds_config.json")                    # or config.to_dict() for deep
 config.why("zero_optimization.stage").reason      # and why
 dsgen.memory(job).verdict                         # whether it fits, what would
 dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measured, for later plans
+dsgen.detect().write("my-box.yaml")               # the machine at hand as a profile; {"hw": "auto"} takes it
+dsgen.adopt({"hw": "a100-40g", "model": "7b"}, "ds_config.json").write("scenario.yaml")  # a config that exists
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dsgen.detecting import kfd, nvml, proc
-from dsgen.shapes.errors import mistake
+from dsgen.documents.hjson import reader
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Severity
 
 __all__ = ["VISIBLE", "Answers", "ask", "read", "recorded"]
 
@@ -49,27 +51,30 @@ def recorded(answers: Answers) -> str:
 
 
 def read(path: str) -> Answers:
-    """Answers that `dsgen hardware detect --record` wrote, on this machine or on another.
+    """Answers that `dsgen hardware detect --record` wrote, on this machine or on another; comments may stand in them.
 
     Raises:
         DsgenError: Unreadable, no JSON, or no such answers.
     """
     try:
-        answers = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = reader.read(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, ValueError) as error:
-        raise mistake(
-            f"it cannot be read ({error})",
-            must="it must be what dsgen hardware detect --record wrote",
-            where=path,
-            code="unreadable",
-        ) from None
-    missing = [key for key in _KEYS if not isinstance(answers, dict) or key not in answers]
+        raise _no_answers(path, f"it cannot be read ({error})") from None
+    answers = document.config
+    broken = [fault.message for _, fault in document.faults if fault.severity is Severity.ERROR]
+    if broken or not isinstance(answers, Mapping):
+        raise _no_answers(path, f"it cannot be read ({broken[0] if broken else 'it is no map'})")
+    missing = [key for key in _KEYS if key not in answers]
     if missing:
-        raise mistake(
-            f"it lacks {missing[0]}",
-            must="it must be what dsgen hardware detect --record wrote",
-            where=path,
-            todo="On the machine itself: dsgen hardware detect --record FILE.",
-            code="unreadable",
-        )
+        raise _no_answers(path, f"it lacks {missing[0]}")
     return dict(answers)
+
+
+def _no_answers(path: str, what: str) -> DsgenError:
+    return mistake(
+        what,
+        must="it must be what dsgen hardware detect --record wrote",
+        where=path,
+        todo="On the machine itself: dsgen hardware detect --record FILE.",
+        code="unreadable",
+    )

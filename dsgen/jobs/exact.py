@@ -56,16 +56,16 @@ def exact(
     Raises:
         DsgenError: A path without `deepspeed.` before it that `read` refuses.
     """
-    holders = [layer for layer in layers if _null(layer) is not None]
-    if not holders:
+    ordered = sorted(layers, key=lambda layer: layer.rank)  # stable, as the fold takes them
+    last = max((place for place, layer in enumerate(ordered) if _null(layer) is not None), default=None)
+    if last is None:
         return None
-    holder = max(holders, key=lambda layer: layer.rank)
     planned, written = [], []
-    for layer in layers:
-        if layer is holder:
+    for place, layer in enumerate(ordered):
+        if place == last:
             planned.append(layer._replace(overrides=tuple(_followed(layer, read, idle))))
             written.append(layer._replace(overrides=tuple(_verbatim(layer))))
-        elif layer.rank < holder.rank:
+        elif place < last:
             kept = tuple(item for item in layer.overrides if not _of_deepspeed(item))
             planned.append(layer._replace(overrides=kept))
         else:

@@ -9,7 +9,7 @@ from dsgen.planning.candidates import Candidate
 from dsgen.report import costs
 from dsgen.report.bars import place_line
 from dsgen.report.memory import headline, wrapped
-from dsgen.report.speedups import NARROWEST, change_lines, gain_text
+from dsgen.report.speedups import NARROWEST, change_lines
 from dsgen.strategies.strategies import describe
 
 __all__ = ["text"]
@@ -68,6 +68,7 @@ def _otherwise(made: Adoption) -> Iterator[str]:
     if abs(made.gain) < _CLOSE:
         yield f"dsgen would take {takes}: as fast, within {_CLOSE:.0%}"
     elif made.gain > 0:
-        yield f"dsgen would take {takes}: {gain_text(made.gain)} faster for the same sequences a step"
+        much = f"{made.gain + 1:.1f}x as fast" if made.gain >= 1 else f"{made.gain:.0%} faster"
+        yield f"dsgen would take {takes}: {much} for the same sequences a step"
     else:
         yield f"dsgen would take {takes}: {-made.gain:.0%} slower, so keep what is there; it leaves more room"

@@ -16,7 +16,7 @@ from dsgen.report.memory import by_line, headline, question_data, wrapped
 from dsgen.report.plan import candidate_data
 from dsgen.shapes.units import gib
 
-__all__ = ["change_lines", "data", "gain_text", "text"]
+__all__ = ["change_lines", "data", "text"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _NUMBERS = 28  # columns of the three numbers behind a change
@@ -68,14 +68,14 @@ def change_lines(answer: Speedups, width: int) -> Iterator[str]:
 def _rows(mark: str, one: Speedup, column: int, width: int, lead: str = "") -> Iterator[str]:
     first, *rest = textwrap.wrap(lead + "; ".join(one.words), column, break_on_hyphens=False)
     needed = gib(one.after.memory.gpu.needed_bytes)
-    yield f"{mark} {first:<{column}} {gain_text(one.gain):>7} {rounded(one.after.speed):>9} {needed:>8}"
+    yield f"{mark} {first:<{column}} {_gain(one.gain):>7} {rounded(one.after.speed):>9} {needed:>8}"
     yield from (f"     {line}" for line in rest)
     todo = ", ".join([*_written(one), *one.programs])
     for line in textwrap.wrap(todo, width - 7, break_long_words=False, break_on_hyphens=False):
         yield f"       {line}"
 
 
-def gain_text(gain: float) -> str:
+def _gain(gain: float) -> str:
     """A gain as a person reads it: +26%, or 3.4x from twice the speed on."""
     return f"{gain + 1:.1f}x" if gain >= 1 else f"+{gain:.0%}"
 

@@ -34,7 +34,7 @@ def text(config: Config, written_to: str | None = None) -> str:
         lines.append("needs model.gradient_checkpointing_enable() in your program: no DeepSpeed key does it")
     if change := _offer(plan):
         lines.append(change)
-    if not job.whole and (rate := schedules.sentence(plan)):  # a config that is said whole has its own schedule
+    if rate := schedules.sentence(plan):
         lines.append(rate)
     keys = len(config.paths())
     if written_to:

@@ -110,6 +110,19 @@ def test_what_a_profile_contributes_is_taken_away(tmp_path: Path) -> None:
     assert "wall_clock_breakdown" not in dsgen.render(dsgen.scenario(str(path)))
 
 
+def test_of_several_files_the_last_that_says_the_whole_counts(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("gradient_clipping: 0.3\nsteps_per_print: 7\n")
+    second.write_text(f"deepspeed: null\n{BATCH}\nbf16.enabled: true\nzero_optimization.stage: 2\n")
+    path = tmp_path / "scenario.yaml"
+    path.write_text("hw: a100-40g\nmodel: 7b\nfile: [first.yaml, second.yaml]\nset:\n  gradient_clipping: 0.7\n")
+
+    config = dsgen.render(dsgen.scenario(str(path)))
+
+    assert set(config) == {"train_micro_batch_size_per_gpu", "bf16", "zero_optimization", "gradient_clipping"}
+    assert config["gradient_clipping"] == 0.7
+
+
 def test_a_key_that_is_misspelt_without_the_prefix_is_still_an_error(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match="unknown path zero_optimisation"):
         rendered(tmp_path, TINY.replace("zero_optimization", "zero_optimisation"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dsgen import catalog
+from dsgen.catalog.sheets import AUTO
 from dsgen.jobs.assembly import canonical
 from dsgen.jobs.scenarios import FIELDS, Scenario
 from dsgen.shapes.errors import DsgenError, mistake
@@ -38,7 +40,7 @@ def scenario_text(said: Scenario, config: Mapping[str, Any], name: str, path: st
     """
     lines = [
         f"# Written by dsgen adopt. It renders back to {name}, key by key.",
-        *(f"{_KINDS[kind]}: {_names(names, path)}" for kind, names in said.profiles.items() if names),
+        *(f"{_KINDS[kind]}: {_names(kind, names, path)}" for kind, names in said.profiles.items() if names),
         *(f"deepspeed: {json.dumps(said.deepspeed)}" for _ in range(said.deepspeed is not None)),
     ]
     for field in FIELDS:
@@ -56,18 +58,27 @@ def scenario_text(said: Scenario, config: Mapping[str, Any], name: str, path: st
     return "\n".join(lines) + "\n"
 
 
-def _names(names: tuple[str, ...], path: str) -> str:
-    listed = [_beside(name, path) for name in names]
+def _names(kind: str, names: tuple[str, ...], path: str) -> str:
+    listed = [_beside(kind, name, path) for name in names]
     return _value(listed[0] if len(listed) == 1 else listed)
 
 
-def _beside(name: str, path: str) -> str:
+def _beside(kind: str, name: str, path: str) -> str:
     """A profile's name, or the path of its file as the scenario's folder sees it."""
-    if Path(name).expanduser().is_file() or Path(name).expanduser().is_dir():
-        folder = os.path.abspath(Path(path).expanduser().parent)  # noqa: PTH100
-        shown = os.path.relpath(Path(name).expanduser(), folder)
-        return shown if shown.startswith(".") else f"./{shown}"
-    return name
+    here = Path(name).expanduser()
+    if name == AUTO or not here.exists() or _is_known(kind, name):
+        return name
+    folder = os.path.abspath(Path(path).expanduser().parent)  # noqa: PTH100
+    shown = os.path.relpath(here, folder)
+    return shown if shown.startswith(".") else f"./{shown}"
+
+
+def _is_known(kind: str, name: str) -> bool:
+    """Whether a name that a file or folder has too means a profile."""
+    if name.endswith((".yaml", ".yml", ".json")) or "/" in name:
+        return False
+    profile = catalog.find(kind, name)
+    return name.casefold() in map(str.casefold, (profile.name, *profile.aliases))
 
 
 def _odd(config: Mapping[str, Any], version: str) -> Iterator[str]:
