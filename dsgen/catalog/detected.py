@@ -157,7 +157,7 @@ def _check_card(node: DetectedNode, hardware: Hardware) -> None:
     card = node.card
     if card is None:
         return
-    share = (card.usable_bytes or card.total_bytes) / hardware.usable_memory_bytes
+    share = card.usable_bytes / hardware.usable_memory_bytes
     if not _LEAST_SHARE < share < _MOST_SHARE:
         size = round(card.total_bytes / _GIB)
         raise mistake(
@@ -183,7 +183,7 @@ def _facts(node: DetectedNode, hardware: Hardware) -> Iterator[DetectedFact]:
         return DetectedFact(name=name, value=value, why=why, source=f"detected: {host}", was=was)
 
     usable = card.usable_bytes
-    if usable is not None and abs(usable - hardware.usable_memory_bytes) > _HUNDREDTH_BYTES:
+    if abs(usable - hardware.usable_memory_bytes) > _HUNDREDTH_BYTES:
         keeps = usable < card.total_bytes
         why = f"{_gib(card.total_bytes)} less what the driver keeps" if keeps else "all that the driver tells"
         yield gpu("usable_memory", _gib(usable), why, _gib(hardware.usable_memory_bytes))

@@ -24,7 +24,7 @@ class Accelerator(Value):
     Attributes:
         name: What its driver calls it.
         profile: The built-in hardware profile of it; None where there is none.
-        usable_bytes: What a program may take of its memory; None where only the total is told.
+        usable_bytes: What a program may take of its memory.
         total_bytes: All of it, as the driver tells it.
         link: nvlink or xgmi where such links join all cards, pcie where not, None for one card.
         link_bytes_per_second: Of all links of a card of that kind, one direction; None where nobody tells.
@@ -36,7 +36,7 @@ class Accelerator(Value):
 
     name: str
     profile: str | None
-    usable_bytes: int | None
+    usable_bytes: int
     total_bytes: int
     link: str | None
     link_bytes_per_second: float | None
@@ -138,7 +138,7 @@ def _accelerator(cards: Sequence[Mapping[str, Any]]) -> Accelerator:
     return Accelerator(
         name=first["name"],
         profile=profile_of(first["name"]),
-        usable_bytes=min((card["usable"] for card in cards if card["usable"] is not None), default=None),
+        usable_bytes=min(card["usable"] for card in cards),
         total_bytes=min(card["total"] for card in cards),
         link=(first["link"] if joined else "pcie") if several else None,
         link_bytes_per_second=min(rates) if joined and len(rates) == len(cards) else None,

@@ -112,7 +112,8 @@ def _visible(
 
 
 def _of_nvidia(card: Mapping[str, Any], kept: set[int]) -> dict[str, Any]:
-    reserved = card["reserved_bytes"]
+    # Drivers before 510 left what they keep out of the total, and told it not (NVML's nvmlDeviceGetMemoryInfo_v2).
+    reserved = card["reserved_bytes"] or 0
     generation, width = card["pcie_generation"], card["pcie_width"]
     lane = _LANE_GBYTES.get(generation or 0)
     rate = card["nvlink_mbytes_per_second"]
@@ -120,7 +121,7 @@ def _of_nvidia(card: Mapping[str, Any], kept: set[int]) -> dict[str, Any]:
         "name": card["name"],
         "mig": card["mig"],
         "total": card["total_bytes"],
-        "usable": card["total_bytes"] - reserved if reserved is not None else None,
+        "usable": card["total_bytes"] - reserved,
         "pcie": f"PCIe {generation}.0 x{width}" if lane and width else "",
         "pcie_rate": lane * width * _GIGA if lane and width else None,
         "link": "nvlink",

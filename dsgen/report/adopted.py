@@ -71,4 +71,4 @@ def _otherwise(made: Adoption) -> Iterator[str]:
         much = f"{made.gain + 1:.1f}x as fast" if made.gain >= 1 else f"{made.gain:.0%} faster"
         yield f"dsgen would take {takes}: {much} for the same sequences a step"
     else:
-        yield f"dsgen would take {takes}: {-made.gain:.0%} slower, so keep what is there; it leaves more room"
+        yield f"dsgen would take {takes}: {-made.gain:.0%} slower than what is there"

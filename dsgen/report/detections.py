@@ -54,7 +54,6 @@ def _cards(machine: DetectedMachine) -> Iterator[str]:
     node, card = machine.node, machine.node.card
     if card is None:
         return
-    size = card.usable_bytes if card.usable_bytes is not None else card.total_bytes
     links = {"nvlink": "NVLink", "xgmi": "xGMI", "pcie": "PCIe alone"}
     joined = f", joined by {links[card.link]}" if card.link else ""
     if card.link_bytes_per_second:
@@ -62,7 +61,7 @@ def _cards(machine: DetectedMachine) -> Iterator[str]:
     if card.partly_linked:
         joined += ", with links between some of them"
     hidden = f"; {node.hidden} more are hidden from this program" if node.hidden else ""
-    yield f"GPU   {size / _GIB:.2f} GiB, {card.pcie or 'PCIe not told'}{joined}{hidden} ({node.driver})"
+    yield f"GPU   {card.usable_bytes / _GIB:.2f} GiB, {card.pcie or 'PCIe not told'}{joined}{hidden} ({node.driver})"
 
 
 def _host(node: DetectedNode) -> str:

@@ -148,6 +148,7 @@ def test_any_mixture_comes_back(config: dict[str, Any]) -> None:
 
 def test_the_gpus_are_those_that_the_batch_adds_up_with() -> None:
     assert made(sizes(64, 4)).config.plan.job.world == 16
+    assert "gpus: 16  # 64 / (4 x 1), as its batch keys add up" in made(sizes(64, 4)).text
     assert made({"train_batch_size": 12}).config.plan.job.world == 6  # of 8 in a node, the most that share 12
     assert made(SMALL).config.plan.job.world == 8
     assert made(SMALL, gpus=2).config.plan.job.world == 2

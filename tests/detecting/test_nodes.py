@@ -60,11 +60,11 @@ def test_of_slots_that_differ_the_narrowest_counts() -> None:
     assert (card.pcie, card.pcie_bytes_per_second) == ("PCIe 3.0 x4", 4e9)
 
 
-def test_a_driver_that_tells_no_reserve_tells_nothing_usable() -> None:
+def test_a_driver_that_tells_no_reserve_has_left_it_out_of_the_total() -> None:
     card = machine("a40-pairs").card
 
     assert card is not None
-    assert (card.usable_bytes, card.total_bytes) == (None, 45634 * 2**20)
+    assert (card.usable_bytes, card.total_bytes) == (45634 * 2**20, 45634 * 2**20)
 
 
 def test_a_job_sees_its_share_of_the_node() -> None:

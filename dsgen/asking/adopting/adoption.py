@@ -149,19 +149,22 @@ def _with_gpus(said: Scenario, config: Mapping[str, Any], job: Job, source: Sour
     """As many GPUs as a person says, else as the batch of the config adds up with, else those of a node."""
     if {"gpus", "nodes"} & set(said.fields):
         return said
-    gpus = source.world_size or _world(config, job)
-    return attrs.evolve(said, fields={**said.fields, "gpus": ScenarioValue(gpus, Origin(source.document.name))})
+    named = source.of or source.document.name
+    gpus, why = (source.world_size, f"as {named} says") if source.world_size else _world(config, job)
+    return attrs.evolve(said, fields={**said.fields, "gpus": ScenarioValue(gpus, Origin(why))})
 
 
-def _world(config: Mapping[str, Any], job: Job) -> int:
+def _world(config: Mapping[str, Any], job: Job) -> tuple[int, str]:
+    """How many GPUs, and why so many."""
     total, micro, steps = (_count(config.get(key)) for key in _BATCH)
     if total is None:
-        return job.world
+        return job.world, "all of a node"
     sequences = (micro or 1) * (steps or 1)
     if micro is not None and steps is not None and total % sequences == 0:
-        return total // sequences
+        return total // sequences, f"{total} / ({micro} x {steps}), as its batch keys add up"
     shared = total // sequences if total % sequences == 0 else 1
-    return max(number for number in range(1, job.gpus_per_node + 1) if shared % number == 0)
+    most = max(number for number in range(1, job.gpus_per_node + 1) if shared % number == 0)
+    return most, f"the most of a node that share {shared}"
 
 
 def _count(value: Any) -> int | None:
