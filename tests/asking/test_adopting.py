@@ -207,6 +207,7 @@ def test_what_does_not_fit_is_refused() -> None:
         )
 
     assert caught.value.code == "does-not-fit"
+    assert caught.value.what == "13b at 2048 tokens fits nowhere on 4 GPUs of 14.6 GiB as this config runs it"
     assert "dsgen memory --config" in str(caught.value.todo)
 
 

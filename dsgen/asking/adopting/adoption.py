@@ -208,8 +208,9 @@ def _rendered(text: str, path: str, source: Source) -> Config:
         return render(plan(assemble(scenarios.layers(parsed), parsed.deepspeed)))
     except DsgenError as error:
         if error.code == "does-not-fit":
+            nowhere, pins, _ = error.what.partition(" with ")  # the pins are the config itself
             raise mistake(
-                error.what,
+                f"{nowhere} as this config runs it" if "fits nowhere" in nowhere and pins else error.what,
                 must="a scenario is of a run that fits",
                 where=source.document.name,
                 todo="dsgen memory --config shows where the bytes are and what would fit; name other hardware, or "
