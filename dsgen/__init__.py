@@ -9,6 +9,8 @@ config.why("zero_optimization.stage").reason      # and why
 dsgen.job_files(job, "hf-trainer").files          # with what the Trainer is given beside it; dsgen.needs
 dsgen.memory(job).verdict                         # whether it fits, what would
 dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measured, for later plans
+dsgen.detect().write("my-box.yaml")               # the machine at hand as a profile; {"hw": "auto"} takes it
+dsgen.adopt({"hw": "a100-40g", "model": "7b"}, "ds_config.json").write("scenario.yaml")  # a config that exists
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
@@ -23,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dsgen.api import (
         Layers,
+        adopt,
         calibrate,
+        detect,
         effective,
         job,
         memory,
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
         site,
         why,
     )
+    from dsgen.asking.adopting import Adoption
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
     from dsgen.asking.memory_questions import Footprint
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.speedups import Speedups
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
+    from dsgen.catalog.detected import DetectedMachine
     from dsgen.effective import Effective
     from dsgen.frameworks import JobFiles
     from dsgen.frameworks.asked import job_files, needs
@@ -70,12 +76,14 @@ if TYPE_CHECKING:
     from dsgen.simulating import Simulation
 
 __all__ = [
+    "Adoption",
     "Answer",
     "Budget",
     "Calibration",
     "Comparison",
     "Config",
     "Contest",
+    "DetectedMachine",
     "DsgenError",
     "Effective",
     "Explanation",
@@ -94,8 +102,10 @@ __all__ = [
     "Simulation",
     "Speedups",
     "WhatIf",
+    "adopt",
     "calibrate",
     "compare",
+    "detect",
     "diff",
     "effective",
     "fewest_gpus",
@@ -124,12 +134,14 @@ __all__ = [
 
 # Loaded on first use: a training script that only wants one name pays for no other. The rest is in dsgen.api.
 _HOMES = {
+    "Adoption": "dsgen.asking.adopting",
     "Answer": "dsgen.asking.questions",
     "Budget": "dsgen.asking.plan_questions.deadlines",
     "Calibration": "dsgen.asking.calibrating",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions.contests",
+    "DetectedMachine": "dsgen.catalog.detected",
     "DsgenError": "dsgen.shapes.errors",
     "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",

@@ -23,9 +23,11 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank
 
 if TYPE_CHECKING:
+    from dsgen.asking.adopting import Adoption
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
+    from dsgen.catalog.detected import DetectedMachine
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Layers",
+    "adopt",
     "calibrate",
+    "detect",
     "effective",
     "job",
     "memory",
@@ -149,6 +153,44 @@ def calibrate(
     made = job(wanted, deepspeed)
     ran = calibrating.run_of(made) if config is None else memory_questions.question(made, config)
     return calibrating.calibrate(ran, step_seconds, peak_gib, peak_of)
+
+
+@names_arguments(scenarios.NAMES)
+def adopt(wanted: Values, config: Values | Path, *, arguments: Path | None = None) -> Adoption:
+    """A config that exists, as a scenario that renders back to it; `.write("scenario.yaml")` keeps it.
+
+    Args:
+        wanted: The job around it, as the fields of a scenario: {"hw": "a100-40g", "model": "7b"}.
+        config: A DeepSpeed config, or the file of one.
+        arguments: The file of the TrainingArguments that fill in its "auto".
+
+    Raises:
+        DsgenError: DeepSpeed refuses the config, it does not fit, or it cannot be kept as it is.
+    """
+    from dsgen.asking import adopting
+    from dsgen.asking.memory_questions.config_questions import given
+    from dsgen.linting import config_reader
+
+    source = given(config) if isinstance(config, Mapping) else config_reader.read(path_of(config))
+    told = adopting.read_arguments(path_of(arguments)) if arguments is not None else None
+    return adopting.adopt(scenarios.of(wanted, PYTHON), source, told)
+
+
+@names_arguments()
+def detect(answers: Path | None = None) -> DetectedMachine:
+    """The machine at hand as a hardware profile; `.write("my-box.yaml")` keeps it, `dsgen.profile("auto")` takes it.
+
+    Args:
+        answers: The file of recorded answers (`dsgen hardware detect --record`) of a machine instead of this one.
+
+    Raises:
+        DsgenError: No GPU, no driver that shows it, cards that differ or are split, or one that has no profile.
+    """
+    from dsgen import detecting
+    from dsgen.catalog.detected import detected
+
+    said = detecting.ask() if answers is None else detecting.read(path_of(answers))
+    return detected(detecting.node(said))
 
 
 @names_arguments()

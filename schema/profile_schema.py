@@ -255,13 +255,18 @@ def override() -> dict[str, Any]:
         for name in (*SECTIONS, "deepspeed")
         for path, pointer in dotted(definitions[name], "" if name == "deepspeed" else f"{name}.")
     }
+    own = own_sections()
+    own["deepspeed"] = {
+        "description": "Keys of DeepSpeed's. null: none that a plan would write, so that those said here are all.",
+        "anyOf": [own["deepspeed"], NULL],
+    }
     return {
         "$schema": DIALECT,
         "title": "dsgen override file (-f)",
         "description": "Sections of a profile, or DeepSpeed keys as DeepSpeed writes them; later files win.",
         "type": "object",
         "minProperties": 1,
-        "properties": {**own_sections(), **paths},
+        "properties": {**own, **paths},
         "patternProperties": {"^deepspeed\\..": True, "^[^.]+\\..*\\[": True},
         "additionalProperties": False,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from dsgen.catalog.profile_index import SUFFIXES, built_in, entries, exists, yaml_files
-from dsgen.catalog.sheets import KINDS, Sheet, hugging_face_sheet, natural, read_sheet
+from dsgen.catalog.sheets import AUTO, KINDS, Sheet, hugging_face_sheet, natural, read_sheet
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.shapes.near_misses import offer
@@ -54,6 +54,8 @@ def find(kind: str, name: str) -> Profile:
         DsgenError: Unknown (with the nearest names), of another kind, or broken.
     """
     name = _without_address(name)
+    if kind == "hardware" and name == AUTO:
+        return _at_hand()
     if _is_path(name):
         return _from_path(kind, name)
     sheet = _named(kind, name)
@@ -71,6 +73,8 @@ def profile(name: str) -> Profile:
         DsgenError: Unknown, with the nearest names.
     """
     name = _without_address(name)
+    if name == AUTO:
+        return _at_hand()
     if _is_path(name):
         return _from_path(None, name)
     for kind in KINDS:
@@ -101,6 +105,13 @@ def override_layer(file: str) -> Layer:
         for entry in entries(read_text(Path(file)), file)
     )
     return Layer(file, Rank.SITE, overrides)
+
+
+def _at_hand() -> Profile:
+    """The profile of this machine."""
+    from dsgen.catalog.detected import sheet  # a render for another machine asks nothing of this one
+
+    return _resolve(sheet(), ())
 
 
 def _without_address(name: str) -> str:

@@ -8,9 +8,11 @@ from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.layers import Rank, show
 from dsgen.shapes.near_misses import offer
 
-__all__ = ["KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_sheet"]
+__all__ = ["AUTO", "KINDS", "Sheet", "hugging_face_sheet", "json_map", "natural", "read_sheet"]
 
 KINDS = {"hardware": Rank.HARDWARE, "model": Rank.MODEL, "network": Rank.NETWORK, "training": Rank.TRAINING}
+
+AUTO = "auto"  # the hardware profile of the machine at hand, which dsgen.detecting asks
 
 _HEADER = ("name", "kind", "title", "aliases", "extends", "hub", "source", "measurements")
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "needs": "Show what your program must do for a plan, with code.",
     "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
     "memory": "Say how much memory training takes, in every phase and place, and whether it fits.",
+    "adopt": "Turn an existing config into a scenario that renders back to it, and say what would be faster.",
     "calibrate": "Turn your own measurement of a run into a hardware profile, which later plans use.",
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
@@ -38,6 +39,7 @@ COMMANDS = {
     "simulate": "Run the real DeepSpeed at full size without a GPU and show the memory of every phase.",
     "schema": "Print the JSON Schema of a release's config, for editors.",
     "profiles": "List, show and create profiles.",
+    "hardware": "Detect this machine and write its hardware profile.",
 }
 
 

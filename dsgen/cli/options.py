@@ -74,7 +74,9 @@ def _option(field: str) -> Any:
 
 
 _OPTIONS: tuple[Any, ...] = (
-    click.option("--hw", "hardware", metavar="NAME|FILE", help="Hardware profile: one node of it."),
+    click.option(
+        "--hw", "hardware", metavar="NAME|FILE", help="Hardware profile: one node of it; auto is this machine."
+    ),
     click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
     click.option("--network", metavar="NAME|FILE", help="Network profile: what joins the nodes."),
     click.option("--training", metavar="NAME|FILE", multiple=True, help="Training profile; repeatable."),

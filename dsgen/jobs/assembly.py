@@ -15,6 +15,7 @@ from dsgen.catalog.wishes import follow
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import dropped, left_open
 from dsgen.jobs.contradictions import contradictions
+from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -203,7 +204,9 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         DsgenError: All that is wrong, each with the place where it was written.
     """
     known = surface.load(version)
-    said = canonical(with_method(tuple(layers)), version)
+    given = with_method(tuple(layers))
+    whole = exact(given, lambda item: _canonical(item, known), known.has_effect)
+    said = canonical(given if whole is None else whole.planned, version)
     ranked = dropped(said, known)
     folded = fold(ranked)
     tree, provenance = folded.tree, folded.provenance
@@ -234,11 +237,12 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
         names=names,
         pins=collect(provenance),
         deepspeed=tree.get("deepspeed", {}),
-        deepspeed_layers=_deepspeed_only(ranked),
+        deepspeed_layers=_deepspeed_only(ranked if whole is None else whole.written),
+        whole=whole is not None,
         provenance=provenance,
         version=known.version,
         warnings=(
-            *left_open(said, known),
+            *(left_open(said, known) if whole is None else ()),
             *folded.warnings,
             *warnings,
             *contradictions(hardware, model, wishes, provenance),
@@ -249,7 +253,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
 def _deepspeed_only(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     kept = []
     for layer in layers:
-        overrides = tuple(item for item in layer.overrides if item.path.startswith("deepspeed."))
+        overrides = tuple(item for item in layer.overrides if item.path == WHOLE or item.path.startswith(f"{WHOLE}."))
         if overrides:
             kept.append(layer._replace(overrides=overrides))
     return tuple(kept)

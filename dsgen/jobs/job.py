@@ -81,7 +81,8 @@ def _wide(dtype: Any) -> bool:
 class Job(Value):
     """The assembled whole: what is there, what is wanted, and what was pinned.
 
-    `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted.
+    `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted. `whole`
+    is whether the layers say every key of the config, so that a plan adds none (dsgen.jobs.exact).
     """
 
     hardware: Hardware
@@ -97,6 +98,7 @@ class Job(Value):
     provenance: Provenance = attrs.field(eq=False, repr=False)
     version: str
     warnings: tuple[str, ...] = ()
+    whole: bool = False
     narrow: str = attrs.field()
     unsure: Unsure = attrs.field()
 

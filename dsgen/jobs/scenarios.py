@@ -16,7 +16,19 @@ from dsgen.shapes.layers import Layer, Origin, Override, Rank, contradiction, le
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.value import Value
 
-__all__ = ["FIELDS", "NAMES", "Scenario", "ScenarioValue", "is_scenario", "layers", "merge", "of", "parse_set", "read"]
+__all__ = [
+    "FIELDS",
+    "NAMES",
+    "Scenario",
+    "ScenarioValue",
+    "is_scenario",
+    "layers",
+    "merge",
+    "of",
+    "parse",
+    "parse_set",
+    "read",
+]
 
 # Option -> path of the fact or wish it sets. `--seq-len` and `seq_len:` are the same field.
 FIELDS = {
@@ -224,11 +236,26 @@ def read(path: str) -> Scenario:
     Raises:
         DsgenError: Unreadable, broken, or an unknown field; with file and line.
     """
-    from dsgen.documents.yaml.reader import entries, read_text
+    from dsgen.documents.yaml.reader import read_text
+
+    return parse(read_text(Path(path)), path)
+
+
+def parse(text: str, path: str) -> Scenario:
+    """A scenario file from its text, as `read` reads it.
+
+    Args:
+        text: Its YAML.
+        path: Where it lies or will lie.
+
+    Raises:
+        DsgenError: Broken, or an unknown field; with file and line.
+    """
+    from dsgen.documents.yaml.reader import entries
 
     said = (
         (entry.path, ScenarioValue(entry.value, Origin(path, entry.line), entry.comment))
-        for entry in entries(read_text(Path(path)), path)
+        for entry in entries(text, path)
     )
     return _scenario(said, Path(path).parent, Rank.SITE)
 

@@ -52,6 +52,8 @@ def refuse_combinations(plan: Plan, values: Mapping[str, Any], known: surface.Su
     Raises:
         DsgenError: What is, what must be, and where it was written.
     """
+    if plan.job.whole:  # it is as it is: what DeepSpeed refuses the linter says, and `cautions` the rest
+        return
     for path, must, todo in _wrong(plan, values, known):
         _, value = lookup(values, path)
         raise mistake(f"{path} = {show(value)}", must=must, where=provenance.where(f"deepspeed.{path}"), todo=todo)
@@ -69,6 +71,11 @@ def cautions(plan: Plan, values: Mapping[str, Any]) -> Iterator[str]:
         else:
             what = "speed" if path == SECOND_COPY and is_counted(plan.job, chosen) else "memory or speed"
             yield f"{path} changes {what} in a way that the estimates do not count"
+    if plan.job.whole:
+        for path, must, _ in _wrong(plan, values, surface.load(plan.job.version)):
+            there, value = lookup(values, path)
+            if there:  # what stands nowhere the program before DeepSpeed brings
+                yield f"{path} is {show(value)}; {must}"
     training, provenance = plan.job.training, plan.job.provenance
     rates = (*provenance.history("training.lr"), *provenance.history("deepspeed.optimizer.params.lr"))
     if training.optimizer in _OWN_RATES and not any(item.rank >= Rank.SITE for item in rates):

@@ -12,6 +12,8 @@ import attrs
 
 from dsgen.catalog.wishes import decider
 from dsgen.deepspeed import surface
+from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.exact import written_nulls
 from dsgen.planning.planner import Plan
 from dsgen.rendering import batch, training, zero
 from dsgen.rendering.combinations import cautions, refuse_combinations
@@ -143,6 +145,10 @@ class Config(Mapping[str, Any]):
         path = path.removeprefix(_PREFIX)
         known = surface.load(self.plan.job.version)
         key = known.key(path, self.tree)
+        there, node = lookup(self.tree, path)
+        if key is None and there:  # a config that was said whole keeps what DeepSpeed does not read
+            return Explanation(path=path, value=node, overrides=self._history(path), default=None,
+                               description="DeepSpeed does not read it", dropped=None)  # fmt: skip
         if key is None:
             close = known.nearest(path)
             raise mistake(
@@ -150,12 +156,9 @@ class Config(Mapping[str, Any]):
                 todo=offer(close, "dsgen render shows the keys in use."),
                 code="unknown-name",
             )
-        node: Any = self.tree
-        for part in path.split("."):
-            node = node.get(part) if isinstance(node, dict) else None
         return Explanation(
             path=path,
-            value=node,
+            value=node if there else None,
             overrides=self._history(path),
             default=key.default,
             description=key.description,
@@ -180,7 +183,7 @@ def render(plan: Plan) -> Config:
     planned = Layer("planner", Rank.PLAN, tuple(_override(plan, key) for key in _keys(plan) if known.key(key.path)))
     folded = fold([planned, *job.deepspeed_layers])
     tree = folded.tree.get("deepspeed", {})
-    dropped = dict(_ineffective(tree, known))
+    dropped = {} if job.whole else dict(_ineffective(tree, known))
     warnings = [
         f"{override.origin}: {path} = {show(override.value)} is left out: {why}"
         for path, why in dropped.items()
@@ -188,6 +191,8 @@ def render(plan: Plan) -> Config:
     ]
     for path in dropped:
         _remove(tree, path)
+    for path in written_nulls(job.deepspeed_layers, folded.provenance):
+        _write_null(tree, path)
     refuse_combinations(plan, tree, known, folded.provenance)
     values = _ordered(tree)
     findings = judge(plan, values, folded.provenance)
@@ -234,6 +239,13 @@ def _remove(tree: dict[str, Any], path: str) -> None:
     for node, parent in zip(reversed(trail[:-1]), reversed(parents), strict=True):
         if not node[parent]:
             del node[parent]
+
+
+def _write_null(tree: dict[str, Any], path: str) -> None:
+    *parents, key = path.removeprefix(_PREFIX).split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+    tree[key] = None
 
 
 def _ordered(tree: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tupl
     from dsgen.shapes.findings import Severity
 
     # A person's "auto" makes the config one that another program fills in, and then every rule may say another thing.
-    rules = None if any(lookup(values, key)[1] == "auto" for key in keys) else about(keys, values)
+    # So may one that somebody said whole.
+    rules = None if plan.job.whole or any(lookup(values, key)[1] == "auto" for key in keys) else about(keys, values)
     heard = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job), rules=rules)
     findings = [finding for finding in heard if finding.rule not in WEIGHED]
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]

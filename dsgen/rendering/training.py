@@ -98,7 +98,7 @@ def _scheduler(plan: Plan) -> Iterator[PlannedKey]:
     training = plan.job.training
     planned = schedule(plan.job, plan.chosen.strategy)
     kind, total = planned.kind, planned.total_steps
-    if kind == "none":
+    if kind == "none" or (plan.job.whole and total is None):
         return
     if kind != CONSTANT and total is None:
         raise mistake(

@@ -49,5 +49,7 @@ def _steps(count: int) -> str:
 
 def _written(plan: Plan, kind: str) -> bool:
     """Whether the config has the schedule of the plan, and no other that a key of DeepSpeed's names."""
+    if plan.job.whole:  # it has its own, or the program that loads it
+        return False
     named = plan.job.deepspeed.get("scheduler")
     return kind != "none" and (not isinstance(named, dict) or named.get("type", kind) == kind)

@@ -16,7 +16,7 @@ from dsgen.report.memory import by_line, headline, question_data, wrapped
 from dsgen.report.plan import candidate_data
 from dsgen.shapes.units import gib
 
-__all__ = ["data", "text"]
+__all__ = ["change_lines", "data", "text"]
 
 NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _NUMBERS = 28  # columns of the three numbers behind a change
@@ -48,11 +48,12 @@ def text(answer: Speedups, width: int = 80) -> str:
         lines.append(place_line("NVMe", memory.nvme))
     if answer.verdict is Verdict.DOES_NOT_FIT:
         lines += wrapped("note: it does not run as it is, and gains are over a speed that it cannot have", width)
-    lines += ["", *_changes(answer, width)]
+    lines += ["", *change_lines(answer, width)]
     return "\n".join(lines) + "\n"
 
 
-def _changes(answer: Speedups, width: int) -> Iterator[str]:
+def change_lines(answer: Speedups, width: int) -> Iterator[str]:
+    """Each change with its gain, speed and memory, and below it what to write."""
     if not answer.changes and answer.together is None:
         yield from wrapped("faster: no change of strategy or buffers gains 2 % or more and surely fits", width)
         return

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Override, Provenance, Rank, show
 
-__all__ = ["LARGEST_COUNT", "Pin", "collect", "deciders"]
+__all__ = ["LARGEST_COUNT", "PINNING", "Pin", "collect", "deciders"]
 
 Values = tuple[Any, ...]
 
@@ -101,6 +101,9 @@ _READ: dict[str, tuple[tuple[str, Callable[[Any], Values]], ...]] = {
     "deepspeed.bf16": (("precision", _absent(("fp16", "fp32"))),),
     "deepspeed.fp16": (("precision", _absent(("bf16", "fp32"))),),
 }
+
+PINNING = tuple(_READ)
+"""Every path that can pin a field of a strategy; a section stands before its keys."""
 
 
 def collect(provenance: Provenance) -> tuple[Pin, ...]:

@@ -128,6 +128,10 @@ RIGHT = {
     "whole number as 5e8": ("override", "zero_optimization: {reduce_bucket_size: 5e8}\n"),
     "scenario": ("scenario", "hw: a100-80g\nmodel: 7b\nseq-len: 2048\nset: {training.lr: 1e-5}\n"),
     "scenario with list": ("scenario", "model: 7b\nset: [training.lr=1e-5, steps_per_print=7]\n"),
+    "scenario of a whole config": (
+        "scenario",
+        "model: 7b\nset:\n  deepspeed: null\n  train_micro_batch_size_per_gpu: 1\n  deepspeed.notes: ours\n",
+    ),
     "scenario of a release": ("scenario", 'model: 7b\ndeepspeed: "0.18"\n'),
 }  # fmt: skip
 BROKEN = {

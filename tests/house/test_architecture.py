@@ -21,7 +21,7 @@ LONGEST_FILE = 400  # lines; from 300 on a file should make one think
 # A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
 FLOORS = {
     "1 shapes": "shapes kernels",
-    "2 what there is": "deepspeed documents families proving",
+    "2 what there is": "deepspeed documents families proving detecting",
     "3 named": "catalog targets",
     "4 jobs": "jobs effective",
     "5 strategies": "strategies",
@@ -46,6 +46,7 @@ WALLS: dict[str, tuple[str, ...]] = {
     "deepspeed": ("engine",),
     "transformers": ("engine",),
     "click": ("cli", "report.reference.commands"),
+    "pynvml": ("detecting.nvml",),
 }
 
 # Function with an `assert` -> what of our own it states; a user's mistake is never an assert.

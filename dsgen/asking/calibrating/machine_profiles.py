@@ -12,6 +12,7 @@ import attrs
 
 from dsgen import catalog
 from dsgen.asking.calibrating.measurements import Measurement, fullest, peak_ratio, peak_reason, step_ratio, step_reason
+from dsgen.catalog.sheets import AUTO
 from dsgen.documents.writing import write_atomically
 from dsgen.jobs.job import Job
 from dsgen.shapes.errors import DsgenError, mistake
@@ -86,6 +87,13 @@ def _profile(job: Job) -> tuple[catalog.Profile, bool]:
             "no hardware profile is named",
             must="what is measured extends one",
             todo="Name it with --hw; dsgen profiles list hardware shows the built-in ones.",
+            code="missing",
+        )
+    if name == AUTO:
+        raise mistake(
+            f"--hw {AUTO} is this machine, which has no file yet",
+            must="what is measured extends a profile that other machines can read too",
+            todo="dsgen hardware detect -o my-box.yaml, then --hw my-box.yaml.",
             code="missing",
         )
     files = {

@@ -59,9 +59,12 @@ def refusals(at: Setup, among: tuple[Constraint, ...] = CONSTRAINTS) -> Iterator
 
 
 def first(job: Job, layout: Any) -> str | None:
-    """Why a plan does not try a layout: the first sentence; None where nothing speaks against it."""
+    """Why a plan does not try a layout: the first sentence; None where nothing speaks against it.
+
+    A config that is said whole runs as it is, unless it stops; what else speaks against it the linter says.
+    """
     at = of_layout(job, layout)
-    refusal = next(refusals(at, _asked(at)), None)
+    refusal = next((item for item in refusals(at, _asked(at)) if item.fatal or not job.whole), None)
     return refusal.says(at) if refusal is not None else None
 
 

@@ -1,0 +1,8 @@
+"""A config that exists, as a scenario that renders back to it; and what dsgen would do otherwise."""
+
+from __future__ import annotations
+
+from dsgen.asking.adopting.adoption import Adoption, adopt
+from dsgen.asking.adopting.training_arguments import TrainingArguments, read_arguments
+
+__all__ = ["Adoption", "TrainingArguments", "adopt", "read_arguments"]

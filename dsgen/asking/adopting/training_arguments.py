@@ -1,0 +1,102 @@
+"""What a training program's arguments say of a run: the fields of a scenario, and what fills in an "auto"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.deepspeed.keys import lookup
+from dsgen.shapes.errors import mistake
+from dsgen.shapes.layers import show
+from dsgen.shapes.value import Value
+
+__all__ = ["TrainingArguments", "read_arguments"]
+
+# Argument of transformers 5.23 TrainingArguments (training_args.py) -> the field of a scenario.
+_COUNTS = {
+    "per_device_train_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation",
+    "max_steps": "total_steps",
+}
+# What training programs call the length of a sequence: TRL, LLaMA-Factory, Axolotl, Alpaca's train.py.
+_LENGTHS = ("max_seq_length", "max_length", "cutoff_len", "sequence_len", "model_max_length")
+# Key of a config -> the argument that the Trainer wants it to agree with (dsgen.targets.hf_trainer).
+_MATCHED = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "bf16.enabled": "bf16",
+    "fp16.enabled": "fp16",
+}
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class TrainingArguments(Value):
+    """The arguments of a training program that a scenario has too.
+
+    Attributes:
+        file: Where they stand.
+        fields: Field of a scenario -> its value.
+        values: Every argument as it stands there.
+    """
+
+    file: str
+    fields: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Refuse a config that says otherwise, as the Trainer does.
+
+        Raises:
+            DsgenError: A key with another value than its argument.
+        """
+        for key, argument in _MATCHED.items():
+            there, value = lookup(config, key)
+            if there and value != "auto" and argument in self.values and value != self.values[argument]:
+                raise mistake(
+                    f"{argument} is {show(self.values[argument])}, and the config's {key} {show(value)}",
+                    must="the Trainer refuses values that differ",
+                    where=self.file,
+                    todo='Make them equal, or write "auto" into the config.',
+                    code="contradiction",
+                )
+
+
+def read_arguments(path: str) -> TrainingArguments:
+    """The arguments of a YAML or JSON file, as TrainingArguments or a training program reads it.
+
+    Raises:
+        DsgenError: Unreadable, broken, or it has none that dsgen knows.
+    """
+    from dsgen.documents.yaml.reader import entries, read_text
+
+    values = {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+    fields = dict(_fields(values))
+    if not fields:
+        raise mistake(
+            "it has no argument that a plan follows",
+            must=f"such as {', '.join([*_COUNTS][:2])}, bf16 or gradient_checkpointing",
+            where=path,
+            code="missing",
+        )
+    return TrainingArguments(file=path, fields=fields, values=values)
+
+
+def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, field in _COUNTS.items():
+        if _is_count(values.get(name)):
+            yield field, values[name]
+    for dtype in ("bf16", "fp16"):
+        if values.get(dtype) is True:
+            yield "precision", dtype
+    if isinstance(values.get("gradient_checkpointing"), bool):
+        yield "checkpointing", "full" if values["gradient_checkpointing"] else "none"
+    length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
+    if length is not None:
+        yield "seq_len", length
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,47 @@
+"""`dsgen adopt`: an existing config becomes a scenario that renders back to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsgen.cli.options import scenario_from, scenario_options
+from dsgen.cli.terminal import emit, width
+
+__all__ = ["command"]
+
+
+@click.command("adopt")
+@click.argument("config")
+@click.option("--args", "arguments", metavar="FILE", help="Arguments of the training program, in YAML or JSON.")
+@scenario_options
+@click.option("-o", "--output", metavar="FILE", help="Write the scenario to a file, whole or not at all.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def command(config: str, arguments: str | None, output: str | None, force: bool, **options: Any) -> None:
+    """Turn a DeepSpeed CONFIG that exists into a scenario that renders back to the same config.
+
+    Say the job around it as dsgen plan takes it, --hw and --model at least; --args names the file of the
+    TrainingArguments that fill in its "auto". Every key stays what it is: "auto", null, and what DeepSpeed ignores,
+    too. A config that DeepSpeed refuses, or that does not fit, is not adopted. Then what it runs is shown, and what
+    dsgen would do otherwise, with what that gains.
+    """
+    from dsgen.asking.adopting import adopt, read_arguments
+    from dsgen.documents.writing import ensure_writable
+    from dsgen.linting import config_reader
+    from dsgen.report import adopted
+    from dsgen.report.summary import fit
+
+    output = None if output == "-" else output
+    if output is not None:
+        ensure_writable(output)
+    source = config_reader.read(config)
+    told = read_arguments(arguments) if arguments is not None else None
+    made = adopt(scenario_from(None, options), source, told, output or "scenario.yaml")
+    if output is None:
+        click.echo(made.text, nl=False)
+    else:
+        made.write(output, force=force)
+    emit(adopted.text(made, source.document.name, width(), output), "speedups", err=True)
+    for warning in made.config.warnings:
+        click.echo(fit(f"warning: {warning}"), err=True)

@@ -1,0 +1,281 @@
+"""Configs that exist become scenarios that render back to them; and what cannot is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adopting import adopted, again, said, same_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from own_configs import CAUSES, GOLDEN
+
+import dsgen
+from dsgen.asking.adopting import adopt, read_arguments
+from dsgen.asking.memory_questions.config_questions import given as held
+from dsgen.linting import config_reader
+from dsgen.linting.linter import lint
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Severity
+
+SMALL: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 2,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-5, "betas": [0.9, 0.95]}},
+}
+# What the Trainer is given most: every number that it knows better is "auto" (transformers' own example, its keys).
+TRAINER: dict[str, Any] = {
+    "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "min_loss_scale": 1},
+    "bf16": {"enabled": "auto"},
+    "optimizer": {"type": "AdamW", "params": dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")},
+    "scheduler": {
+        "type": "WarmupDecayLR",
+        "params": dict.fromkeys(("total_num_steps", "warmup_min_lr", "warmup_max_lr", "warmup_num_steps"), "auto"),
+    },
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu", "pin_memory": True},
+        "offload_param": {"device": "none"},
+        "sub_group_size": 1e9,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_max_live_parameters": 1e9,
+    },
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+}  # fmt: skip
+
+
+def made(config: dict[str, Any], **fields: Any) -> Any:
+    return adopted(held(config), **fields)
+
+
+@pytest.mark.parametrize("config", [SMALL, TRAINER], ids=["plain", "trainer"])
+def test_a_config_comes_back_as_it_was(config: dict[str, Any], tmp_path: Path) -> None:
+    adoption = made(config)
+
+    assert same_data(again(adoption, tmp_path), config)
+    assert same_data(adoption.config.to_dict(), config)
+
+
+ONE: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1}
+ADAM: dict[str, Any] = {"optimizer": {"type": "Adam", "params": {"lr": 1e-4}}}
+CPU = {"device": "cpu"}
+
+
+def sizes(total: int, micro: int) -> dict[str, Any]:
+    return {"train_batch_size": total, "train_micro_batch_size_per_gpu": micro, "gradient_accumulation_steps": 1}
+
+
+STRANGE: dict[str, dict[str, Any]] = {
+    "a total alone": {"train_batch_size": 32},
+    "sizes that fix the GPUs": sizes(64, 4),
+    "GPUs beyond a node": sizes(128, 2),
+    "no section at all": ONE,
+    "fp16 without ZeRO": {**ONE, "fp16": {"enabled": True}, "zero_optimization": {"stage": 0}},
+    "null": {**ONE, "flops_profiler": {"enabled": False, "output_file": None}},
+    "an empty section": {**ONE, "aio": {}},
+    "a key nobody reads": {**ONE, "memory_efficient_linear": True, "_note": "ours: yes"},
+    "a section of ours": {**ONE, "training": {"lr": 1}, "model": "x"},
+    "offload of parameters below stage 3": {
+        **ONE,
+        **ADAM,
+        "zero_optimization": {"stage": 2, "offload_optimizer": CPU, "offload_param": CPU},
+    },
+    "words that YAML reads otherwise": {**ONE, "wandb": {"enabled": False, "project": "no", "group": "1e5"}},
+    "a letter that cannot be printed": {**ONE, "notes": "\x7f\u2028 \U0001f600"},
+    "a whole number as a float": {**ONE, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}},
+    "an old name": {**ONE, "bfloat16": {"enabled": True}},
+    "an offload of the old kind": {**ONE, **ADAM, "zero_optimization": {"stage": 2, "cpu_offload": True}},
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_is_strange_is_kept(name: str, tmp_path: Path) -> None:
+    config = STRANGE[name]
+
+    assert same_data(again(made(config), tmp_path), config)
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.stem)
+def test_what_dsgen_rendered_itself_comes_back(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every golden config; 1b has as many heads as AutoTP divides."""
+    monkeypatch.setattr("dsgen.asking.adopting.adoption.speedups", lambda question: None)
+    monkeypatch.setattr("dsgen.asking.adopting.adoption._own", lambda job, question: None)
+    config = json.loads(file.read_text("utf-8"))
+
+    assert same_data(made(config, model="1b").config.to_dict(), config)
+
+
+KEYS = st.fixed_dictionaries(
+    {"train_micro_batch_size_per_gpu": st.sampled_from([1, 2, "auto"])},
+    optional={
+        "gradient_accumulation_steps": st.sampled_from([1, 4, "auto"]),
+        "gradient_clipping": st.sampled_from([1.0, 0, "auto"]),
+        "bf16": st.sampled_from([{"enabled": True}, {"enabled": "auto"}, {}]),
+        "zero_optimization": st.fixed_dictionaries(
+            {"stage": st.sampled_from([0, 1, 2, 3])},
+            optional={
+                "overlap_comm": st.booleans(),
+                "reduce_bucket_size": st.sampled_from([5e8, 200_000_000, "auto"]),
+                "contiguous_gradients": st.booleans(),
+            },
+        ),
+        "steps_per_print": st.integers(1, 2000),
+        "notes": st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF), max_size=20),
+        "wandb": st.fixed_dictionaries({"enabled": st.just(False)}, optional={"team": st.none()}),
+    },
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(KEYS)
+def test_any_mixture_comes_back(config: dict[str, Any]) -> None:
+    source = held(config)
+    heard = lint(source.document, target=source.target, deepspeed="0.19")
+    if any(item.severity is Severity.ERROR for item in heard):
+        with pytest.raises(DsgenError):
+            adopted(source)
+        return
+    assert same_data(adopted(source).config.to_dict(), config)
+
+
+def test_the_gpus_are_those_that_the_batch_adds_up_with() -> None:
+    assert made(sizes(64, 4)).config.plan.job.world == 16
+    assert "gpus: 16  # 64 / (4 x 1), as its batch keys add up" in made(sizes(64, 4)).text
+    assert made({"train_batch_size": 12}).config.plan.job.world == 6  # of 8 in a node, the most that share 12
+    assert made(SMALL).config.plan.job.world == 8
+    assert made(SMALL, gpus=2).config.plan.job.world == 2
+    with pytest.raises(DsgenError, match="train_batch_size"):
+        made(sizes(64, 4), gpus=8)
+
+
+def test_the_plan_is_what_deepspeed_makes_of_the_batch() -> None:
+    """A total alone means one step: micro-batches of a total by the GPUs, and no accumulation."""
+    chosen = made({"train_batch_size": 32}).config.plan.chosen.strategy
+
+    assert (chosen.micro_batch, chosen.accumulation) == (4, 1)
+    assert made({"train_micro_batch_size_per_gpu": 4}).config.plan.chosen.strategy.accumulation == 1
+
+
+def test_what_dsgen_would_do_is_weighed_beside_it() -> None:
+    slow = {
+        **SMALL,
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+    }
+
+    adoption = adopt(said(hw="a100-80g", model="llama-3.1-8b", seq_len=2048), held(slow))
+
+    assert adoption.gain is not None and adoption.gain > 0.1
+    assert adoption.own is not None and adoption.own.strategy.offload_optimizer == "none"
+    assert adoption.own.strategy.global_batch == adoption.question.strategy.global_batch == 16
+    assert adoption.speedups.changes
+
+
+@pytest.mark.parametrize("file", sorted(CAUSES.glob("*.json")), ids=lambda file: file.stem)
+def test_a_config_that_does_not_start_is_refused_with_its_finding(file: Path) -> None:
+    try:
+        source = config_reader.read(str(file))
+    except DsgenError:
+        return  # no config at all
+    heard = lint(source.document, target=source.target, deepspeed="0.19")
+    errors = [item for item in heard if item.severity is Severity.ERROR]
+    if errors:
+        with pytest.raises(DsgenError) as caught:
+            adopted(source)
+        assert "dsgen rule DSG" in str(caught.value.todo)
+        assert str(caught.value.where).startswith(f"{file}:")
+    else:
+        assert same_data(adopted(source).config.to_dict(), dict(source.document.config))
+
+
+FP16 = {"bf16": {"enabled": False}, "fp16": {"enabled": True}}
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(DsgenError) as caught:
+        adopt(
+            said(hw="t4-16g", model="13b", seq_len=2048),
+            held({**SMALL, "bf16": {"enabled": False}, "fp16": {"enabled": True}}),
+        )
+
+    assert caught.value.code == "does-not-fit"
+    assert caught.value.what == "13b at 2048 tokens fits nowhere on 4 GPUs of 14.6 GiB as this config runs it"
+    assert "dsgen memory --config" in str(caught.value.todo)
+
+
+def test_a_key_with_a_dot_is_refused() -> None:
+    with pytest.raises(DsgenError, match="has a dot in it"):
+        made({**SMALL, "a.b": 1})
+
+
+def test_what_would_change_the_config_is_refused() -> None:
+    with pytest.raises(DsgenError, match="would change the config"):
+        made(SMALL, set={"zero_optimization.stage": 1})
+    with pytest.raises(DsgenError, match=r"a scenario of its own"):
+        made(SMALL, file="x.yaml")
+    assert "training.lr: 0.01" in made(SMALL, set={"training.lr": 0.01}).text
+
+
+def arguments(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "args.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_arguments_fill_in_what_is_auto(tmp_path: Path) -> None:
+    text = "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\ngradient_checkpointing: true\n"
+    told = read_arguments(arguments(tmp_path, f"{text}max_steps: 500\nlearning_rate: 2.0e-5\n"))
+    adoption = adopt(said(), held(TRAINER), told)
+    chosen = adoption.config.plan.chosen.strategy
+
+    assert (chosen.micro_batch, chosen.accumulation, chosen.precision, chosen.checkpointing) == (2, 8, "bf16", True)
+    assert "micro_batch: 2  # " in adoption.text
+    assert same_data(adoption.config.to_dict(), TRAINER)
+
+
+def test_arguments_that_say_otherwise_are_refused_as_the_trainer_does(tmp_path: Path) -> None:
+    told = read_arguments(arguments(tmp_path, "per_device_train_batch_size: 2\n"))
+
+    with pytest.raises(DsgenError, match=r"per_device_train_batch_size is 2, and the config's .* 4"):
+        adopt(said(), held(SMALL), told)
+
+
+def test_arguments_without_any_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DsgenError, match="no argument that a plan follows"):
+        read_arguments(arguments(tmp_path, "output_dir: x\n"))
+
+
+def test_files_of_profiles_are_named_from_the_scenario_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "box.yaml").write_text("kind: hardware\nextends: a100-80g\nhardware:\n  gpus_per_node: 4\n")
+    (tmp_path / "runs").mkdir()
+    adoption = adopt(said(hw="box.yaml"), held(SMALL), path="runs/scenario.yaml")
+    adoption.write("runs/scenario.yaml")
+
+    assert 'hw: "../box.yaml"' in adoption.text
+    assert dsgen.render(dsgen.scenario("runs/scenario.yaml")).plan.job.world == 4
+
+
+def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps(SMALL))
+    wanted = {"hw": "a100-80g", "model": "1b"}
+
+    assert dsgen.adopt(wanted, str(path)).config == dsgen.adopt(wanted, SMALL).config == SMALL
+    adoption = dsgen.adopt(wanted, SMALL)
+    target = tmp_path / "s.yaml"
+    adoption.write(str(target))
+    with pytest.raises(DsgenError, match="there already"):
+        adoption.write(str(target))
+    with pytest.raises(DsgenError, match=r"ends in \.yaml"):
+        adoption.write(str(tmp_path / "s.json"))
