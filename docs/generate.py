@@ -23,7 +23,10 @@ DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
 WRITTEN_BY_HAND = (
     REPOSITORY / "README.md",
-    *(DOCS / f"{name}.md" for name in ("index", "memory", "plan", "calibrate", "frameworks", "hardware", "adopt")),
+    *(
+        DOCS / f"{name}.md"
+        for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt")
+    ),
 )
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 

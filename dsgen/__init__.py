@@ -12,6 +12,7 @@ dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measure
 dsgen.detect().write("my-box.yaml")               # the machine at hand as a profile; {"hw": "auto"} takes it
 dsgen.adopt({"hw": "a100-40g", "model": "7b"}, "ds_config.json").write("scenario.yaml")  # a config that exists
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
+dsgen.diagnose("train.log", job).root             # why a run failed, and .changes with numbers
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         adopt,
         calibrate,
         detect,
+        diagnose,
         effective,
         job,
         memory,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
+    from dsgen.diagnosing import Diagnosis
     from dsgen.effective import Effective
     from dsgen.frameworks import JobFiles
     from dsgen.frameworks.asked import job_files, needs
@@ -84,6 +87,7 @@ __all__ = [
     "Config",
     "Contest",
     "DetectedMachine",
+    "Diagnosis",
     "DsgenError",
     "Effective",
     "Explanation",
@@ -106,6 +110,7 @@ __all__ = [
     "calibrate",
     "compare",
     "detect",
+    "diagnose",
     "diff",
     "effective",
     "fewest_gpus",
@@ -142,6 +147,7 @@ _HOMES = {
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions.contests",
     "DetectedMachine": "dsgen.catalog.detected",
+    "Diagnosis": "dsgen.diagnosing",
     "DsgenError": "dsgen.shapes.errors",
     "Effective": "dsgen.effective",
     "Explanation": "dsgen.rendering",

@@ -100,6 +100,12 @@ REPORTS: dict[str, list[str]] = {
     "proof": [r"\A(?:(?P<good>proved)|(?P<bad>failed)|(?P<doubt>not run))", r"(?m)^(?P<head>changed .+|observed .+)$"],
     "effective": [r"\A(?P<head>.+)"],
     "simulation": [r"\A(?P<head>.+)", r"(?m)^(?P<head> *GiB in phase .+)$"],
+    "diagnosis": [
+        r"\A(?P<head>.+)",
+        r"(?m)^(?P<good>  next)(?=  )",
+        r"(?m)^(?P<info>   or)(?=   )",
+        r"(?m)^(?P<faint>  (?:log|last line|last error|also): .+)$",
+    ],
     "patch": [r"(?m)^(?P<head>(?:---|\+\+\+) .+)$", r"(?m)^(?:(?P<bad>-.*)|(?P<good>\+.*))$", r"(?m)^(?P<info>@@.+@@)"],
     "page": [],  # markdown, csv
     "table": [r"\A(?P<head>.+)"],

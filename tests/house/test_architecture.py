@@ -29,7 +29,7 @@ FLOORS = {
     "7 cost": "cost",
     "8 choice": "planning linting",
     "9 rendering": "rendering frameworks",
-    "10 questions": "asking simulating",
+    "10 questions": "asking simulating diagnosing",
     "11 pages": "report api",
     "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
 }

@@ -1,0 +1,300 @@
+"""Causes that are about the program and its config: what DeepSpeed, torch and transformers refuse, and checkpoints."""
+
+from __future__ import annotations
+
+from dsgen.diagnosing.causes.cause import SLOW, Cause, Sign
+
+__all__ = ["PROGRAMS"]
+
+# A frame after which the error stands: what DeepSpeed's readers of the config raise is about the config.
+_LAST_FRAME = (
+    r"\A[^\n]*\n(?:(?![^\n]*File \")[^\n]*\n){1,4}?[^\n]*\b(?:Assertion|Value|Type|Key|DeepSpeedConfig)Error\b"
+)
+_EMPTY = r"torch\.Size\(\[[01]?\]\)"  # what ZeRO-3 leaves in the place of a parameter that is in parts
+
+PROGRAMS = (
+    Cause(
+        code="batch-mismatch",
+        words="the batch keys do not multiply",
+        phase="init",
+        signs=(
+            Sign("Check batch related parameters"),
+            Sign("train_batch_size is not equal"),
+            Sign("has to be greater than 0", r"(?i)(?:batch size|accumulation)[^{\n]*: -?\d+ has to be greater"),
+            Sign("train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
+        ),
+        why="train_batch_size must be micro-batch x accumulation x the ranks that really started.",
+        changes=(
+            'leave two of the three to DeepSpeed: write train_micro_batch_size_per_gpu and "auto" or nothing else',
+            "check that all ranks started: a world size of 1 means that the launcher was not used",
+        ),
+        source="https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",
+    ),
+    Cause(
+        code="argument-refused",
+        words="the program does not know an argument",
+        phase="launch",
+        signs=(Sign("error: unrecognized arguments"), Sign("are not used by the HfArgumentParser")),
+        why="It is misspelt, of another release, or the launcher's: deepspeed and older launchers add --local_rank.",
+        changes=(
+            "for --local_rank: parser.add_argument('--local_rank', '--local-rank', type=int), or torchrun, which adds "
+            "none",
+            "python PROGRAM --help names its arguments",
+        ),
+        source="https://github.com/deepspeedai/Megatron-DeepSpeed/issues/178",
+    ),
+    Cause(
+        code="config-mismatch",
+        words="the config and TrainingArguments say different things",
+        phase="init",
+        signs=(Sign("values that mismatch TrainingArguments"), Sign("Please correct the following DeepSpeed config")),
+        why="transformers compares both and refuses where they differ.",
+        changes=(
+            'write "auto" for the keys that it lists, or the same value in both',
+            "dsgen lint --target hf-trainer",
+        ),
+        source="https://huggingface.co/docs/transformers/deepspeed",
+    ),
+    Cause(
+        code="auto-not-filled",
+        words='"auto" reached DeepSpeed',
+        phase="init",
+        signs=(
+            Sign("'auto'", r"could not convert string to float: 'auto'|invalid literal for int\(\) .*'auto'"),
+            Sign("in _batch_assertion", r"not supported between instances of 'str' and 'int'"),
+            Sign("input_value='auto'"),
+        ),
+        why='Only the Hugging Face Trainer and Accelerate fill in "auto"; deepspeed.initialize does not.',
+        changes=("write numbers: dsgen render makes a config without auto", "dsgen lint --target deepspeed"),
+        source="https://huggingface.co/docs/transformers/deepspeed",
+    ),
+    Cause(
+        code="config-refused",
+        words="DeepSpeed refuses the config",
+        phase="init",
+        signs=(
+            Sign("DeepSpeedConfigError"),
+            Sign("validation error", r"(?i)validation errors? for DeepSpeed|deepspeed"),
+            Sign("Expected a string path to an existing deepspeed config"),
+            Sign("modes cannot be simultaneously enabled"),
+            *(Sign(f"deepspeed/runtime/{file}", _LAST_FRAME) for file in ("config", "zero/config", "config_utils")),
+            Sign("Extra inputs are not permitted"),
+            Sign("extra fields not permitted"),
+        ),
+        why="A key is unknown to this release, misspelt, or has a value that it cannot have.",
+        changes=("dsgen lint ds_config.json names the key, its line and the mend",),
+        source="https://www.deepspeed.ai/docs/config-json/",
+    ),
+    Cause(
+        code="optimizer-refused",
+        words="DeepSpeed refuses the optimizer",
+        phase="init",
+        signs=(
+            Sign("zero_force_ds_cpu_optimizer"),
+            Sign("zero_allow_untested_optimizer"),
+            Sign("untested ZeRO Optimizer"),
+            Sign("ZeRO-Offload with a client provided optimizer"),
+        ),
+        why="With the optimizer on the CPU DeepSpeed takes its own CPU Adam; others must be allowed.",
+        changes=(
+            "name the optimizer in the config, so that DeepSpeed makes its CPU Adam",
+            '"zero_force_ds_cpu_optimizer": false takes yours, which is several times slower on the CPU',
+        ),
+        source="https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training",
+    ),
+    Cause(
+        code="world-size-changed",
+        words="the checkpoint is of another number of GPUs",
+        phase="resume",
+        signs=(
+            Sign("checkpoint being loaded used a DP world size"),
+            Sign("Automatic adjustment of ZeRO's optimizer state"),
+        ),
+        why="ZeRO's optimizer states lie in one file for each rank of the run that saved them.",
+        changes=(
+            "resume on as many GPUs as saved it",
+            "make it universal: python -m deepspeed.checkpoint.ds_to_universal, and "
+            '"checkpoint": {"load_universal": true}',
+        ),
+        source="https://www.deepspeed.ai/tutorials/universal-checkpointing/",
+    ),
+    Cause(
+        code="checkpoint-empty",
+        words="a checkpoint and the model differ because ZeRO-3 holds the parameters in parts",
+        phase="load",
+        signs=(
+            Sign("size mismatch for", _EMPTY),
+            Sign("loading state_dict for", rf"size mismatch for[^\n]*{_EMPTY}"),
+            Sign("Trying to set a tensor of shape", _EMPTY),
+            Sign("size mismatch - ckpt:", _EMPTY),
+        ),
+        why="A shape of 0 or 1 is a parameter that was partitioned when it was saved or is to be loaded into.",
+        changes=(
+            'to save whole ones: "stage3_gather_16bit_weights_on_model_save": true; of a checkpoint that is there '
+            "zero_to_fp32.py makes them",
+            "to load whole ones: from_pretrained under the Trainer's config, not load_state_dict after zero.Init",
+        ),
+        source="https://github.com/huggingface/transformers/issues/20082",
+    ),
+    Cause(
+        code="checkpoint-shapes",
+        words="a checkpoint does not fit the model",
+        phase="load",
+        signs=(
+            Sign("size mismatch for"),
+            Sign("loading state_dict for"),
+            Sign("Missing key(s) in state_dict"),
+            Sign("ignore_mismatched_sizes"),
+        ),
+        why="It was saved from another model, with other tokens, adapters or parallel degree.",
+        changes=(
+            "the same model, tokenizer size, adapter rank and tensor parallelism as when it was saved",
+            "resize_token_embeddings before loading, where tokens were added",
+        ),
+        source="https://pytorch.org/tutorials/beginner/saving_loading_models.html",
+    ),
+    Cause(
+        code="checkpoint-missing",
+        words="there is no checkpoint to resume from",
+        phase="resume",
+        signs=(
+            Sign("Can't find a valid checkpoint at"),
+            Sign("Unable to find latest file at"),
+            Sign("Can't find any checkpoint"),
+            Sign("is not a valid DeepSpeed checkpoint"),
+            Sign("failed to resume from checkpoint"),
+            Sign("No valid checkpoint", r"(?i)output directory|found in"),
+            Sign("FileNotFoundError", r"global_step\d+|optim_states|model_states|trainer_state\.json"),
+        ),
+        why="The folder holds no checkpoint of DeepSpeed's (`latest` and folders global_step*), or a part of one.",
+        changes=(
+            "name the folder of the checkpoint, not of all; a run that died while saving left a part: take the one "
+            "before",
+            "on several nodes all must see the same folder",
+        ),
+        source="https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
+    ),
+    Cause(
+        code="recomputation-differs",
+        words="activation checkpointing recomputed something else",
+        phase="backward",
+        signs=(
+            Sign("Recomputed values for the following tensors have different metadata"),
+            Sign("different number of tensors was saved during the original forward and recomputation"),
+            Sign("CheckpointError"),
+        ),
+        why="Recomputed tensors have other shapes. A shape of 0 is a parameter that ZeRO-3 gave back before the "
+        "recomputation, as happens to frozen ones; others follow state that changes between the passes.",
+        changes=(
+            'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for '
+            "adapters",
+            "ZeRO-2, where nothing is gathered",
+        ),
+        source="https://github.com/huggingface/trl/issues/2514",
+    ),
+    Cause(
+        code="no-gradient",
+        words="the loss has no gradient",
+        phase="backward",
+        signs=(Sign("does not require grad and does not have a grad_fn"), Sign("loss must be a scalar tensor")),
+        why="With reentrant checkpointing and frozen embeddings no input requires a gradient, so autograd stops there; "
+        "or every parameter is frozen, or the loss is no scalar.",
+        changes=(
+            'gradient_checkpointing_kwargs={"use_reentrant": False}',
+            "model.enable_input_require_grads() before the adapters are added",
+        ),
+        source="https://github.com/huggingface/peft/issues/2742",
+    ),
+    Cause(
+        code="dtype-mismatch",
+        words="tensors of different dtypes meet",
+        phase="forward",
+        signs=(
+            Sign("expected scalar type"),
+            Sign("Found dtype"),
+            Sign("to have the same dtype"),
+            Sign("must have the same dtype"),
+            Sign("should be the same", r"Input type .* and (?:weight|bias) type"),
+        ),
+        why="DeepSpeed casts the weights to bf16 or fp16; inputs, buffers and modules made later stay fp32.",
+        changes=(
+            "cast floating inputs to the model's dtype (next(model.parameters()).dtype)",
+            'let autocast do it: "torch_autocast": {"enabled": true, "dtype": "bfloat16"}',
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/1233",
+    ),
+    Cause(
+        code="device-mismatch",
+        words="tensors of different devices meet",
+        signs=(Sign("Expected all tensors to be on the same device"),),
+        why="Something was left on the CPU or on GPU 0: a batch, a buffer, a model with device_map, or states of an "
+        "optimizer beside offload.",
+        changes=(
+            'no device_map="auto" with DeepSpeed; inputs to model.device; one GPU for each rank',
+            "in the optimizer's step with offload: DeepSpeed's own CPU Adam instead of a client's optimizer",
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/5634",
+    ),
+    Cause(
+        code="parameter-not-gathered",
+        words="ZeRO-3 met a parameter that is not where it must be",
+        signs=(
+            Sign("ZeroParamStatus.AVAILABLE"),
+            Sign("'status': 'NOT_AVAILABLE'"),
+            Sign("still have inflight params"),
+            Sign("inflight_param_registry"),
+            Sign("already in registry"),
+            Sign("non-inflight parameter"),
+            Sign("assert not param.ds_active_sub_modules"),
+            Sign("'weight' must be 2-D"),
+        ),
+        why="ZeRO-3 gathers parameters in hooks of each module's forward. A parameter used outside of its module, a "
+        "module that runs in another order, or a forward that was interrupted breaks that.",
+        changes=(
+            "with deepspeed.zero.GatheredParameters(...) around uses outside of forward; "
+            "deepspeed.utils.set_z3_leaf_modules for modules whose order changes (mixture of experts)",
+            "ZeRO-2, where parameters stay whole",
+        ),
+        source="https://deepspeed.readthedocs.io/en/latest/zero3.html",
+    ),
+    Cause(
+        code="gradient-twice",
+        words="a gradient was reduced twice",
+        phase="backward",
+        signs=(Sign("has already been reduced"), Sign("Gradient computed twice for this partition")),
+        why="A parameter got its gradient twice in one backward: reentrant checkpointing of shared modules, or "
+        "backward called twice.",
+        changes=('gradient_checkpointing_kwargs={"use_reentrant": False}', "one backward for each forward"),
+        source="https://github.com/deepspeedai/DeepSpeed/issues",
+    ),
+    Cause(
+        code="unused-parameters",
+        words="some parameters got no gradient",
+        phase="forward",
+        signs=(Sign("Expected to have finished reduction in the prior iteration"),),
+        why="DistributedDataParallel waits for the gradient of every parameter, and some were not used.",
+        changes=("ddp_find_unused_parameters=True, or freeze what the loss does not use",),
+        source="https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    ),
+    Cause(
+        code="shape-mismatch",
+        words="tensors whose shapes do not match meet",
+        phase="forward",
+        signs=(Sign("shapes cannot be multiplied"), Sign("must match the size of tensor b")),
+        why="A module got an input of another size, or a weight that ZeRO-3 has not gathered (a size of 0).",
+        changes=("print the shapes of the batch; a size of 0 is a parameter used outside of its module's forward",),
+        source="https://deepspeed.readthedocs.io/en/latest/zero3.html",
+    ),
+    Cause(
+        code="trace-invalid",
+        words="ZeRO-3 throws its record of the module order away",
+        level=SLOW,
+        signs=(Sign("Invalidate trace cache"),),
+        why="Modules run in another order than the step before, so parameters are gathered late and not ahead.",
+        changes=(
+            "harmless where it comes with each evaluation or generation; else deepspeed.utils.set_z3_leaf_modules for "
+            "the modules whose order changes",
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/6870",
+    ),
+)
