@@ -9,6 +9,7 @@ config.why("zero_optimization.stage").reason      # and why
 dsgen.memory(job).verdict                         # whether it fits, what would
 dsgen.calibrate(job, step_seconds=12.3).write("my-box.yaml")  # what you measured, for later plans
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
+dsgen.launch(job, launcher="slurm", script="train.py", folder="runs/first").write()  # what starts it, and RUN.md
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         calibrate,
         effective,
         job,
+        launch,
         memory,
         overrides,
         plan,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
     from dsgen.jobs.job import Job
+    from dsgen.launching import RunFolder
     from dsgen.linting.asked import fix, lint, migrate, survey
     from dsgen.linting.files import Linted
     from dsgen.linting.mending import Mended
@@ -85,6 +88,7 @@ __all__ = [
     "Offer",
     "Plan",
     "Proof",
+    "RunFolder",
     "Simulation",
     "Speedups",
     "WhatIf",
@@ -95,6 +99,7 @@ __all__ = [
     "fewest_gpus",
     "fix",
     "job",
+    "launch",
     "lint",
     "memory",
     "migrate",
@@ -134,6 +139,7 @@ _HOMES = {
     "Offer": "dsgen.asking.plan_questions.offers",
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
+    "RunFolder": "dsgen.launching",
     "Simulation": "dsgen.simulating",
     "Speedups": "dsgen.asking.plan_questions.speedups",
     "WhatIf": "dsgen.asking.plan_questions.what_ifs",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
     from dsgen.effective import Effective
+    from dsgen.launching import RunFolder
     from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
     from dsgen.simulating import Simulation
@@ -36,6 +37,7 @@ __all__ = [
     "calibrate",
     "effective",
     "job",
+    "launch",
     "memory",
     "overrides",
     "plan",
@@ -149,6 +151,68 @@ def calibrate(
     made = job(wanted, deepspeed)
     ran = calibrating.run_of(made) if config is None else memory_questions.question(made, config)
     return calibrating.calibrate(ran, step_seconds, peak_gib, peak_of)
+
+
+@names_arguments(scenarios.NAMES)
+def launch(
+    wanted: Wanted,
+    *,
+    launcher: str,
+    folder: Path,
+    target: str = "deepspeed",
+    script: Path | None = None,
+    module: str | None = None,
+    arguments: Sequence[str] = (),
+    config_argument: str | None = None,
+    checkpoint_argument: str | None = None,
+    hostfile: Path | None = None,
+    interface: str | None = None,
+    port: int = 29500,
+    directives: Sequence[str] = (),
+    image: str | None = None,
+    deepspeed: str | None = None,
+) -> RunFolder:
+    """The folder of a run, as `dsgen launch` writes it; `.write()` writes it, and nothing is started.
+
+    Args:
+        wanted: At least a hardware and a model.
+        launcher: deepspeed, torchrun, accelerate, slurm, kubernetes or skypilot.
+        folder: Where its files go.
+        target: The program that loads the config: deepspeed, hf-trainer, accelerate or lightning.
+        script: The Python file that every rank runs.
+        module: Or the module, as `python -m` takes it.
+        arguments: What it is given, letter for letter.
+        config_argument: What it takes the config by; "none" gives it none, by default as its target does.
+        checkpoint_argument: What it takes the folder of checkpoints by; likewise.
+        hostfile: The machines of several nodes, a line `worker-1 slots=8` for each.
+        interface: The network interface between hosts.
+        port: Where rank 0 waits.
+        directives: Further options of sbatch.
+        image: The container image of kubernetes, or of skypilot's nodes.
+        deepspeed: As in `job`.
+
+    Raises:
+        DsgenError: As `render`; or no program, hosts at odds with the job, a launcher or target that is none.
+    """
+    from dsgen.launching import run_folder
+    from dsgen.launching.asked import Wishes, asked_launch
+
+    wishes = Wishes(
+        launcher=text_of(launcher, "launcher", "slurm"),
+        folder=path_of(folder),
+        target=text_of(target, "target", "hf-trainer"),
+        script=None if script is None else path_of(script),
+        module=module,
+        arguments=tuple(arguments),
+        config_argument=config_argument,
+        checkpoint_argument=checkpoint_argument,
+        hostfile=None if hostfile is None else path_of(hostfile),
+        interface=interface,
+        port=port,
+        directives=tuple(directives),
+        image=image,
+    )
+    return run_folder(asked_launch(render(wanted, deepspeed), wishes))
 
 
 @names_arguments()

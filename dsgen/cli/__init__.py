@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "Show the chosen strategy, its rivals and what was rejected, with numbers.",
     "memory": "Say how much memory training takes, in every phase and place, and whether it fits.",
     "calibrate": "Turn your own measurement of a run into a hardware profile, which later plans use.",
+    "launch": "Write the folder of a run: config, environment, command or job file, and what to expect and watch.",
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
     "prove": "Start a real deepspeed.initialize with the config and check what it observed.",
