@@ -23,11 +23,13 @@ DEEPSPEED_LINE = "0.19"  # the release line that the extras `proof` and `simulat
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
 # Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start.
 BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
+LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
-              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "coverage", "mutants"]  # fmt: skip
+              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "coverage",
+              "mutants"]  # fmt: skip
 
 nox.needs_version = ">=2026.10.20"
 nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
@@ -100,7 +102,7 @@ def tests(session: nox.Session) -> None:
     Arguments after -- go to pytest.
     """
     session.install(".", *dependencies("tests"))
-    which = "not proof" if session.python == PYTHON else "pythons and not proof"
+    which = "not proof and not launch" if session.python == PYTHON else "pythons and not proof"
     session.run("pytest", "-m", which, *session.posargs)
 
 
@@ -108,7 +110,7 @@ def tests(session: nox.Session) -> None:
 def whole(session: nox.Session) -> None:
     """All tests on the other Pythons too."""
     session.install(".", *dependencies("tests"))
-    session.run("pytest", "-m", "not proof", *session.posargs)
+    session.run("pytest", "-m", "not proof and not launch", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -118,7 +120,7 @@ def quick(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
-    session.run("pytest", "-n", "2", "-m", "not proof", *changed_tests(), *session.posargs)
+    session.run("pytest", "-n", "2", "-m", "not proof and not launch", *changed_tests(), *session.posargs)
 
 
 @nox.session(python=PYTHON)
@@ -181,9 +183,23 @@ def coverage(session: nox.Session) -> None:
         Path(session.virtualenv.location) / "coverage"
     )  # create_tmp would move all temporary files
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *BOTH_CORES, *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "-m", "not launch", *BOTH_CORES, *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
+
+
+@nox.session(python=PYTHON, default=False)
+def launch(session: nox.Session) -> None:
+    """What `dsgen launch` writes, run: by real launchers, on two hosts of network namespaces, under a real Slurm."""
+    install_proof(session)
+    need_launchers(session)
+    build_operators(session)
+    root = [] if os.geteuid() == 0 else ["sudo", "--preserve-env=PATH,TORCH_EXTENSIONS_DIR"]  # it makes namespaces
+    bound = ["timeout", "--signal=INT", f"{LAUNCH_SECONDS}"]  # as Ctrl-C, so that hosts and Slurm are ended
+    python = str(Path(session.bin) / "python")
+    session.run(
+        *root, *bound, python, "-m", "pytest", "-m", "launch", "tests/launching", *session.posargs, external=True
+    )
 
 
 @nox.session(python=PYTHON, default=False)
@@ -321,10 +337,24 @@ def schema_of_installed(session: nox.Session) -> None:
 def need_system_packages(session: nox.Session) -> None:
     """A C++ compiler and libaio's header, with which DeepSpeed builds its operators for CPU and NVMe offload."""
     there = {"g++": shutil.which("g++") or shutil.which("c++"), "libaio-dev": Path("/usr/include/libaio.h").exists()}
-    missing = [package for package, found in there.items() if not found]
+    need_packages(session, "the proofs need", {package: bool(found) for package, found in there.items()})
+
+
+def need_launchers(session: nox.Session) -> None:
+    """Slurm, sshd, pdsh and what makes network namespaces, as Debian and Ubuntu have them."""
+    programs = {"slurm-wlm": "slurmctld", "munge": "munged", "openssh-server": "sshd", "openssh-client": "ssh",
+                "pdsh": "pdsh", "iproute2": "ip"}  # fmt: skip
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    there = {package: shutil.which(program, path=path) is not None for package, program in programs.items()}
+    need_packages(session, "real launches need", there)
+
+
+def need_packages(session: nox.Session, who: str, there: dict[str, bool]) -> None:
+    """Install the packages of a distribution that are not there, where that is allowed."""
+    missing = [package for package, is_there in there.items() if not is_there]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        session.error(f"the proofs need {' and '.join(missing)}: sudo apt-get install -y {' '.join(missing)}")
+        session.error(f"{who} {' and '.join(missing)}: sudo apt-get install -y {' '.join(missing)}")
     session.run("apt-get", "update", external=True)
     session.run("apt-get", "install", "-y", "--no-install-recommends", *missing, external=True)

@@ -25,7 +25,7 @@ WRITTEN_BY_HAND = (
     REPOSITORY / "README.md",
     *(
         DOCS / f"{name}.md"
-        for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt")
+        for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt", "launch")
     ),
 )
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed

@@ -13,6 +13,7 @@ dsgen.detect().write("my-box.yaml")               # the machine at hand as a pro
 dsgen.adopt({"hw": "a100-40g", "model": "7b"}, "ds_config.json").write("scenario.yaml")  # a config that exists
 dsgen.speedups(job, "ds_config.json").changes     # what would make a config faster; compare, what_if, fewest_gpus
 dsgen.diagnose("train.log", job).root             # why a run failed, and .changes with numbers
+dsgen.launch(job, launcher="slurm", script="train.py", folder="runs/first").write()  # what starts it, and RUN.md
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
 """
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         adopt,
         calibrate,
         detect,
-        diagnose,
         effective,
         job,
         memory,
@@ -63,11 +63,14 @@ if TYPE_CHECKING:
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
     from dsgen.diagnosing import Diagnosis
+    from dsgen.diagnosing.from_python import diagnose
     from dsgen.effective import Effective
     from dsgen.frameworks import JobFiles
     from dsgen.frameworks.asked import job_files, needs
     from dsgen.frameworks.needs import Need
     from dsgen.jobs.job import Job
+    from dsgen.launching import RunFolder
+    from dsgen.launching.from_python import launch
     from dsgen.linting.asked import fix, lint, migrate, survey
     from dsgen.linting.files import Linted
     from dsgen.linting.mending import Mended
@@ -103,6 +106,7 @@ __all__ = [
     "Offer",
     "Plan",
     "Proof",
+    "RunFolder",
     "Simulation",
     "Speedups",
     "WhatIf",
@@ -117,6 +121,7 @@ __all__ = [
     "fix",
     "job",
     "job_files",
+    "launch",
     "lint",
     "memory",
     "migrate",
@@ -162,6 +167,7 @@ _HOMES = {
     "Offer": "dsgen.asking.plan_questions.offers",
     "Plan": "dsgen.planning.planner",
     "Proof": "dsgen.proving.prover",
+    "RunFolder": "dsgen.launching",
     "Simulation": "dsgen.simulating",
     "Speedups": "dsgen.asking.plan_questions.speedups",
     "WhatIf": "dsgen.asking.plan_questions.what_ifs",
@@ -169,9 +175,11 @@ _HOMES = {
         ("compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"),
         "dsgen.asking.plan_questions.asked",
     ),
+    "diagnose": "dsgen.diagnosing.from_python",
     "diff": "dsgen.asking.comparisons",
     "fix": "dsgen.linting.asked",
     "job_files": "dsgen.frameworks.asked",
+    "launch": "dsgen.launching.from_python",
     "lint": "dsgen.linting.asked",
     "migrate": "dsgen.linting.asked",
     "needs": "dsgen.frameworks.asked",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
-    from dsgen.diagnosing import Diagnosis
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
@@ -39,7 +38,6 @@ __all__ = [
     "adopt",
     "calibrate",
     "detect",
-    "diagnose",
     "effective",
     "job",
     "memory",
@@ -193,34 +191,6 @@ def detect(answers: Path | None = None) -> DetectedMachine:
 
     said = detecting.ask() if answers is None else detecting.read(path_of(answers))
     return detected(detecting.node(said))
-
-
-@names_arguments(scenarios.NAMES)
-def diagnose(
-    log: Path, wanted: Wanted | None = None, config: Values | Path | None = None, deepspeed: str | None = None
-) -> Diagnosis:
-    """Why a run failed or is slow, from its log: `.code`, `.root`, `.remarks`, `.changes`.
-
-    Args:
-        log: What the run printed, of any size and any number of ranks; "-" reads stdin.
-        wanted: What ran, at least a hardware and a model; without it nothing is compared with what is predicted.
-        config: The DeepSpeed config that ran, or its file.
-        deepspeed: As in `job`.
-
-    Raises:
-        DsgenError: No such log, it is empty or no text; or as `memory`.
-    """
-    from dsgen import diagnosing
-    from dsgen.asking import memory_questions
-
-    path = path_of(log, "it must be the path of a log")
-    if wanted is None and config is not None:
-        raise mistake(
-            "wanted is missing", must="a config needs the job beside it", code="missing",
-            todo='diagnose("train.log", {"hw": "a100-40g", "model": "7b"}, config="ds_config.json")',
-        )  # fmt: skip
-    question = memory_questions.question(job(wanted, deepspeed), config) if wanted is not None else None
-    return diagnosing.diagnose(diagnosing.blocks(path), question)
 
 
 @names_arguments()

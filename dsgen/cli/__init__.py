@@ -29,6 +29,7 @@ COMMANDS = {
     "adopt": "Turn an existing config into a scenario that renders back to it, and say what would be faster.",
     "calibrate": "Turn your own measurement of a run into a hardware profile, which later plans use.",
     "diagnose": "Say why a run failed or is slow, from its log, and what to change.",
+    "launch": "Write the folder of a run: config, environment, command or job file, and what to expect and watch.",
     "why": "Say who decided a key, what lost, and why.",
     "diff": "Compare two configs or two scenarios, key by key, with reasons.",
     "prove": "Start a real deepspeed.initialize with the config and check what it observed.",

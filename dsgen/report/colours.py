@@ -99,6 +99,7 @@ REPORTS: dict[str, list[str]] = {
     "diff": [r"(?m)^(?P<head>\w\S*)$", r"(?m)^ *(?:(?P<bad>-)|(?P<good>\+)) "],
     "proof": [r"\A(?:(?P<good>proved)|(?P<bad>failed)|(?P<doubt>not run))", r"(?m)^(?P<head>changed .+|observed .+)$"],
     "effective": [r"\A(?P<head>.+)"],
+    "launch": [r"\A(?P<head>.+)", r"(?m)^(?P<head>==> .+ <==)", r"(?m)^(?P<info>Nothing was .+?\.|Starting:)"],
     "simulation": [r"\A(?P<head>.+)", r"(?m)^(?P<head> *GiB in phase .+)$"],
     "diagnosis": [
         r"\A(?P<head>.+)",

@@ -173,7 +173,7 @@ def test_auto_becomes_what_transformers_makes_of_it_and_resolved_numbers_do_not_
     config = dsgen.render(scenario)
     told = {item.name: item.value for item in training_arguments(config)}
     told.pop("use_liger_kernel", None)
-    warnings.simplefilter("ignore", FutureWarning)  # 5.23 has a new name for gradient_checkpointing; 4 knows the old one
+    warnings.simplefilter("ignore", FutureWarning)  # 5.23 has another name for gradient_checkpointing
     args = OfWorld(TrainingArguments(output_dir="output", use_cpu=True, **told), config.plan.job.world)
     total = told.get("max_steps", 1234)
 

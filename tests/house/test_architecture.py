@@ -30,7 +30,7 @@ FLOORS = {
     "8 choice": "planning linting",
     "9 rendering": "rendering frameworks",
     "10 questions": "asking simulating diagnosing",
-    "11 pages": "report api",
+    "11 pages": "report launching api",
     "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
 }
 APART = "engine"  # runs as a child process: it imports nothing of the house but the laws below, and nothing imports it

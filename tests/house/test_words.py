@@ -39,6 +39,7 @@ PAIRS = {
     "attention": "kernels of attention: as a simulation stands in for them, and how long one takes",
     "autos": "the word auto in a config",
     "files": "files that are linted",
+    "from_python": "what `import dsgen` offers of a room",
     "keys": "keys of DeepSpeed",
     "limits": "what is too much: of memory, of anything a user may write",
     "llama": "Llama, and what other families share with it",

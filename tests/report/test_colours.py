@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dsgen
+from dsgen.launching import screen
 from dsgen.report import colours, contests, deadlines, diff, findings, memory, plan, speedups, summary, what_ifs, why
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,12 @@ JOB = {"hw": "a100-40g", "model": "7b"}
 OFFLOADED = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, "bf16": {"enabled": True},
              "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}  # fmt: skip
 TIGHT = {**JOB, "zero_stage": 0, "checkpointing": "full"}
+
+
+def launched() -> str:
+    """The screen of a launch."""
+    written = dsgen.launch(JOB, launcher="torchrun", folder="runs/a", module="my.train")
+    return screen.written_text(written, "runs/a") + screen.dry_text(written, "runs/a")
 
 
 def texts() -> dict[str, tuple[str, str]]:
@@ -40,6 +47,7 @@ def texts() -> dict[str, tuple[str, str]]:
         "contest": ("contest", contests.text(dsgen.compare(JOB, "zero0", "zero3", "zero1,tp=3"))),
         "what-if": ("what-if", what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 400_000]))),
         "budget": ("budget", deadlines.text(dsgen.fewest_gpus(JOB, "30B", "30d"))),
+        "launch": ("launch", launched().replace("runs/a", "runs/[red]a", 1)),
         "no line break": ("proof", "failed: 1 check does not hold"),
     }
 
@@ -73,6 +81,7 @@ def test_colours_only_add_to_a_report(name: str) -> None:
         ("why", "\x1b[1mzero_optimization.stage = 2\x1b[0m"),
         ("diff", "\x1b[32m+\x1b[0m"),
         ("config", '\x1b[1;34m"train_batch_size"\x1b[0m'),
+        ("launch", "\x1b[1;36mNothing was started.\x1b[0m"),
         ("no line break", "\x1b[31mfailed\x1b[0m"),
     ],
 )

@@ -80,6 +80,13 @@ memory_ratio: float | None = of_what_ran.peak_memory_ratio
 in_yaml: str = calibrated.profile()
 calibrated.write("my-box.yaml", force=True)
 
+launched: dsgen.RunFolder = dsgen.launch(layers, launcher="slurm", folder="runs/one", script="train.py")
+of_a_module: dsgen.RunFolder = dsgen.launch(
+    as_dict, launcher="torchrun", folder="runs/two", module="my.train", target="hf-trainer", arguments=["--a", "b"]
+)
+next_command: str = launched.start()
+of_a_module.write(force=True)
+
 try:
     dsgen.profile("no-such-card")
 except dsgen.DsgenError as error:

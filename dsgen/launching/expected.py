@@ -1,0 +1,68 @@
+"""What a run is expected to take and to reach, in numbers: those that its page shows and its thresholds stand on."""
+
+from __future__ import annotations
+
+import attrs
+
+from dsgen.cost import cost
+from dsgen.cost.model_flops import utilization
+from dsgen.cost.steps import speed_interval
+from dsgen.launching.launches import JobLaunch
+from dsgen.memory import Place
+from dsgen.planning.lengths import schedule
+
+__all__ = ["AT_RISK_SECONDS", "Expectation", "expect"]
+
+AT_RISK_SECONDS = 1800  # of work that a failure may cost: a checkpoint is due so often
+
+
+@attrs.frozen(kw_only=True)
+class Expectation:
+    """What is expected of a run.
+
+    Attributes:
+        gpu, host, nvme: Memory, of one GPU and of one node.
+        seconds: One optimizer step.
+        low_seconds, high_seconds: The least and the most that plausibly takes.
+        tokens_per_second_per_gpu: Speed.
+        utilization: MFU.
+        communication_share: Of a step, what GPUs wait for the network.
+        tokens: Of one optimizer step.
+        steps: Of the whole run; None where nobody said.
+        save_steps: Optimizer steps between checkpoints.
+    """
+
+    gpu: Place
+    host: Place
+    nvme: Place
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    tokens_per_second_per_gpu: float
+    utilization: float
+    communication_share: float
+    tokens: int
+    steps: int | None
+    save_steps: int
+
+
+def expect(launch: JobLaunch) -> Expectation:
+    """The numbers of a launch; each rank has the threads that env.sh gives it."""
+    job, chosen = launch.job, launch.plan.chosen
+    bound = attrs.evolve(job, training=attrs.evolve(job.training, launcher="bound"))
+    step = cost(bound, chosen.strategy)
+    low, high = speed_interval(job)
+    return Expectation(
+        gpu=chosen.memory.gpu,
+        host=chosen.memory.host,
+        nvme=chosen.memory.nvme,
+        seconds=step.seconds,
+        low_seconds=step.seconds / high,
+        high_seconds=step.seconds / low,
+        tokens_per_second_per_gpu=step.tokens_per_second_per_gpu,
+        utilization=utilization(job, chosen.strategy, step.seconds),
+        communication_share=step.communication_share,
+        tokens=step.tokens,
+        steps=schedule(job, chosen.strategy).total_steps,
+        save_steps=max(1, round(AT_RISK_SECONDS / step.seconds)),
+    )

@@ -1,0 +1,226 @@
+"""RUN.md: how the run is started, what to expect of it, what to watch, how it resumes, and what to do when it fails."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from dsgen.launching.expected import AT_RISK_SECONDS, Expectation, expect
+from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile
+from dsgen.launching.remedies_page import remedies
+from dsgen.launching.watched import watched
+from dsgen.memory import Place
+from dsgen.report.bars import rounded
+from dsgen.report.summary import headline
+from dsgen.shapes.units import gib
+
+__all__ = ["PAGE", "run_page"]
+
+PAGE = "RUN.md"
+_HOUR = 3600
+_WIDTH = 100  # columns of a paragraph
+
+
+def run_page(launch: JobLaunch, files: Sequence[RunFile], start: str) -> str:
+    """The page of a run.
+
+    Args:
+        launch: What is launched.
+        files: The other files of its folder.
+        start: The command that starts it.
+    """
+    job, expected = launch.job, expect(launch)
+    model = job.names.get("model", job.model.architecture)
+    machine = job.names.get("hardware", "GPUs")
+    many = f"{job.nodes} nodes of {job.gpus_per_node}" if job.nodes > 1 else f"{job.world}"
+    sections = [
+        f"# {launch.name}",
+        f"{model} on {many} x {machine}, {job.tokens}: {headline(launch.config)}. {launch.program.name} is started by "
+        f"{launch.launcher}. Nothing was started yet; the numbers below are computed, not measured.",
+        "## Start",
+        _start(launch, start),
+        "## What is here",
+        _table(("file", "what it is for"), [(f"`{file.name}`", file.reason) for file in files]),
+        "## What to expect",
+        _table(("what", "expected", "limit or interval"), list(_expected(launch, expected))),
+        "## What the program must do",
+        _needs(launch),
+        "## What to watch",
+        _table(("what", "how", "expected", "act when"), list(watched(launch, expected))),
+        "## How it resumes",
+        _resume(launch, expected),
+        "## When it fails",
+        _table(("you see", "it means", "do"), list(remedies(launch))),
+    ]
+    return "\n\n".join(map(_wrapped, sections)) + "\n"
+
+
+def _start(launch: JobLaunch, start: str) -> str:
+    job = launch.job
+    text = f"```bash\n{start}\n```"
+    if job.nodes == 1 and launch.launcher in ("deepspeed", "torchrun", "accelerate"):
+        return f"{text}\n\nIn the environment whose `python` has torch and deepspeed."
+    if launch.launcher == "deepspeed":
+        return (
+            f"{text}\n\nOn the first host, in the environment whose `python` has torch and deepspeed. The folder, the "
+            "program and that environment lie at the same path on every host, and `ssh HOST hostname` asks for no "
+            "password."
+        )
+    if launch.launcher in ("torchrun", "accelerate"):
+        return (
+            f"{text}\n\nOn every host, in any order, in the environment whose `python` has torch and deepspeed. The "
+            "folder and the program lie at the same path on every host."
+        )
+    if launch.launcher == "slurm":
+        return (
+            f"{text}\n\nIn the environment whose `python` has torch and deepspeed: sbatch hands it on. The folder lies "
+            "on a file system that all nodes share. Output goes to `slurm-JOBID.out` beside this page."
+        )
+    if launch.launcher == "kubernetes":
+        return (
+            f"{text}\n\nOr `trainjob.yaml` where Kubeflow Trainer is installed; either needs JobSet. The image has "
+            "torch, deepspeed and the program. Checkpoints go to a claim of the cluster's own storage class, which "
+            "many nodes must be able to write; say its class and size in the file. Networks of RDMA have resources of "
+            "their own, which your cluster names: add them to `limits`."
+        )
+    return (
+        f"{text}\n\nAs a managed job, which finds other nodes where a cloud takes them away. The working folder is "
+        "copied to each node; torch and deepspeed must be there: name an `--image`, or add `setup:` to the file. "
+        "Checkpoints go to a bucket that SkyPilot makes."
+    )
+
+
+def _expected(launch: JobLaunch, expected: Expectation) -> Iterator[tuple[str, ...]]:
+    yield ("memory of a GPU", f"{gib(expected.gpu.needed_bytes)} GiB", _interval(expected.gpu))
+    if expected.gpu.reserved_bytes:
+        yield ("of it reserved by torch", f"{gib(expected.gpu.reserved_bytes)} GiB", "`torch.cuda.max_memory_reserved`")
+    yield ("RAM of a node", f"{gib(expected.host.needed_bytes)} GiB", _interval(expected.host))
+    if expected.nvme.peak_bytes:
+        yield ("NVMe of a node", f"{gib(expected.nvme.needed_bytes)} GiB", _interval(expected.nvme))
+    seconds = _seconds
+    interval = f"{seconds(expected.low_seconds)} to {seconds(expected.high_seconds)}"
+    yield ("one optimizer step", seconds(expected.seconds), interval)
+    speed = expected.tokens_per_second_per_gpu
+    yield ("tokens/s/GPU", rounded(speed), f"{expected.tokens:,} tokens a step, all GPUs")
+    yield ("MFU", f"{expected.utilization:.0%}", "without what is recomputed, by the dense peak")
+    if launch.job.world > 1:
+        yield ("waiting for the network", f"{expected.communication_share:.0%} of a step", "what nothing hides")
+    if expected.steps:
+        hours = expected.steps * expected.seconds / _HOUR
+        least, most = (expected.steps * one / _HOUR for one in (expected.low_seconds, expected.high_seconds))
+        yield ("the whole run", f"{expected.steps:,} steps, {hours:,.1f} h", f"{least:,.1f} to {most:,.1f} h")
+
+
+def _interval(place: Place) -> str:
+    said = f"{gib(place.least_bytes)} to {gib(place.high_bytes)} of {gib(place.limit_bytes)} GiB"
+    return f"{said}: {place.verdict.value}"
+
+
+def _needs(launch: JobLaunch) -> str:
+    lines = [*launch.needs, *_program(launch)]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _program(launch: JobLaunch) -> Iterator[str]:
+    """What the program is given, and must take."""
+    program = launch.program
+    if program.config_argument:
+        yield f"Take `{program.config_argument} PATH`, the DeepSpeed config."
+    if program.checkpoint_argument and launch.target == "deepspeed":
+        yield (
+            f"Take `{program.checkpoint_argument} FOLDER`: call `engine.load_checkpoint(FOLDER)` before the first "
+            "step, which gives `(None, {})` where there is none, and `engine.save_checkpoint(FOLDER)` on every rank."
+        )
+    elif program.checkpoint_argument and launch.target == "accelerate":
+        yield (
+            f"Take `{program.checkpoint_argument} FOLDER`: `accelerator.save_state(FOLDER)` there, and, where it holds "
+            "one, `accelerator.load_state(FOLDER)` before the first step."
+        )
+    elif program.checkpoint_argument:
+        yield f"Save below `{program.checkpoint_argument} FOLDER`."
+    if launch.target == "hf-trainer":
+        yield "Hand `args.resume_from_checkpoint` to `trainer.train(...)`: `rank.sh` sets it where there is one."
+    if launch.target == "lightning":
+        yield "Make `DeepSpeedStrategy()` without `config=`: `env.sh` says where it is."
+
+
+def _resume(launch: JobLaunch, expected: Expectation) -> str:
+    minutes = round(expected.save_steps * expected.seconds / 60)
+    if not launch.program.checkpoint_argument:
+        lightning = ' (Lightning: `trainer.fit(..., ckpt_path="last")`)' if launch.target == "lightning" else ""
+        return (
+            f"The program is told of no folder for checkpoints: it saves below `{launch.folder}/{CHECKPOINTS}` and "
+            f"goes on from the newest one by itself{lightning}, every {expected.save_steps:,} steps, about {minutes:,} "
+            f"min of work.\n\n{_again(launch)}"
+        )
+    text = [
+        f"Checkpoints go to `{CHECKPOINTS}/`. Save every {expected.save_steps:,} steps, about {minutes:,} min of work: "
+        f"that is what a failure costs at most (aimed at {AT_RISK_SECONDS // 60} min).",
+    ]
+    if launch.target == "hf-trainer":
+        text.append(
+            f"`rank.sh` says so (`--save_steps {expected.save_steps}`). Every start looks for the newest "
+            "`checkpoint-N` that was written to its end, and hands it over as `--resume_from_checkpoint`."
+        )
+    else:
+        text.append(
+            "DeepSpeed writes `latest` when every rank's part is there; every start goes on from what it names."
+        )
+    text.append(_again(launch))
+    text.append(
+        f"To begin anew, move `{CHECKPOINTS}/` away. A checkpoint of DeepSpeed is for the same number of GPUs and the "
+        "same ZeRO stage; for another one convert it first (`ds_to_universal.py`), and write the folder anew: the "
+        f"batch in `{CONFIG}` is for {launch.job.world}."
+    )
+    return "\n\n".join(text)
+
+
+def _again(launch: JobLaunch) -> str:
+    if launch.launcher == "slurm":
+        return (
+            "Slurm queues the job again when a node fails (`--requeue`). The job does so itself when its ranks fail, "
+            "and 5 minutes before its time limit, but only if a checkpoint was written since the start: what fails "
+            "before would fail again. By hand: `scontrol requeue JOBID`, or `sbatch` again."
+        )
+    if launch.launcher == "torchrun":
+        return (
+            "torchrun starts the ranks of all hosts again up to 3 times when one fails, each time from the last "
+            "checkpoint. A host that was away joins again when `run.sh` is started on it; the first host holds the "
+            "rendezvous, and when that one goes all must be started again."
+        )
+    if launch.launcher == "accelerate":
+        return "accelerate hands 3 restarts to torchrun, each from the last checkpoint. By hand: start `run.sh` again."
+    if launch.launcher == "deepspeed":
+        return "The deepspeed launcher ends all ranks when one fails, and starts none again: start `run.sh` again."
+    if launch.launcher == "kubernetes":
+        return (
+            "JobSet starts all pods again up to 3 times when one fails, each time from the last checkpoint. Delete it "
+            "(`kubectl delete -f`) but for its claim before you apply it anew."
+        )
+    return (
+        "SkyPilot finds other nodes when a cloud takes some away, and starts again up to 3 times after an error of the "
+        "program, each time from the last checkpoint."
+    )
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs and list items in lines of at most 100 columns; tables, titles and commands as they are."""
+    return "\n\n".join(
+        part if part.startswith(("#", "|", "```")) else "\n".join(map(_filled, part.split("\n")))
+        for part in text.split("\n\n")
+    )
+
+
+def _filled(line: str) -> str:
+    behind = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, _WIDTH, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; a bar in a cell is escaped."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
