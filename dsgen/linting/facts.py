@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 
 from dsgen.families.parameters import parameters as parameters_of
+from dsgen.jobs.job import Job
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 
-__all__ = ["facts"]
+__all__ = ["facts", "of_job"]
 
 
 def facts(
@@ -66,6 +68,19 @@ def facts(
     if parameters is None and facts.model is not None:
         names = _names(facts.model)
     return attrs.evolve(facts, accelerator=implied, parameters=names)
+
+
+def of_job(job: Job, **more: Any) -> Facts:
+    """What a job knows and no config says; `more` are the other facts, as `facts` takes them."""
+    known: dict[str, Any] = {
+        "world_size": job.world,
+        "hardware": job.hardware,
+        "model": job.model,
+        "network": job.network if job.nodes > 1 else None,
+        "seq_len": job.seq_len,
+        "training": job.training,
+    }
+    return facts(**{**known, **more})
 
 
 def _names(model: Model) -> tuple[str, ...] | None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from dsgen import catalog, targets
 from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
+from dsgen.linting import runs
 from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, rules_named
 from dsgen.linting.suppressions import Suppression
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -95,7 +97,8 @@ def read_table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "
 def _settings(said: Any, file: Path) -> Settings:
     values = read_table(said, _SHAPE, file, "tool.dsgen.lint.")
     fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in values.items()}
-    return Settings(file=file, **fields)
+    wishes = {name: fields.pop(name) for name in runs.WISHES if name in fields}
+    return Settings(file=file, wishes=wishes, **fields)
 
 
 def _same_table(value: Any, _: str, __: Path) -> Any:
@@ -174,6 +177,24 @@ def _profile(kind: str) -> Read:
     return read_profile
 
 
+def _scenario(value: Any, name: str, file: Path) -> str:
+    said = _beside(value, name, file)
+    try:
+        scenarios.read(said)
+    except DsgenError as error:
+        raise error.inside(f"{file}: {name}") from None
+    return said
+
+
+def _wish(value: Any, name: str, file: Path) -> Any:
+    """A field of a scenario, as its own check reads it."""
+    try:
+        runs.wishes({name.rpartition(".")[2].replace("-", "_"): value})
+    except DsgenError as error:
+        raise error.inside(f"{file}: {name}") from None
+    return value
+
+
 def _names(value: Any, name: str, file: Path) -> str:
     said = _beside(value, name, file)
     try:
@@ -214,6 +235,8 @@ _SHAPE: Mapping[str, Read] = {
     "missing": _texts,
     "calls": _texts,
     "parameters": _names,
+    "scenario": _scenario,
+    **{name.replace("_", "-"): _wish for name in runs.WISHES},
     "exclude": _texts,
     "per-file-ignores": _ignores,
     "severities": _severities,
