@@ -190,8 +190,8 @@ def _said(**wishes: Any) -> dict[str, Any]:
     Raises:
         DsgenError: One is not.
     """
-    from dsgen.linting import runs  # it assembles jobs, which most lints do not need
+    from dsgen.linting import said_jobs  # it assembles jobs, which most lints do not need
 
     said = {name: value for name, value in wishes.items() if value is not None}
-    runs.wishes(said)
+    said_jobs.wishes(said)
     return said

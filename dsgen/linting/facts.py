@@ -30,6 +30,7 @@ def facts(
     calls: Iterable[str] = (),
     parameters: tuple[str, ...] | None = None,
     training: Training | None = None,
+    job_world: int | None = None,
 ) -> Facts:
     """The facts of a run.
 
@@ -44,6 +45,7 @@ def facts(
         calls: What else the program calls.
         parameters: Names of the model's parameters; without them those of the model profile.
         training: What is trained and how; all parameters without it.
+        job_world: GPUs of the scenario that the config is for.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -60,6 +62,7 @@ def facts(
         calls=frozenset(calls),
         parameters=parameters,
         training=training,
+        job_world=job_world,
     )
     implied = accelerator
     if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":

@@ -188,13 +188,15 @@ def _facts(source: Source, settings: Settings) -> Facts:
     }
     profiles: dict[str, Any] = {"hardware": settings.hardware, "model": settings.model, "network": settings.network}
     if settings.scenario is not None or settings.wishes:
-        from dsgen.linting import runs  # it assembles a job
+        from dsgen.linting import said_jobs  # it assembles a job
 
         fields = {**settings.wishes, "gpus": settings.world_size, "seq_len": settings.seq_len}
-        job = runs.job(settings.scenario, profiles=profiles, fields=fields, deepspeed=settings.deepspeed)
+        job = said_jobs.job(settings.scenario, profiles=profiles, fields=fields, deepspeed=settings.deepspeed)
         if job is not None:
-            ranks = None if settings.scenario is not None else settings.world_size or source.world_size
+            if settings.scenario is not None:
+                return of_job(job, **besides, job_world=job.world)
+            ranks = settings.world_size or source.world_size
             return of_job(job, **besides, **({"world_size": ranks} if ranks else {}))
-        besides["training"] = runs.wishes(settings.wishes)
+        besides["training"] = said_jobs.wishes(settings.wishes)
     ranks = settings.world_size or source.world_size
     return facts_of(source.document.config, world_size=ranks, seq_len=settings.seq_len, **profiles, **besides)

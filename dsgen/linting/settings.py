@@ -63,7 +63,7 @@ class Settings:
         accelerator, client_optimizer, missing, calls: As `subjects.Facts` has them.
         parameters: File with the names of the model's parameters, one a line or as a JSON list.
         scenario: File of the job that the config is for.
-        wishes: Fields of a scenario that decide memory (`runs.WISHES`) -> what was said.
+        wishes: Fields of a scenario that decide memory (`said_jobs.WISHES`) -> what was said.
         exclude: Globs of files that are not linted.
         per_file_ignores: Glob -> what to ignore in those files.
         severities: Rule -> another severity than its own; None switches it off.

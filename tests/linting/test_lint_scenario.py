@@ -9,7 +9,7 @@ import pytest
 
 import dsgen
 from dsgen.cli import lint_options
-from dsgen.linting import runs
+from dsgen.linting import said_jobs
 from dsgen.shapes.errors import DsgenError
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "scenarios"
@@ -121,7 +121,7 @@ def test_a_scenario_that_is_broken_is_the_users_mistake(run: Run, lora: str) -> 
 
 
 def test_the_options_are_the_fields_that_runs_knows() -> None:
-    assert lint_options._WISHES == runs.WISHES
+    assert lint_options._WISHES == said_jobs.WISHES
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*lora*.yaml")), ids=lambda path: path.stem)
