@@ -27,6 +27,7 @@ WRITTEN_BY_HAND = (
         DOCS / f"{name}.md"
         for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt")
     ),
+    DOCS / "committed.md",
 )
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Layers,
         adopt,
         calibrate,
+        check,
         detect,
         diagnose,
         effective,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
+    from dsgen.checking import Checked
     from dsgen.diagnosing import Diagnosis
     from dsgen.effective import Effective
     from dsgen.frameworks import JobFiles
@@ -83,6 +85,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Calibration",
+    "Checked",
     "Comparison",
     "Config",
     "Contest",
@@ -108,6 +111,7 @@ __all__ = [
     "WhatIf",
     "adopt",
     "calibrate",
+    "check",
     "compare",
     "detect",
     "diagnose",
@@ -143,6 +147,7 @@ _HOMES = {
     "Answer": "dsgen.asking.questions",
     "Budget": "dsgen.asking.plan_questions.deadlines",
     "Calibration": "dsgen.asking.calibrating",
+    "Checked": "dsgen.checking",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions.contests",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
+    from dsgen.checking import Checked
     from dsgen.diagnosing import Diagnosis
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
@@ -38,6 +39,7 @@ __all__ = [
     "Layers",
     "adopt",
     "calibrate",
+    "check",
     "detect",
     "diagnose",
     "effective",
@@ -221,6 +223,25 @@ def diagnose(
         )  # fmt: skip
     question = memory_questions.question(job(wanted, deepspeed), config) if wanted is not None else None
     return diagnosing.diagnose(diagnosing.blocks(path), question)
+
+
+@names_arguments()
+def check(scenario: Path, config: Path | None = None, *, target: str | None = None, resolve: bool = False) -> Checked:
+    """Whether a committed config is what its scenario renders, lint is silent about the job's files, and it fits.
+
+    Args:
+        scenario: The scenario's file.
+        config: The committed config; by default the one beside it, or what `[tool.dsgen.scenarios]` says.
+        target: The framework that is given it, as in `dsgen render`; by default what the settings say.
+        resolve: Whether the config has numbers where that framework would fill in "auto".
+
+    Raises:
+        DsgenError: A mistake in the scenario, in the settings or in the config.
+    """
+    from dsgen import checking
+
+    committed = None if config is None else path_of(config)
+    return checking.check(checking.pair(path_of(scenario), committed, target, resolve))
 
 
 @names_arguments()

@@ -42,7 +42,7 @@ _ACCELERATORS = "cuda|cpu|..."
 _WISHES = (
     *("method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"),
     *("chunked_loss", "optimizer", "attention", "checkpointing"),
-)  # as runs.WISHES
+)  # as said_jobs.WISHES
 _RELEASE = click.option(
     "--deepspeed", metavar="VERSION", help="DeepSpeed release that reads it (default: the newest known)."
 )
