@@ -28,11 +28,11 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
-              "bench", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "coverage",
+              "bench", "examples", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "coverage",
               "mutants"]  # fmt: skip
 
 nox.needs_version = ">=2026.10.20"
-nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench"]
+nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench", "examples"]
 nox.options.parallel = 2
 nox.options.allow_parallel = True  # but for `bench`, which measures
 nox.options.reuse_venv = "yes"
@@ -228,6 +228,17 @@ def bench(session: nox.Session) -> None:
     """Start-up, rendering and linting against their bounds; `-- update` records benchmarks/results.json."""
     session.install(".")
     session.run("python", "benchmarks/bench.py", "--deepspeed", with_deepspeed(session), *update(session))
+
+
+@nox.session(python=PYTHON, allow_parallel=False)
+def examples(session: nox.Session) -> None:
+    """The tests of each repository in examples/, with the pytest plugin of this dsgen; each trains a tiny model."""
+    python = Path(with_deepspeed(session))
+    session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", external=True)
+    session.env["TORCH_EXTENSIONS_DIR"] = str(python.parents[1] / "torch_extensions")
+    for project in sorted((REPOSITORY / "examples").glob("*/pyproject.toml")):
+        session.chdir(project.parent)
+        session.run(python, "-m", "pytest", "--dsgen", external=True)
 
 
 @nox.session(name="memory-agreement", python=PYTHON, default=False)

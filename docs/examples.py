@@ -20,7 +20,7 @@ import dsgen
 __all__ = ["with_real_outputs"]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# ([\w.-]+\.(?:yaml|py|json|out))\n")
+_FILE = re.compile(r"# ([\w.-]+\.(?:yaml|py|json|out|sh))\n")
 SECONDS = 120  # a command of an example that takes longer hangs
 
 # The words a page may start a command with, and what runs it: this interpreter, whatever lies on PATH.

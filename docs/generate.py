@@ -12,12 +12,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from examples import with_real_outputs  # docs/examples.py, beside this script
-
 from dsgen.catalog.lookup import KINDS, PATH_VARIABLE
 from dsgen.cli import cli
 from dsgen.report.reference import commands_page, pages
 from dsgen.report.reference.rules import rule_pages
+from examples import with_real_outputs  # docs/examples.py, beside this script
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
@@ -27,6 +26,7 @@ WRITTEN_BY_HAND = (
         DOCS / f"{name}.md"
         for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt", "launch")
     ),
+    DOCS / "committed.md",
 )
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 

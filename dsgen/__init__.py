@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Layers,
         adopt,
         calibrate,
+        check,
         detect,
         effective,
         job,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from dsgen.asking.plan_questions.what_ifs import WhatIf
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
+    from dsgen.checking import Checked
     from dsgen.diagnosing import Diagnosis
     from dsgen.diagnosing.from_python import diagnose
     from dsgen.effective import Effective
@@ -86,6 +88,7 @@ __all__ = [
     "Answer",
     "Budget",
     "Calibration",
+    "Checked",
     "Comparison",
     "Config",
     "Contest",
@@ -112,6 +115,7 @@ __all__ = [
     "WhatIf",
     "adopt",
     "calibrate",
+    "check",
     "compare",
     "detect",
     "diagnose",
@@ -148,6 +152,7 @@ _HOMES = {
     "Answer": "dsgen.asking.questions",
     "Budget": "dsgen.asking.plan_questions.deadlines",
     "Calibration": "dsgen.asking.calibrating",
+    "Checked": "dsgen.checking",
     "Comparison": "dsgen.asking.comparisons",
     "Config": "dsgen.rendering",
     "Contest": "dsgen.asking.plan_questions.contests",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.questions import Answer
     from dsgen.catalog.detected import DetectedMachine
+    from dsgen.checking import Checked
     from dsgen.effective import Effective
     from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
@@ -37,6 +38,7 @@ __all__ = [
     "Layers",
     "adopt",
     "calibrate",
+    "check",
     "detect",
     "effective",
     "job",
@@ -191,6 +193,25 @@ def detect(answers: Path | None = None) -> DetectedMachine:
 
     said = detecting.ask() if answers is None else detecting.read(path_of(answers))
     return detected(detecting.node(said))
+
+
+@names_arguments()
+def check(scenario: Path, config: Path | None = None, *, target: str | None = None, resolve: bool = False) -> Checked:
+    """Whether a committed config is what its scenario renders, lint is silent about the job's files, and it fits.
+
+    Args:
+        scenario: The scenario's file.
+        config: The committed config; by default the one beside it, or what `[tool.dsgen.scenarios]` says.
+        target: The framework that is given it, as in `dsgen render`; by default what the settings say.
+        resolve: Whether the config has numbers where that framework would fill in "auto".
+
+    Raises:
+        DsgenError: A mistake in the scenario, in the settings or in the config.
+    """
+    from dsgen import checking
+
+    committed = None if config is None else path_of(config)
+    return checking.check(checking.pair(path_of(scenario), committed, target, resolve))
 
 
 @names_arguments()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from dsgen.cli.options import fields_from, option_of
 from dsgen.cli.terminal import is_coloured, width
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.near_misses import offer
@@ -38,6 +39,10 @@ LEVELS = ("info", "warning", "error")
 TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning")  # as targets.TARGETS; the tests compare them
 _UNREADABLE = "unreadable-file"  # the rule of what is no file, or cannot be opened
 _ACCELERATORS = "cuda|cpu|..."
+_WISHES = (
+    *("method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings"),
+    *("chunked_loss", "optimizer", "attention", "checkpointing"),
+)  # as said_jobs.WISHES
 _RELEASE = click.option(
     "--deepspeed", metavar="VERSION", help="DeepSpeed release that reads it (default: the newest known)."
 )
@@ -50,6 +55,8 @@ _OPTIONS: tuple[Any, ...] = (
     click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
     click.option("--network", metavar="NAME|FILE", help="Network profile."),
     click.option("--seq-len", type=click.IntRange(1), metavar="N", help="Tokens per sequence."),
+    click.option("--scenario", metavar="FILE", help="Scenario of the job that the config is for; options win over it."),
+    *(option_of(field) for field in _WISHES),
     click.option("--accelerator", metavar=_ACCELERATORS, help="DeepSpeed's name of the device (default: a GPU)."),
     click.option(
         "--client-optimizer",
@@ -99,6 +106,7 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
+    said["wishes"] = fields_from(options, _WISHES)
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
     lowest = Severity[severity.upper()] if severity else None
@@ -151,9 +159,11 @@ def _say_idle(said: Settings, linted: Sequence[Linted]) -> None:
                 close = nearest(word, known)
                 hint = offer(close[:1], f"they ask for {', '.join(known)}")
                 click.echo(f"warning: {option} {word} does nothing: no rule asks for it; {hint}", err=True)
-    described = any(file.settings.hardware and file.settings.model for file in linted)
-    if said.seq_len is not None and linted and not described:
-        click.echo("warning: --seq-len does nothing: a run is counted where --hw and --model describe it", err=True)
+    described = any((file.settings.hardware and file.settings.model) or file.settings.scenario for file in linted)
+    idle = ["--seq-len"] if said.seq_len is not None else []
+    idle += [f"--{name.replace('_', '-')}" for name in said.wishes]
+    for option in idle if linted and not described else ():
+        click.echo(f"warning: {option} does nothing: a run is counted where --hw and --model describe it", err=True)
 
 
 def spare(linted: Sequence[Linted], output: str) -> None:
@@ -187,5 +197,5 @@ def for_terminal(stream: TextIO | None) -> tuple[int, Paint]:
 
 _NAMES = (
     *("target", "deepspeed", "world_size", "hardware", "model", "network", "seq_len", "accelerator"),
-    *("client_optimizer", "missing", "calls", "parameters", "select", "ignore"),
+    *("client_optimizer", "missing", "calls", "parameters", "scenario", "select", "ignore"),
 )

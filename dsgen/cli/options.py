@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from dsgen.asking.memory_questions import Question
     from dsgen.linting.sources import Source
 
-__all__ = ["gpus_from", "idle", "job_from", "question_from", "run_from", "scenario_from", "scenario_options"]
+__all__ = [
+    "fields_from",
+    "gpus_from",
+    "idle",
+    "job_from",
+    "option_of",
+    "question_from",
+    "run_from",
+    "scenario_from",
+    "scenario_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +75,8 @@ _FIELD_HELP = {
 }
 
 
-def _option(field: str) -> Any:
+def option_of(field: str) -> Any:
+    """The option that sets a field of a scenario."""
     name = field.replace("_", "-")
     if field in _SWITCHES:
         return click.option(f"--{name}/--no-{name}", field, default=None, help=_FIELD_HELP[field])
@@ -80,7 +91,7 @@ _OPTIONS: tuple[Any, ...] = (
     click.option("--model", metavar="NAME|FILE", help="Model profile, or a Hugging Face config.json or its folder."),
     click.option("--network", metavar="NAME|FILE", help="Network profile: what joins the nodes."),
     click.option("--training", metavar="NAME|FILE", multiple=True, help="Training profile; repeatable."),
-    *(_option(field) for field in FIELDS),
+    *(option_of(field) for field in FIELDS),
     click.option(
         "--deepspeed", metavar="VERSION", help="DeepSpeed release the config is for (default: the newest known)."
     ),
@@ -98,13 +109,19 @@ def scenario_options(function: F) -> F:
     return function
 
 
+def fields_from(options: dict[str, Any], names: Iterable[str]) -> dict[str, ScenarioValue]:
+    """The fields that options say; those options are taken out of the dictionary."""
+    written = {field: options.pop(field) for field in names}
+    return {
+        field: ScenarioValue(_value(field, value), Origin(f"--{field.replace('_', '-')}"))
+        for field, value in written.items()
+        if value is not None
+    }
+
+
 def scenario_from(file: str | None, options: dict[str, Any]) -> Scenario:
     """The scenario that a file and the options say together; the options win."""
-    fields = {}
-    for field in FIELDS:
-        written = options.pop(field)
-        if written is not None:
-            fields[field] = ScenarioValue(_value(field, written), Origin(f"--{field.replace('_', '-')}"))
+    fields = fields_from(options, FIELDS)
     said = Scenario(
         profiles={
             "hardware": _named(options.pop("hardware")),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_DEFAULT = click.core.ParameterSource.DEFAULT
 TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning", "axolotl", "llama-factory", "ms-swift")
 
 
@@ -39,6 +40,11 @@ TARGETS = ("deepspeed", "hf-trainer", "accelerate", "lightning", "axolotl", "lla
 @click.option("-o", "--output", metavar="FILE", help="Write the config to a file, whole or not at all.")
 @click.option("--force", is_flag=True, help="Also replace files beside the config that dsgen did not write.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing: compare with the config beside SCENARIO (or -o), lint the job, say whether it fits.",
+)
 def command(
     scenario: str | None,
     target: str,
@@ -47,13 +53,20 @@ def command(
     output: str | None,
     force: bool,
     quiet: bool,
+    check: bool,
     **options: Any,
-) -> None:
+) -> int | None:
     """Print the DeepSpeed config for a scenario.
 
     Name the hardware and the model, or give a SCENARIO file with the same fields. The config goes to stdout and
-    nothing else does; a short summary goes to stderr.
+    nothing else does; a short summary goes to stderr. With --check, SCENARIO may be a folder, and exit code 1 means
+    that something is not as committed.
     """
+    if check:
+        from dsgen.cli.checking import check_committed
+
+        given = target if click.get_current_context().get_parameter_source("target") is not _DEFAULT else None
+        return check_committed(scenario, output, quiet, given, resolve, options)
     from dsgen.planning.planner import plan
     from dsgen.rendering import render
     from dsgen.report import summary
@@ -70,6 +83,7 @@ def command(
         beside = _hand_over(_files(config, target, resolve, form, output), output, force)
     if not quiet:
         emit(summary.text(config, output, target, beside), "summary", err=True)
+    return None
 
 
 def _files(config: Any, target: str, resolve: bool, form: str, output: str | None) -> JobFiles:

@@ -36,6 +36,16 @@ def lint(
     missing: Sequence[str] = (),
     calls: Sequence[str] = (),
     parameters: str | None = None,
+    scenario: str | os.PathLike[str] | None = None,
+    method: str | None = None,
+    lora_rank: int | None = None,
+    lora_targets: Sequence[str] | None = None,
+    lora_dropout: float | None = None,
+    lora_train_embeddings: bool | None = None,
+    chunked_loss: bool | None = None,
+    optimizer: str | None = None,
+    attention: str | None = None,
+    checkpointing: str | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     severity: str | None = None,
@@ -54,18 +64,27 @@ def lint(
         missing: Packages that the machine lacks.
         calls: What your program calls besides: checkpointing.configure, engine.compile.
         parameters: File with the names of the model's parameters.
+        scenario: File of the job that the config is for; what else is said wins over it.
+        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
+        chunked_loss, optimizer, attention, checkpointing: How, where the config does not say it.
         select, ignore: Names or codes of the only rules that speak, and of rules that do not.
         severity: The lowest that is shown: info, warning (the default) or error.
 
     Raises:
         DsgenError: No such file, rule, release or profile, or broken settings.
     """
-    _refuse_one_word(missing=missing, calls=calls, select=select, ignore=ignore)
+    _refuse_one_word(missing=missing, calls=calls, select=select, ignore=ignore, lora_targets=lora_targets or ())
     said = Settings(
         target=target, deepspeed=deepspeed, world_size=world_size, hardware=hardware, model=model, network=network,
         seq_len=seq_len, accelerator=accelerator, client_optimizer=client_optimizer, missing=tuple(missing),
         calls=tuple(calls), parameters=parameters, select=tuple(select), ignore=tuple(ignore),
         severity=named_severity(severity) if severity else None,
+        scenario=None if scenario is None else path_of(scenario),
+        wishes=_said(
+            method=method, lora_rank=lora_rank, lora_targets=None if lora_targets is None else list(lora_targets),
+            lora_dropout=lora_dropout, lora_train_embeddings=lora_train_embeddings, chunked_loss=chunked_loss,
+            optimizer=optimizer, attention=attention, checkpointing=checkpointing,
+        ),
     )  # fmt: skip
     if isinstance(source, Linted):
         return check(source.source, source.settings.under(checked(said)))
@@ -163,3 +182,16 @@ def _refuse_one_word(**lists: Sequence[str]) -> None:
     for name, words in lists.items():
         if isinstance(words, str):
             raise mistake(f"{name} is {words!r}", must="it must be a list", todo=f"Write {name}=[{words!r}].")
+
+
+def _said(**wishes: Any) -> dict[str, Any]:
+    """The wishes that were said, once each is what its field can be.
+
+    Raises:
+        DsgenError: One is not.
+    """
+    from dsgen.linting import said_jobs  # it assembles jobs, which most lints do not need
+
+    said = {name: value for name, value in wishes.items() if value is not None}
+    said_jobs.wishes(said)
+    return said

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 
 from dsgen.families.parameters import parameters as parameters_of
+from dsgen.jobs.job import Job
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 
-__all__ = ["facts"]
+__all__ = ["facts", "of_job"]
 
 
 def facts(
@@ -28,6 +30,7 @@ def facts(
     calls: Iterable[str] = (),
     parameters: tuple[str, ...] | None = None,
     training: Training | None = None,
+    job_world: int | None = None,
 ) -> Facts:
     """The facts of a run.
 
@@ -42,6 +45,7 @@ def facts(
         calls: What else the program calls.
         parameters: Names of the model's parameters; without them those of the model profile.
         training: What is trained and how; all parameters without it.
+        job_world: GPUs of the scenario that the config is for.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -58,6 +62,7 @@ def facts(
         calls=frozenset(calls),
         parameters=parameters,
         training=training,
+        job_world=job_world,
     )
     implied = accelerator
     if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":
@@ -66,6 +71,19 @@ def facts(
     if parameters is None and facts.model is not None:
         names = _names(facts.model)
     return attrs.evolve(facts, accelerator=implied, parameters=names)
+
+
+def of_job(job: Job, **more: Any) -> Facts:
+    """What a job knows and no config says; `more` are the other facts, as `facts` takes them."""
+    known: dict[str, Any] = {
+        "world_size": job.world,
+        "hardware": job.hardware,
+        "model": job.model,
+        "network": job.network if job.nodes > 1 else None,
+        "seq_len": job.seq_len,
+        "training": job.training,
+    }
+    return facts(**{**known, **more})
 
 
 def _names(model: Model) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from dsgen.documents.hjson import reader
 from dsgen.jobs.composed import plain_data
 from dsgen.linting import linter, sources
 from dsgen.linting.facts import facts as facts_of
+from dsgen.linting.facts import of_job
 from dsgen.linting.setting_files import parameter_names, read, sidecar
 from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
@@ -177,16 +178,25 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
 
 
 def _facts(source: Source, settings: Settings) -> Facts:
-    return facts_of(
-        source.document.config,
-        world_size=settings.world_size or source.world_size,
-        seq_len=settings.seq_len,
-        hardware=settings.hardware,
-        model=settings.model,
-        network=settings.network,
-        accelerator=settings.accelerator,
-        client_optimizer=settings.client_optimizer,
-        missing=settings.missing,
-        calls=settings.calls,
-        parameters=parameter_names(settings.parameters) if settings.parameters else None,
-    )
+    """What is known of the run besides its config."""
+    besides: dict[str, Any] = {
+        "accelerator": settings.accelerator,
+        "client_optimizer": settings.client_optimizer,
+        "missing": settings.missing,
+        "calls": settings.calls,
+        "parameters": parameter_names(settings.parameters) if settings.parameters else None,
+    }
+    profiles: dict[str, Any] = {"hardware": settings.hardware, "model": settings.model, "network": settings.network}
+    if settings.scenario is not None or settings.wishes:
+        from dsgen.linting import said_jobs  # it assembles a job
+
+        fields = {**settings.wishes, "gpus": settings.world_size, "seq_len": settings.seq_len}
+        job = said_jobs.job(settings.scenario, profiles=profiles, fields=fields, deepspeed=settings.deepspeed)
+        if job is not None:
+            if settings.scenario is not None:
+                return of_job(job, **besides, job_world=job.world)
+            ranks = settings.world_size or source.world_size
+            return of_job(job, **besides, **({"world_size": ranks} if ranks else {}))
+        besides["training"] = said_jobs.wishes(settings.wishes)
+    ranks = settings.world_size or source.world_size
+    return facts_of(source.document.config, world_size=ranks, seq_len=settings.seq_len, **profiles, **besides)

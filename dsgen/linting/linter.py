@@ -67,8 +67,8 @@ def lint(
 def _asks(document: Document) -> tuple[str, ...]:
     """Which kinds of rule can say something of a document: of one that is no config, only those of its text."""
     if document.kind == "launch":
-        return ("launch",)
-    return ("text", "config") if isinstance(document.config, Mapping) else ("text",)
+        return ("launch", "job")
+    return ("text", "config", "job") if isinstance(document.config, Mapping) else ("text", "job")
 
 
 def _judged(subject: Subject, kinds: tuple[str, ...], rules: Iterable[Rule]) -> list[Finding]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from dsgen import catalog, targets
 from dsgen.deepspeed import surface
+from dsgen.jobs import scenarios
+from dsgen.linting import said_jobs
 from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, rules_named
 from dsgen.linting.suppressions import Suppression
 from dsgen.shapes.errors import DsgenError, mistake, nearest
@@ -21,11 +23,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["SIDECAR", "parameter_names", "read", "sidecar"]
+__all__ = ["SIDECAR", "nearest_table", "parameter_names", "read", "read_table", "sidecar"]
 
 SIDECAR = ".dsgen.toml"  # after the whole name of the config: ds_config.json.dsgen.toml
 _FILE = "pyproject.toml"
 _OFF = "off"
+_TABLES = ("lint", "scenarios")  # of [tool.dsgen]; the second one is read by dsgen.checking
 
 
 def read(folder: Path) -> Settings:
@@ -34,15 +37,25 @@ def read(folder: Path) -> Settings:
     Raises:
         DsgenError: Such a file with an unknown key or a value of the wrong type, or no TOML.
     """
+    told = nearest_table(folder, "lint")
+    return Settings() if told is None else _settings(*told)
+
+
+def nearest_table(folder: Path, name: str) -> tuple[Any, Path] | None:
+    """The table [tool.dsgen.NAME] of the nearest pyproject.toml that has it, here or above, and that file.
+
+    Raises:
+        DsgenError: Such a file that is no TOML, or with another table of ours than there are.
+    """
     for place in (folder, *folder.parents):
         said = toml(place / _FILE, mentions=b"dsgen")
         ours = said.get("tool", {}).get("dsgen") if isinstance(said.get("tool"), dict) else None
         if ours is not None:
-            lint = read_table({"dsgen": ours}, {"dsgen": _same_table}, place / _FILE, "tool.")["dsgen"]
-            lint = read_table(lint, {"lint": _same_table}, place / _FILE, "tool.dsgen.")
-            if "lint" in lint:
-                return _settings(lint["lint"], place / _FILE)
-    return Settings()
+            ours = read_table({"dsgen": ours}, {"dsgen": _same_table}, place / _FILE, "tool.")["dsgen"]
+            tables = read_table(ours, dict.fromkeys(_TABLES, _same_table), place / _FILE, "tool.dsgen.")
+            if name in tables:
+                return tables[name], place / _FILE
+    return None
 
 
 def toml(file: Path, mentions: bytes = b"") -> dict[str, Any]:
@@ -95,7 +108,8 @@ def read_table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "
 def _settings(said: Any, file: Path) -> Settings:
     values = read_table(said, _SHAPE, file, "tool.dsgen.lint.")
     fields = {_FIELDS.get(key, key.replace("-", "_")): value for key, value in values.items()}
-    return Settings(file=file, **fields)
+    wishes = {name: fields.pop(name) for name in said_jobs.WISHES if name in fields}
+    return Settings(file=file, wishes=wishes, **fields)
 
 
 def _same_table(value: Any, _: str, __: Path) -> Any:
@@ -174,6 +188,24 @@ def _profile(kind: str) -> Read:
     return read_profile
 
 
+def _scenario(value: Any, name: str, file: Path) -> str:
+    said = _beside(value, name, file)
+    try:
+        scenarios.read(said)
+    except DsgenError as error:
+        raise error.inside(f"{file}: {name}") from None
+    return said
+
+
+def _wish(value: Any, name: str, file: Path) -> Any:
+    """A field of a scenario, as its own check reads it."""
+    try:
+        said_jobs.wishes({name.rpartition(".")[2].replace("-", "_"): value})
+    except DsgenError as error:
+        raise error.inside(f"{file}: {name}") from None
+    return value
+
+
 def _names(value: Any, name: str, file: Path) -> str:
     said = _beside(value, name, file)
     try:
@@ -214,6 +246,8 @@ _SHAPE: Mapping[str, Read] = {
     "missing": _texts,
     "calls": _texts,
     "parameters": _names,
+    "scenario": _scenario,
+    **{name.replace("_", "-"): _wish for name in said_jobs.WISHES},
     "exclude": _texts,
     "per-file-ignores": _ignores,
     "severities": _severities,

@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -61,6 +62,8 @@ class Settings:
         hardware, model, network: Names or files of profiles.
         accelerator, client_optimizer, missing, calls: As `subjects.Facts` has them.
         parameters: File with the names of the model's parameters, one a line or as a JSON list.
+        scenario: File of the job that the config is for.
+        wishes: Fields of a scenario that decide memory (`said_jobs.WISHES`) -> what was said.
         exclude: Globs of files that are not linted.
         per_file_ignores: Glob -> what to ignore in those files.
         severities: Rule -> another severity than its own; None switches it off.
@@ -82,6 +85,8 @@ class Settings:
     missing: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     parameters: str | None = None
+    scenario: str | None = None
+    wishes: Mapping[str, Any] = attrs.field(factory=dict)
     exclude: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     severities: Mapping[str, Severity | None] = attrs.field(factory=dict)
@@ -92,7 +97,7 @@ class Settings:
         Both `ignore` count, but a rule that the command line selects is not ignored by the file.
         """
         wins = {name: value for name, value in attrs.asdict(said, recurse=False).items() if value not in (None, (), {})}
-        joined = attrs.evolve(self, **wins)
+        joined = attrs.evolve(self, **{**wins, "wishes": {**self.wishes, **said.wishes}})
         if said.select:
             chosen = _all_named(said.select)
             kept = tuple(sorted(_all_named(self.ignore) - chosen))

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,7 +20,11 @@ from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.linting import launch_files
 
-__all__ = ["STDIN", "Source", "documents"]
+if TYPE_CHECKING:
+    from dsgen.linting.followed import Told, Use
+    from dsgen.linting.wrapped_configs import Wrapped
+
+__all__ = ["STDIN", "Source", "documents", "inside", "named_by"]
 
 STDIN = "<stdin>"
 
@@ -37,6 +41,10 @@ _PARTS = {"bf16": "enabled", "fp16": "enabled", "optimizer": "params", "schedule
 _LIKE = 0.8  # difflib's ratio from which a name is a misspelt other one: zero_optimisation has 0.94, training 0.56
 _A_FILE = re.compile(r"\.(?:json|hjson|ya?ml|config)\b", re.I)  # a file that names another one; reading YAML is slow
 _DEEPSPEED = re.compile(r"deepspeed", re.I)
+_STARTS = re.compile(
+    r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I
+)  # of what starts a training
+_JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*"[^"\n]+\.(?:json|hjson|config)"')  # in a JSON file of arguments
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that a shell puts in a file's place
 
 
@@ -72,6 +80,15 @@ class _File:
     world_size: int | None = None
 
 
+@attrs.frozen(eq=False)
+class _Claims:
+    """What files say of others, by real path: how each is named, the trainings that use a config, what a file names."""
+
+    files: dict[str, _File] = attrs.field(factory=dict)
+    uses: dict[str, list[Use]] = attrs.field(factory=dict)
+    told: dict[str, Told] = attrs.field(factory=dict)
+
+
 def documents(paths: Sequence[str], *, target: str | None = None, stdin_name: str | None = None) -> Iterator[Source]:
     """The documents behind some paths, each file once, a file that another names right behind it.
 
@@ -88,37 +105,94 @@ def documents(paths: Sequence[str], *, target: str | None = None, stdin_name: st
     seen: set[str] = set()
     passed: set[str] = set()  # files of a folder that are none of ours; a person may still name one
     waiting = list(_expanded(paths))[::-1]
-    claims = _claims(waiting)
+    claims = _claimed(waiting)
     while waiting:
         file = waiting.pop()
         place = _real(file.path) if file.path != "-" else file.path
         if place in seen or (place in passed and not file.named):
             continue
-        file = claims.get(place, file) if file.of is None else file
+        file = claims.files.get(place, file) if file.of is None else file
         opened = _source(file, target, stdin_name)
         (passed if opened is None else seen).add(place)
         if opened is not None:
             source, named = opened
-            yield source
+            yield _in_its_job(source, place, claims, target)
+            told = claims.told.get(place)
+            named = (*named, *told.files, *(use.config for use in told.uses)) if told is not None else named
             asked = None if source.guessed else source.target
-            waiting += [
-                _File(_shown(one), True, source.document.name, asked, source.world_size) for one in reversed(named)
-            ]
+            known = _File("", True, source.document.name, asked, source.world_size)
+            for one in reversed(named):
+                claim = claims.files.get(_real(str(one)), known) if told is not None else known
+                waiting.append(attrs.evolve(claim, path=_shown(one), of=source.document.name))
 
 
-def _claims(files: Iterable[_File]) -> dict[str, _File]:
-    """Real path -> how a YAML file among these names it, so that it is linted for its program wherever it stands."""
-    claims: dict[str, _File] = {}
-    for file in files:
-        text = _text(file.path, file.path) if file.path.lower().endswith(_YAML) else ""
-        if isinstance(text, str) and _DEEPSPEED.search(text) and _A_FILE.search(text):
-            from dsgen.linting import wrapped_configs  # it loads ruamel, which a JSON file does not need
+def named_by(path: str) -> tuple[Path, ...]:
+    """The DeepSpeed configs that a file names and that are there: a launch script's, a training file's."""
+    told = _claimed([_File(path)]).told.get(_real(path))
+    return tuple(use.config for use in told.uses) if told is not None else ()
 
-            wrapped = wrapped_configs.read(text, file.path)
-            for one in wrapped.files:
-                claim = _File(_shown(one), True, file.path, wrapped.target, wrapped.world_size)
-                claims.setdefault(_real(str(one)), claim)
+
+def _claimed(files: Iterable[_File]) -> _Claims:
+    """What these files say of others, so that each is linted for its program wherever it stands among them."""
+    claims = _Claims()
+    waiting = [file.path for file in files]
+    for path in waiting:
+        place = _real(path)
+        text = _text(path, path) if path != "-" and _is_known(path) and place not in claims.told else ""
+        if not isinstance(text, str) or not _may_name(path, text):
+            continue
+        from dsgen.linting import followed  # it may load ruamel, which a JSON config does not need
+
+        told = claims.told[place] = followed.told(text, path, _opened)
+        for use in told.uses:
+            claims.uses.setdefault(_real(str(use.config)), []).append(use)
+            claim = _File(_shown(use.config), True, path, use.target, use.ranks)
+            claims.files.setdefault(_real(str(use.config)), claim)
+        for file in told.files:
+            claims.files.setdefault(_real(str(file)), _File(_shown(file), True, path))
+            waiting.append(_shown(file))
+    for config, uses in claims.uses.items():  # where trainings differ in their GPUs, no number is the config's
+        ranks = {use.ranks for use in uses if use.ranks is not None}
+        one = ranks.pop() if len(ranks) == 1 else None
+        claims.files[config] = attrs.evolve(claims.files[config], world_size=one)
     return claims
+
+
+def _may_name(path: str, text: str) -> bool:
+    """Whether a file can name a DeepSpeed config at all; most cannot, and reading them takes long."""
+    if path.lower().endswith(_JSON):
+        return _JSON_ARGUMENT.search(text) is not None
+    return _A_FILE.search(text) is not None and _STARTS.search(text) is not None
+
+
+def _opened(path: Path) -> str | None:
+    """The text of a file that another one names."""
+    text = _text(str(path), str(path))
+    return text if isinstance(text, str) else None
+
+
+def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None) -> Source:
+    """A file with what the other files of its job say otherwise; read again, it is compared again."""
+    uses, stating = claims.uses.get(place, []), place in claims.told
+    if not uses and not stating:
+        return source
+    from dsgen.linting import disagreements, followed
+
+    def judged(document: Document) -> Document:
+        noted = [fault for use in uses for fault in disagreements.in_config(document, use.said, source.target)]
+        told = followed.told(document.text, document.name, _opened) if stating else followed.Told()
+        noted += [("named-config-missing", fault) for fault in told.missing]
+        for use in told.uses:
+            config = reader.read(_opened(use.config) or "", _shown(use.config))
+            program = target or use.target or source.target
+            noted += disagreements.in_statements(use.said, config, program, document.name)
+        new = [item for number, item in enumerate(noted) if item not in noted[:number]]
+        return attrs.evolve(document, faults=(*document.faults, *new))
+
+    def read(text: str, name: str) -> Document:
+        return judged(source.read(text, name))
+
+    return attrs.evolve(source, document=judged(source.document), read=read)
 
 
 def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[Source, Sequence[Path]] | None:
@@ -138,6 +212,14 @@ def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[So
             (_given(file, target, document=launch_files.read(text, name), read=launch_files.read), ()) if ours else None
         )
     document = reader.read(text, name)
+    if _JSON_ARGUMENT.search(text) is not None:
+        from dsgen.linting import followed, wrapped_configs
+
+        if followed.is_training_json(document.config):
+            wrapped = wrapped_configs.of(document)
+            return _of_arguments(
+                file, target, wrapped, lambda text, name: wrapped_configs.of(reader.read(text, name)).document
+            )
     return (_given(file, target, document=document), ()) if file.named or _is_config(document) else None
 
 
@@ -153,15 +235,18 @@ def _yaml(file: _File, target: str | None, text: str, name: str) -> tuple[Source
             return None
         if not _has_our_keys(wrapped.document.config):
             wrapped = attrs.evolve(wrapped, document=attrs.evolve(wrapped.document, config=None))
+    return _of_arguments(file, target, wrapped, lambda text, name: wrapped_configs.read(text, name).document)
+
+
+def _of_arguments(
+    file: _File, target: str | None, wrapped: Wrapped, read: Callable[[str, str], Document]
+) -> tuple[Source, Sequence[Path]] | None:
+    """A file that holds or names a config, and the files it names."""
     if not (file.named or wrapped.files or wrapped.document.config or wrapped.document.faults):
         return None  # a training file that leaves DeepSpeed out
-    source = _given(
-        attrs.evolve(file, target=wrapped.target or file.target, world_size=wrapped.world_size or file.world_size),
-        target,
-        document=wrapped.document,
-        read=lambda text, name: wrapped_configs.read(text, name).document,
-    )
-    return source, wrapped.files
+    ranks = wrapped.world_size or file.world_size
+    known = attrs.evolve(file, target=wrapped.target or file.target, world_size=ranks)
+    return _given(known, target, document=wrapped.document, read=read), wrapped.files
 
 
 def _given(file: _File, target: str | None, **known: Any) -> Source:
@@ -205,20 +290,25 @@ def _expanded(paths: Iterable[str]) -> Iterator[_File]:
             matches = sorted(glob.glob(path, recursive=True)) or [path]  # noqa: PTH207 - a pattern may be absolute
         for one in matches:
             if one != "-" and os.path.isdir(one):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
-                yield from (_File(inner, named=False) for inner in _inside(one))
+                yield from (_File(inner, named=False) for inner in inside(one))
             else:
                 yield _File(one)
 
 
-def _inside(folder: str) -> Iterator[str]:
+def inside(folder: str) -> Iterator[str]:
     """The files of a folder that a reader could know, in order; links to folders are not followed."""
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if name not in _SKIPPED and not Path(here, name, _ENVIRONMENT).exists()
         )
         for name in sorted(files):
-            if name.lower().endswith((*_JSON, *_YAML)) or launch_files.is_launch_file(name):
+            if _is_known(name):
                 yield os.path.normpath(Path(here, name))
+
+
+def _is_known(name: str) -> bool:
+    """Whether a reader could know a file of a name."""
+    return name.lower().endswith((*_JSON, *_YAML)) or launch_files.is_launch_file(name)
 
 
 def _real(path: str) -> str:

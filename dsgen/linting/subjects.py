@@ -74,6 +74,7 @@ class Facts:
         hardware, network, model: Profiles, or the names or files of some.
         seq_len: Tokens per sequence.
         training: What is trained and how, where a job says it; all parameters without it.
+        job_world: Number of GPUs of the scenario that the config is for.
     """
 
     world_size: int | None = None
@@ -87,6 +88,7 @@ class Facts:
     model: Model | None = attrs.field(default=None, converter=_model)
     seq_len: int | None = None
     training: Training | None = None
+    job_world: int | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)

@@ -6,7 +6,7 @@ Those of other programs name a path in a section (`deepspeed: {config_file: ds.j
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ import attrs
 
 from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.yaml import documents as yaml_documents
-from dsgen.linting import accelerate_files
+from dsgen.linting import accelerate_files, disagreements, statements
 from dsgen.shapes.findings import Fault
 
-__all__ = ["Wrapped", "read"]
+__all__ = ["Wrapped", "named", "of", "read"]
 
 _KEY = "deepspeed"
 _OTHERS = ("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")  # keys of programs of one's own
@@ -41,6 +41,7 @@ class Wrapped:
         target: The program that reads the file; None where it wraps nothing, or is of a program that is not known.
         world_size: The number of ranks that it fixes.
         files: The config files that it names and that are there.
+        key: Path of the key that names or holds the config, in a training file.
     """
 
     document: Document
@@ -48,6 +49,7 @@ class Wrapped:
     target: str | None = None
     world_size: int | None = None
     files: tuple[Path, ...] = ()
+    key: str = ""
 
 
 def read(text: str, name: str) -> Wrapped:
@@ -57,7 +59,11 @@ def read(text: str, name: str) -> Wrapped:
         text: The file as text.
         name: Its path; the files it names are looked for from the working directory, beside it, and above it.
     """
-    whole = yaml_documents.read(text, name)
+    return of(yaml_documents.read(text, name))
+
+
+def of(whole: Document) -> Wrapped:
+    """What a file that was read already holds; see `read`."""
     if not isinstance(whole.config, Mapping):
         return Wrapped(document=whole)
     if accelerate_files.is_accelerate(whole.config):
@@ -65,11 +71,11 @@ def read(text: str, name: str) -> Wrapped:
     for path, value in _named_configs(whole.config, "", 1):
         target = "hf-trainer" if path.rpartition(".")[2] == _KEY else None
         if isinstance(value, Mapping):
-            return Wrapped(document=_part(whole, path, value), wraps=True, target=target)
-        file = _named(value, name)
+            return Wrapped(document=_part(whole, path, value, target), wraps=True, target=target, key=path)
+        file = named(value, whole.name)
         faults = (*whole.faults, *_missing(file, path, value))
         document = attrs.evolve(whole, config=None, whole=whole, faults=faults)
-        return Wrapped(document=document, wraps=True, target=target, files=(file,) if file else ())
+        return Wrapped(document=document, wraps=True, target=target, files=(file,) if file else (), key=path)
     return Wrapped(document=whole)
 
 
@@ -78,7 +84,7 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
     files: tuple[Path, ...] = ()
     made: dict[str, Any] | None = None
     if (written := accelerate_files.config_file(config)) is not None:
-        file = _named(written, whole.name)
+        file = named(written, whole.name)
         files = (file,) if file else ()
         faults += _missing(file, "deepspeed_config.deepspeed_config_file", written)
     elif config["distributed_type"] == "DEEPSPEED":
@@ -95,7 +101,7 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
     return Wrapped(document=document, wraps=True, target="accelerate", world_size=ranks, files=files)
 
 
-def _part(whole: Document, path: str, config: Mapping[str, Any]) -> Document:
+def _part(whole: Document, path: str, config: Mapping[str, Any], target: str | None) -> Document:
     """The config at a path of a file, as a document of its own with the places of the file."""
     before = f"{path}."
     places: dict[str, TextPlace] = {
@@ -103,7 +109,15 @@ def _part(whole: Document, path: str, config: Mapping[str, Any]) -> Document:
     }
     if path in whole.places:
         places[""] = whole.places[path]
-    return attrs.evolve(whole, config=config, places=places, whole=whole, paths={"": path})
+    part = attrs.evolve(whole, config=config, places=places, whole=whole, paths={"": path})
+    if target is None:  # what the keys of other programs mean is not known
+        return part
+    said = statements.of_training_file(whole, path)
+    beside = (
+        *disagreements.in_config(part, said, target),
+        *disagreements.in_statements(said, part, target, whole.name),
+    )
+    return attrs.evolve(part, faults=(*part.faults, *beside))
 
 
 def _named_configs(config: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -122,11 +136,17 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and value.lower().endswith(_SUFFIXES) and len(value) < _MOST
 
 
-def _named(written: str, name: str) -> Path | None:
-    """The file that a path in another file means: programs start in the project's folder, wherever that file lies."""
+def named(written: str, name: str, places: Iterable[Path] = ()) -> Path | None:
+    """The file that a path in another file means: programs start in the project's folder, wherever that file lies.
+
+    Args:
+        written: The path as it stands there.
+        name: The file that names it.
+        places: Other folders that it may start from.
+    """
     folder = Path(name).absolute().parent
     try:
-        for start in (Path(), folder, *folder.parents):
+        for start in (Path(), folder, *folder.parents, *places):
             if (path := start / written).is_file():
                 return path
     except (OSError, ValueError):  # a name that no file can have

@@ -63,16 +63,9 @@ def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tupl
 
 def facts(job: Job) -> Facts:
     """What a job knows and no config says."""
-    from dsgen.linting.facts import facts as facts_of
+    from dsgen.linting.facts import of_job
 
-    return facts_of(
-        world_size=job.world,
-        hardware=job.hardware,
-        model=job.model,
-        network=job.network if job.nodes > 1 else None,
-        seq_len=job.seq_len,
-        training=job.training,
-    )
+    return of_job(job)
 
 
 def worded(findings: tuple[Finding, ...], provenance: Provenance) -> Iterator[str]:

@@ -98,6 +98,12 @@ REPORTS: dict[str, list[str]] = {
     "why": [r"\A(?P<head>.+)", r"(?m)^(?P<info>If it were .+?:)"],
     "diff": [r"(?m)^(?P<head>\w\S*)$", r"(?m)^ *(?:(?P<bad>-)|(?P<good>\+)) "],
     "proof": [r"\A(?:(?P<good>proved)|(?P<bad>failed)|(?P<doubt>not run))", r"(?m)^(?P<head>changed .+|observed .+)$"],
+    "checks": [
+        r"(?m)^(?P<head>\S.*)$",
+        r"(?m)^ +(?P<bad>-.*)$",
+        r"(?m)^ +(?P<good>[+].*)$",
+        r"(?m)(?<=[.]hjson |.[.]json )(?P<good>is what is rendered)$",
+    ],
     "effective": [r"\A(?P<head>.+)"],
     "launch": [r"\A(?P<head>.+)", r"(?m)^(?P<head>==> .+ <==)", r"(?m)^(?P<info>Nothing was .+?\.|Starting:)"],
     "simulation": [r"\A(?P<head>.+)", r"(?m)^(?P<head> *GiB in phase .+)$"],

@@ -33,7 +33,7 @@ PACKED = {
 }
 PACKED_FILES = {"schema/environment.json": "dsgen/_data/schema/environment.json"}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
-SDIST_FOLDERS = ("dsgen", "profiles", "schema", "golden", "tests", "docs", "benchmarks")
+SDIST_FOLDERS = ("dsgen", "profiles", "schema", "golden", "tests", "docs", "benchmarks", "examples")
 SDIST_FILES = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
     *("noxfile.py", "pyproject.toml", "PKG-INFO", ".gitignore"),
@@ -125,6 +125,18 @@ def test_an_installed_wheel_renders_from_any_folder(wheel: Path, tmp_path: Path)
     assert run([programs / "dsgen", "--version"], tmp_path) == f"dsgen {VERSION}\n"
     assert run([programs / "dsgen", "render", "--hw", "a100-40g", "--model", "7b"], tmp_path).startswith("{\n")
     assert run([programs / "python", "-c", where], tmp_path).startswith(str(tmp_path.resolve()))
+
+
+def test_an_installed_wheel_brings_the_tests_of_a_training_repository(wheel: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path / "env", wheel)
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "x.scenario.yaml").write_text("hw: a100-40g\nmodel: 7b\n", encoding="utf-8")
+
+    said = run([programs / "python", "-m", "pytest", "--dsgen-update", "-q"], folder)
+
+    assert "3 passed" in said
+    assert (folder / "x.json").is_file()
 
 
 def test_an_editable_install_reads_the_checkout(tmp_path: Path) -> None:

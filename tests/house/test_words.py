@@ -16,7 +16,7 @@ PAIRS = {
     "__init__": "the face of a room",
     "__main__": "what `python -m` runs",
     # A command, what makes its answer, and what prints it.
-    "diff effective footprints memory mending plan profiles rule rules survey why": "an answer and its report",
+    "checks diff effective footprints memory mending plan profiles rule rules survey why": "an answer and its report",
     "needs": "what a program must do, and its report",
     "contests deadlines offers speedups what_ifs": "an answer about plans, and its report",
     "findings simulation": "a value and its report",

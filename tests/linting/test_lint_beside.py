@@ -86,7 +86,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     ],
 )
 def test_the_hook_takes_config_files(name: str, ours: bool) -> None:
-    [hook] = yaml(".pre-commit-hooks.yaml")
+    hook = yaml(".pre-commit-hooks.yaml")[0]
 
     taken = re.search(hook["files"], name) is not None and re.search(hook["exclude"], name) is None
 
@@ -94,7 +94,7 @@ def test_the_hook_takes_config_files(name: str, ours: bool) -> None:
 
 
 def test_the_hook_runs(run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    [hook] = yaml(".pre-commit-hooks.yaml")
+    hook = yaml(".pre-commit-hooks.yaml")[0]
     good, bad = tmp_path / "ds_config.json", tmp_path / "ds_bad.json"
     good.write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
     bad.write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stgae": 2}}', encoding="utf-8")
@@ -103,6 +103,31 @@ def test_the_hook_runs(run: Callable[..., tuple[int, str]], tmp_path: Path) -> N
     assert hook["language"] == "python"
     assert run(*shlex.split(hook["entry"]), str(good))[0] == 0
     assert run(*shlex.split(hook["entry"]), str(good), str(bad))[0] == 1
+
+
+def test_the_hook_of_scenarios_runs(
+    run: Callable[..., tuple[int, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = yaml(".pre-commit-hooks.yaml")[1]
+    monkeypatch.chdir(tmp_path)
+    Path("lora.scenario.yaml").write_text("hw: rtx3090-24g\ngpus: 1\nmodel: llama-3.1-8b\nmethod: lora\n")
+    words = shlex.split(hook["entry"])
+
+    assert (hook["id"], hook["pass_filenames"]) == ("dsgen-check", False)
+    for name in ("lora.scenario.yaml", "lora.json", "jobs/train.sh", "pyproject.toml"):
+        assert re.search(hook["files"], name)
+    assert run(*words)[0] == 1
+    assert run("dsgen", "render", "lora.scenario.yaml", "-q", "-o", "lora.json")[0] == 0
+    assert run(*words) == (0, "")
+
+
+def test_the_action_checks_scenarios_where_it_is_told_to(run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    step = next(step for step in yaml("action.yml")["runs"]["steps"] if "SCENARIOS" in step.get("env", {}))
+    words = shlex.split(step["run"].strip())
+
+    assert step["if"] == "inputs.scenarios != ''"
+    assert words[1:] == ["render", "--check", "--", "$SCENARIOS"]
+    assert run("dsgen", *words[1:4], str(tmp_path))[0] == 2
 
 
 def test_the_action_names_real_inputs_and_options(run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ BY_NAME = {rule.name: rule for rule in RULES}
 
 def document(rule: Rule, text: str) -> Document:
     """A rule's example as the reader of its kind of file reads it."""
-    if text.startswith(("distributed_type", "train_micro_batch_size_per_gpu")):
+    if text.startswith(("distributed_type", "train_micro_batch_size_per_gpu", "per_device_train_batch_size")):
         return wrapped_configs.read(text, "example.yaml").document
     read = launch_files.read if rule.reads == "launch" else reader.read
     return read(text, "example")

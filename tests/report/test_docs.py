@@ -37,6 +37,7 @@ def test_everything_written_is_real() -> None:
 def test_a_stale_page_and_a_wrong_output_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(DOCS))
     import generate
+
     from examples import with_real_outputs
 
     page = tmp_path / "page.md"

@@ -13,7 +13,7 @@ from dsgen.linting.launch_files.commands import Assignment, Launch, understand
 from dsgen.linting.launch_files.words import Command, Word, split
 from dsgen.shapes.findings import Span
 
-__all__ = ["is_launch_file", "read", "scan"]
+__all__ = ["is_launch_file", "read", "scan", "script_commands"]
 
 _SCRIPTS = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf")
 _VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|[^\n]*?)[ \t]*(?:(?<![^ \t])#[^\n]*)?$"
@@ -68,6 +68,11 @@ def scan(text: str, name: str) -> Launch:
     commands, comments = split(text)
     settings, options = understand(commands, text)
     return Launch(settings=settings, options=options, comments=comments)
+
+
+def script_commands(text: str, name: str) -> tuple[Command, ...]:
+    """The simple commands of a shell script, in order; none of a file of another kind."""
+    return split(text)[0] if _kind(name) in ("script", "") else ()
 
 
 def _kind(name: str) -> str:

@@ -28,7 +28,7 @@ class Described:
     """A config on hardware, with a model.
 
     Attributes:
-        job, strategy: What the config asks for, with activation checkpointing, all parameters trained where no job
+        job, strategy: What the config asks for, with activation checkpointing and all parameters trained where nobody
             says otherwise.
         memory: What that takes at the sequence length said, or a usual one.
         least: What it takes at least: one token where no length is said, no logits kept, and no optimizer states
@@ -87,8 +87,8 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
     count = nodes(subject)
     if facts.model is None or world % count:
         return None
-    optimizer = meanings.optimizer(subject) or "AdamW"
-    training = attrs.evolve(facts.training or Training(), seq_len=facts.seq_len, optimizer=optimizer)
+    wishes = facts.training or Training()
+    training = attrs.evolve(wishes, seq_len=facts.seq_len, optimizer=meanings.optimizer(subject) or wishes.optimizer)
     return Job(
         hardware=hardware,
         model=facts.model,
@@ -109,7 +109,8 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
 
 def _leanest(subject: Subject, job: Job) -> Job:
     length = subject.facts.seq_len or min(SHORTEST, job.seq_len)
-    optimizer = meanings.optimizer(subject) or "SGD"
+    said = subject.facts.training
+    optimizer = meanings.optimizer(subject) or (said.optimizer if said is not None else "SGD")
     return attrs.evolve(
         job, training=attrs.evolve(job.training, seq_len=length, chunked_loss=True, optimizer=optimizer)
     )
@@ -131,7 +132,7 @@ def _strategy(subject: Subject) -> Strategy | None:
         offload_optimizer=optimizer,
         offload_param=parameters,
         tp=tp,
-        checkpointing=True,
+        checkpointing=facts.training is None or facts.training.checkpointing != "none",
         precision=precision,
         micro_batch=micro,
         accumulation=steps,

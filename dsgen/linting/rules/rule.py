@@ -31,7 +31,8 @@ class Rule:
         given: What the example needs besides: `target`, `deepspeed` and the fields of Facts.
         since: First release the rule holds for ("0.19.7"); None for all known.
         until: First release it no longer holds for.
-        reads: What it looks at: a "config", the "text" of any file, or a "launch" file.
+        reads: What it looks at: a "config", the "text" of any file with keys, a "launch" file, or the "job" that any of
+            these belongs to.
         general: Whether it gives way to any other rule that points at the same key.
         about_versions: Whether it speaks of what changed between releases, so that `dsgen migrate` applies its fixes.
         check: The faults of one subject.

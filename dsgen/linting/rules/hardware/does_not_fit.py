@@ -15,6 +15,7 @@ from dsgen.shapes.units import gib
 __all__ = ["RULE", "check"]
 
 _SHOWN = 3  # largest parts named
+_TRAINED = {"full": "all its parameters", "lora": "adapters", "qlora": "adapters of a model in 4 bits"}  # by method
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -26,13 +27,16 @@ def check(subject: Subject) -> Iterator[Fault]:
     limit = gib(gpu.limit_bytes)
     path = "zero_optimization" if subject.written("zero_optimization") else "train_micro_batch_size_per_gpu"
     if least is not None and least.verdict is Verdict.DOES_NOT_FIT:
-        message = f"training all its parameters takes at least {gib(least.low_bytes)} GiB of a GPU with {limit}"
-        maybe = Severity.WARNING if subject.target.brings_optimizer else None  # it may train adapters only
+        trained = _TRAINED[run.job.training.method] + ("" if run.strategy.checkpointing else " without checkpointing")
+        message = f"training {trained} takes at least {gib(least.low_bytes)} GiB of a GPU with {limit}"
+        unsaid = subject.facts.training is None and subject.target.brings_optimizer
+        maybe = Severity.WARNING if unsaid else None  # it may train adapters only
         yield Fault(path, f"{message}: {_parts(least)}", severity=maybe)
     elif gpu.verdict is not Verdict.FITS:
         where = f"{run.job.seq_len} tokens and micro-batch {run.strategy.micro_batch}"
         takes = f"{gib(gpu.low_bytes)} to {gib(gpu.high_bytes)} GiB of a GPU with {limit}"
-        message = f"with {where}, and activation checkpointing, training takes {takes}: {_parts(gpu)}"
+        recomputed = ", and activation checkpointing," if run.strategy.checkpointing else ", without checkpointing,"
+        message = f"with {where}{recomputed} training takes {takes}: {_parts(gpu)}"
         yield Fault(path, message, severity=Severity.WARNING)
 
 
@@ -48,9 +52,9 @@ RULE = Rule(
     what="The model does not fit on the GPU as the config trains it.",
     why=(
         "The prediction counts weights, gradients, optimizer states, buffers and activations with checkpointing, "
-        "for training of all parameters. An error means that even the low end of the interval is more than the "
-        "GPU has, with no activations to speak of; a warning, that it is more at the sequence length and micro-"
-        "batch named or assumed. A run that trains adapters takes far less."
+        "for training of all parameters unless --method or --scenario says otherwise. An error means that even the low "
+        "end of the interval is more than the GPU has, with no activations to speak of; a warning, that it is more at "
+        "the sequence length and micro-batch named or assumed. A run that trains adapters takes far less."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,

@@ -22,4 +22,5 @@ RULES = Rules(
     "accelerate_precision",
     "accelerate_without_deepspeed",
     "named_config_missing",
+    "argument_disagrees",
 )

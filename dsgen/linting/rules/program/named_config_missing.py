@@ -21,7 +21,7 @@ RULE = Rule(
     code="DSG925",
     name="named-config-missing",
     severity=Severity.WARNING,
-    what="A file of Accelerate or of a training program names a DeepSpeed config that cannot be found.",
+    what="A launch script, or a file of Accelerate or of a training program, names a config that is not there.",
     why=(
         "It was looked for from the working directory, beside the file, and in the folders above it. The program that "
         "reads the name takes a missing path for JSON or base64 text and stops with a ValueError; nothing was linted."
@@ -36,5 +36,5 @@ deepspeed_config:
 """,
     evidence=("accelerate/utils/deepspeed.py (1.15.0): HfDeepSpeedConfig.__init__",),
     check=check,
-    reads="text",
+    reads="job",
 )

@@ -1,0 +1,211 @@
+"""The files of a job, followed from the one that starts it: launch script, arguments or YAML, DeepSpeed config."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.linting import accelerate_files, launch_files, statements, wrapped_configs
+from dsgen.linting.launch_files import Passed, Started
+from dsgen.linting.statements import WORLD, Statement
+from dsgen.shapes.findings import Fault, Severity
+
+__all__ = ["Told", "Use", "against_job", "is_training_json", "told"]
+
+_YAML = (".yaml", ".yml")
+_CONFIG = (".json", ".hjson", ".config")
+_FILES = (*_YAML, ".json")  # of arguments
+_OWN = ("llamafactory-cli", "lmf", "axolotl")  # what they are given without an option is a file of arguments
+_DEEPEST = 3  # files that name one another: script, training file, Accelerate's
+# One of these has a JSON file of arguments beside its key `deepspeed`.
+_ARGUMENTS = frozenset(("output_dir", "model_name_or_path", "per_device_train_batch_size", "learning_rate", "model"))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Use:
+    """One training that uses a config.
+
+    Attributes:
+        config: The file of the config.
+        target: The program that hands it over.
+        ranks: GPUs in all, where the launcher is told.
+        said: What the file that starts it says of the config.
+    """
+
+    config: Path
+    target: str | None
+    ranks: int | None
+    said: tuple[Statement, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Told:
+    """What one file says of others.
+
+    Attributes:
+        uses: The configs it leads to, with what it says of them.
+        files: Training files and Accelerate's that it names.
+        missing: The names in it that no file has.
+    """
+
+    uses: tuple[Use, ...] = ()
+    files: tuple[Path, ...] = ()
+    missing: tuple[Fault, ...] = ()
+
+
+def is_training_json(config: Any) -> bool:
+    """Whether a JSON file holds arguments of a training program and names a DeepSpeed config among them."""
+    if not isinstance(config, Mapping) or not isinstance(config.get("deepspeed"), str):
+        return False
+    return config["deepspeed"].lower().endswith(_CONFIG) and not _ARGUMENTS.isdisjoint(config)
+
+
+def told(text: str, name: str, open_file: Callable[[Path], str | None]) -> Told:
+    """What a file says of others; nothing is raised.
+
+    Args:
+        text: The file as text.
+        name: Its path.
+        open_file: Gives the text of another file; None where it cannot be read.
+    """
+    return _told(text, name, open_file, _DEEPEST)
+
+
+def against_job(document: Document, ranks: int | None) -> Iterator[Fault]:
+    """Where a launcher is told another number of GPUs than the job is for."""
+    if ranks is None:
+        return
+    whole = document.whole or document
+    said: list[Statement] = []
+    if document.kind == "launch":
+        for start in launch_files.starts(document.text, document.name):
+            said += statements.of_program(start, document)
+    elif accelerate_files.is_accelerate(whole.config) and (count := accelerate_files.processes(whole.config)):
+        said += statements.of_accelerate(whole, count)
+    for one in said:
+        if one.key == WORLD and one.value != ranks:
+            message = f"{one.word} makes {one.value} GPUs, and the scenario is for {ranks}"
+            yield Fault(one.path or one.word, message, severity=Severity.WARNING, span=one.span)
+
+
+def _told(text: str, name: str, open_file: Callable[[Path], str | None], depth: int) -> Told:
+    last = name.lower()
+    if last.endswith(_YAML):
+        wrapped = wrapped_configs.read(text, name)
+        return _of_wrapped(wrapped) if wrapped.wraps else Told()
+    if last.endswith(_CONFIG):
+        document = reader.read(text, name)
+        return _of_wrapped(wrapped_configs.of(document)) if is_training_json(document.config) else Told()
+    document = launch_files.read(text, name)
+    told = [_of_program(one, document, open_file, depth) for one in launch_files.starts(text, name)]
+    return Told(
+        uses=tuple(use for one in told for use in one.uses),
+        files=tuple(dict.fromkeys(file for one in told for file in one.files)),
+        missing=tuple(fault for one in told for fault in one.missing),
+    )
+
+
+def _of_wrapped(wrapped: wrapped_configs.Wrapped) -> Told:
+    whole = wrapped.document.whole or wrapped.document
+    said = statements.of_training_file(whole, wrapped.key) if wrapped.key and wrapped.target is not None else ()
+    if not wrapped.key and wrapped.world_size is not None:
+        said = statements.of_accelerate(whole, wrapped.world_size)
+    uses = tuple(Use(config=file, target=wrapped.target, ranks=wrapped.world_size, said=said) for file in wrapped.files)
+    return Told(uses=uses)
+
+
+def _of_program(start: Started, document: Document, open_file: Callable[[Path], str | None], depth: int) -> Told:
+    """What one command leads to: its own config, or that of the files it names."""
+    said = statements.of_program(start, document)
+    ranks = start.ranks[0] if start.ranks is not None else None
+    places = tuple(_folders(document))
+    uses: list[Use] = []
+    files: list[Path] = []
+    missing: list[Fault] = []
+    for argument, target in _configs(start):
+        file = wrapped_configs.named(argument.value or "", document.name, places)
+        if file is not None:
+            uses.append(Use(config=file, target=target, ranks=ranks, said=said))
+        elif _is_plain(argument, document, places):
+            missing.append(_missing(argument))
+    for argument in _files(start):
+        file = wrapped_configs.named(argument.value or "", document.name, places)
+        if file is None:
+            if (argument.name == "config_file" or start.launcher in _OWN) and _is_plain(argument, document, places):
+                missing.append(_missing(argument))
+            continue
+        text = open_file(file) if depth > 1 else None
+        inner = _told(text, _shown(file), open_file, depth - 1) if text is not None else Told()
+        if inner.uses or argument.name:
+            files.append(file)
+        for use in inner.uses:
+            own = {one.key for one in said}
+            whole = (*said, *(one for one in use.said if one.key not in own))
+            uses.append(attrs.evolve(use, ranks=ranks or use.ranks, said=whole))
+    return Told(uses=tuple(uses), files=tuple(files), missing=tuple(missing))
+
+
+def _configs(start: Started) -> Iterator[tuple[Passed, str | None]]:
+    """The arguments that name a DeepSpeed config, and the program that hands it over."""
+    for argument in start.arguments:
+        if argument.name == "deepspeed" and (argument.value or "").lower().endswith(_CONFIG):
+            yield argument, "hf-trainer"
+        elif argument.name == "deepspeed_config" and argument.value and "." in Path(argument.value).name:
+            yield argument, "deepspeed"
+    option = start.options.get("deepspeed_config_file") if start.launcher == "accelerate" else None
+    if option is not None and option.value not in (None, "none"):
+        yield option, "accelerate"
+
+
+def _files(start: Started) -> Iterator[Passed]:
+    """The arguments that name a file of arguments, or Accelerate's config file."""
+    if start.launcher == "accelerate" and (option := start.options.get("config_file")) is not None:
+        yield option
+    yield from (one for one in start.files if (one.value or "").lower().endswith(_FILES))
+    yield from (one for one in start.arguments if one.name == "config" and (one.value or "").lower().endswith(_FILES))
+
+
+def _folders(document: Document) -> Iterator[Path]:
+    """The folders that a script goes to, as far as its text says them: from its own folder, and from here."""
+    for command in launch_files.script_commands(document.text, document.name):
+        if command.words[0].text in ("cd", "pushd") and len(command.words) > 1 and "$" not in command.words[1].text:
+            yield Path(document.name).absolute().parent / command.words[1].text
+            yield Path(command.words[1].text)
+
+
+def _is_plain(argument: Passed, document: Document, places: Iterable[Path]) -> bool:
+    """Whether a name is meant as it stands: no part is filled in, and the script neither makes nor fetches the file."""
+    value = argument.value or ""
+    if re.search(r"[$`{}<>*]", value) or os.path.isabs(value):  # noqa: PTH117 - a path of another machine
+        return False
+    text = document.text[: argument.span.start] + document.text[argument.span.end :]
+    made = rf"(?:>|\b(?:tee|cp|mv|ln)\b|-[oO])[^\n]*{re.escape(Path(value).name)}"
+    return not _goes_elsewhere(document) and re.search(made, text) is None
+
+
+def _goes_elsewhere(document: Document) -> bool:
+    """Whether a script goes to a folder that only its run knows; `cd "$(dirname "$0")"` is its own."""
+    return any(
+        "$" in command.words[1].text and "dirname" not in command.words[1].text
+        for command in launch_files.script_commands(document.text, document.name)
+        if command.words[0].text in ("cd", "pushd") and len(command.words) > 1
+    )
+
+
+def _missing(argument: Passed) -> Fault:
+    said = f"{argument.value} is not there, seen from here, from this file's folder and from the folders above it"
+    return Fault(argument.word, said, span=argument.span)
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,173 @@
+"""What the files that start a training say of its DeepSpeed config: arguments of the Trainer, as keys of DeepSpeed's.
+
+Read in transformers 5.23.0: integrations/deepspeed.py (`HfTrainerDeepSpeedConfig.trainer_config_process`), which
+compares these and refuses a difference; axolotl has the same arguments and one of its own name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
+
+import attrs
+
+from dsgen.documents.document import Document
+from dsgen.linting.launch_files import Passed, Started
+from dsgen.shapes.findings import Span
+
+__all__ = ["WORLD", "Statement", "differs", "of_accelerate", "of_program", "of_training_file"]
+
+WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
+_MICRO = "train_micro_batch_size_per_gpu"
+_STEPS = "gradient_accumulation_steps"
+_NUMBERS = (
+    ("per_device_train_batch_size", _MICRO),
+    ("gradient_accumulation_steps", _STEPS),
+    ("max_grad_norm", "gradient_clipping"),
+    ("learning_rate", "optimizer.params.lr"),
+    ("learning_rate", "scheduler.params.warmup_max_lr"),
+    ("weight_decay", "optimizer.params.weight_decay"),
+    ("adam_beta1", "optimizer.params.betas[0]"),
+    ("adam_beta2", "optimizer.params.betas[1]"),
+    ("adam_epsilon", "optimizer.params.eps"),
+    ("warmup_steps", "scheduler.params.warmup_num_steps"),
+    ("max_steps", "scheduler.params.total_num_steps"),
+)
+_FINDS_OUT = "auto_find_batch_size"
+_AT_LEAST_ONE = ("warmup_steps", "max_steps")  # below it they mean a share of the steps, or nothing
+_DTYPES = ("bf16", "fp16")
+_AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
+_ITS_MARK = "base_model"  # a key that every config of axolotl has
+
+
+@attrs.frozen(kw_only=True)
+class Statement:
+    """One thing that a file says of a config.
+
+    Attributes:
+        key: DeepSpeed's key, with an index in a list; or WORLD.
+        value: What it must be, if the two are to agree.
+        said: What the file says itself.
+        word: What the file calls it: "--bf16", "per_device_train_batch_size".
+        name: The file.
+        line: Where in it, 1-based.
+        path: Its path in a file with keys; "" in a script.
+        span: Where it stands.
+    """
+
+    key: str
+    value: Any
+    said: Any
+    word: str
+    name: str
+    line: int
+    span: Span
+    path: str = ""
+
+
+def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
+    """What a program that a script starts is told, and its launcher."""
+    said = {one.name: one for one in start.arguments}
+
+    def state(key: str, value: Any, said: Any, argument: Passed) -> Statement:
+        line = document.position(argument.span.start)[0]
+        return Statement(
+            key=key, value=value, said=said, word=argument.word, name=document.name, line=line, span=argument.span
+        )
+
+    values = {name: _read(argument.value, name in (*_DTYPES, _FINDS_OUT)) for name, argument in said.items()}
+    made = [state(key, value, values[name], said[name]) for name, key, value in _keys(values)]
+    if start.ranks is not None:
+        ranks, option = start.ranks
+        made.append(state(WORLD, ranks, ranks, option))
+    return tuple(made)
+
+
+def of_training_file(document: Document, path: str) -> tuple[Statement, ...]:
+    """What a training file says beside its key `deepspeed`, which stands at a path."""
+    before = path.rpartition(".")[0]
+    section: Any = document.config
+    for part in before.split(".") if before else ():
+        section = section.get(part) if isinstance(section, Mapping) else None
+    if not isinstance(section, Mapping):
+        return ()
+    names = _AXOLOTL if _ITS_MARK in section else {}
+    written = {names.get(name, name): name for name in section if isinstance(name, str)}
+    values = {name: _plain(section[own]) for name, own in written.items()}
+    return tuple(
+        _stated(document, f"{before}.{written[name]}" if before else written[name], key, value, values[name])
+        for name, key, value in _keys(values)
+    )
+
+
+def of_accelerate(document: Document, ranks: int) -> tuple[Statement, ...]:
+    """The number of GPUs that Accelerate's file fixes."""
+    return (_stated(document, "num_processes", WORLD, ranks, ranks),)
+
+
+def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:
+    """What a file with keys states at a path."""
+    span = document.span(path, "value")
+    line = document.position(span.start)[0]
+    word = path.rpartition(".")[2]
+    return Statement(key=key, value=value, said=said, word=word, name=document.name, line=line, span=span, path=path)
+
+
+def differs(value: Any, statement: Statement) -> bool:
+    """Whether what a config says under a key is not what a file states; what is open or no plain value is not."""
+    other = statement.value
+    if isinstance(other, bool) or isinstance(value, bool):
+        return isinstance(other, bool) and isinstance(value, bool) and value is not other
+    if isinstance(value, str):
+        value = _number(value)
+    if not isinstance(value, (int, float)):
+        return False
+    return not math.isclose(value, other, rel_tol=1e-9)
+
+
+def _keys(values: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Passed, key and value of everything that is stated."""
+    for name, key in _NUMBERS:
+        value = values.get(name)
+        if key == _MICRO and values.get(_FINDS_OUT):
+            continue  # then the Trainer looks for a batch size itself
+        if _is_number(value) and not (name in _AT_LEAST_ONE and value < 1):
+            yield name, key, value
+    for dtype, other in (_DTYPES, _DTYPES[::-1]):
+        if isinstance(values.get(dtype), bool):
+            yield dtype, f"{dtype}.enabled", values[dtype]
+            if values[dtype] and other not in values:  # the Trainer takes one of the two
+                yield dtype, f"{other}.enabled", False
+    micro, steps = values.get("per_device_train_batch_size"), values.get("gradient_accumulation_steps")
+    if _is_number(micro) and _is_number(steps) and not values.get(_FINDS_OUT):
+        yield "per_device_train_batch_size", f"{_MICRO} x {_STEPS}", micro * steps
+
+
+def _plain(value: Any) -> Any:
+    """A value of a file with keys, a number in quotes read as one: PyYAML takes 1e-5 for text."""
+    return _number(value) if isinstance(value, str) else value
+
+
+def _read(text: str | None, switch: bool) -> Any:
+    """The text behind an argument, as argparse reads it; a bare switch is on."""
+    if text is None:
+        return True if switch else None
+    if switch:
+        return {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}.get(text.lower())
+    return _number(text)
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(value) and text.isascii():
+            return value
+    return None
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
