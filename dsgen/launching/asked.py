@@ -162,20 +162,19 @@ def _script(script: str, launcher: str) -> str:
             f"the script {script} {kind}",
             must="every rank runs it",
             where="--script",
-            todo=f"did you mean {near}?" if near else f"Looked in {Path.cwd()}; a module is --module NAME.",
+            todo=offer(near, f"Looked in {Path.cwd()}; a module is --module NAME."),
             code="unreadable",
         )
     return os.path.abspath(path)  # noqa: PTH100 - as the folder
 
 
-def _beside(path: Path) -> str | None:
+def _beside(path: Path) -> tuple[str, ...]:
     """The Python file of the same folder that a misspelt one is most like."""
     try:
         names = [one.name for one in path.parent.glob("*.py")]
     except OSError:
-        return None
-    close = nearest(path.name, names)
-    return str(path.with_name(close[0])) if close else None
+        return ()
+    return tuple(str(path.with_name(name)) for name in nearest(path.name, names)[:1])
 
 
 def _hosts(hostfile: str | None) -> tuple[RunHost, ...]:
