@@ -204,11 +204,13 @@ def _again(launch: JobLaunch) -> str:
 
 
 def _wrapped(text: str) -> str:
-    """Paragraphs and list items in lines of at most 100 columns; tables, titles and commands as they are."""
-    return "\n\n".join(
-        part if part.startswith(("#", "|", "```")) else "\n".join(map(_filled, part.split("\n")))
-        for part in text.split("\n\n")
-    )
+    """Paragraphs broken at _WIDTH; headings, tables and code stay as they are."""
+    lines, code = [], False
+    for line in text.split("\n"):
+        fence = line.lstrip().startswith("```")
+        lines.append(line if code or fence or line.startswith(("#", "|")) else _filled(line))
+        code = code != fence
+    return "\n".join(lines)
 
 
 def _filled(line: str) -> str:
