@@ -87,6 +87,8 @@ def command(
 
 
 def _files(config: Any, target: str, resolve: bool, form: str, output: str | None) -> JobFiles:
+    from pathlib import Path
+
     from dsgen.frameworks import CONFIG_FILE, job_files
     from dsgen.shapes.errors import mistake
 
@@ -97,7 +99,7 @@ def _files(config: Any, target: str, resolve: bool, form: str, output: str | Non
             todo="Drop one of them.",
             code="contradiction",
         )
-    return job_files(config, target, resolve=resolve, path=output or CONFIG_FILE)
+    return job_files(config, target, resolve=resolve, path=str(Path(output).expanduser()) if output else CONFIG_FILE)
 
 
 def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, ...]:

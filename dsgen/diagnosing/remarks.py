@@ -80,9 +80,11 @@ def _gpu(root: Symptom, record: RunRecord) -> Iterator[str]:
 
 def _others(root: Symptom) -> int | None:
     """Bytes of a card that are neither this process's nor free."""
+    total, reserved = _size(root, "total"), _size(root, "reserved")
     if (said := _size(root, "others")) is not None and said >= ANOTHER_PROCESS:
-        return said
-    total, free, mine = (_size(root, name) for name in ("total", "free", "process"))
+        # In a container this process is listed under another number: it and others cannot have more than the card.
+        return None if total is not None and said + (reserved or 0) > total else said
+    free, mine = _size(root, "free"), _size(root, "process")
     if total is None or free is None or mine is None:
         return None
     return total - free - mine if total - free - mine >= ANOTHER_PROCESS else None

@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from dsgen.families.parameters import parameters
 from dsgen.jobs.job import Job
+from dsgen.planning.assumptions import kernel_of
+from dsgen.planning.planner import Plan
 
 __all__ = ["ALPHA_PER_RANK", "Adapters", "adapters", "attention", "dtype"]
 
 ALPHA_PER_RANK = 2  # lora_alpha by rank: QLoRA's scripts have 16 for 8 and Axolotl's examples 32 for 16
-_ATTENTION = {"flash": "flash_attention_2", "sdpa": "sdpa", "eager": "eager"}
 _FLASH = {1: "flash_attention_2", 2: "flash_attention_2", 3: "flash_attention_3"}
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -73,10 +74,10 @@ def adapters(job: Job) -> Adapters | None:
     )
 
 
-def attention(job: Job) -> str:
+def attention(plan: Plan) -> str:
     """attn_implementation of from_pretrained that runs the kernel which a plan counts."""
-    wishes = job.training
-    return _FLASH[wishes.flash_attention] if wishes.attention == "flash" else _ATTENTION[wishes.attention]
+    kernel = kernel_of(plan)
+    return _FLASH[plan.job.training.flash_attention] if kernel == "flash" else kernel
 
 
 def dtype(precision: str) -> str:

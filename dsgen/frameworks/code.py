@@ -24,11 +24,27 @@ def snippet(code: str, plan: Plan, target: str) -> str:
     return _SNIPPETS[code](plan, target)
 
 
-def _zero_init(plan: Plan, target: str) -> str:
-    if target in ON_TRAINER:
-        return "args = training_args()  # before from_pretrained, and kept"
+def _device(plan: Plan, target: str) -> str:
+    if target in _FILES or target == "lightning":
+        return f"# done: {target} does it"
+    if target == "hf-trainer":
+        return "from training_args import training_args\n\nargs = training_args()  # before from_pretrained"
     if target == "accelerate":
-        return "accelerator = Accelerator()  # before from_pretrained; zero3_init_flag of accelerate.yaml does the rest"
+        return "from accelerate import Accelerator\n\naccelerator = Accelerator()  # before from_pretrained"
+    return (
+        "import os\n\nimport deepspeed\nimport torch\n\n"
+        'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))\ndeepspeed.init_distributed()'
+    )
+
+
+def _zero_init(plan: Plan, target: str) -> str:
+    if target == "hf-trainer":
+        return "from training_args import training_args\n\nargs = training_args()  # before from_pretrained, and kept"
+    if target == "accelerate":
+        return (
+            "from accelerate import Accelerator\n\n"
+            "accelerator = Accelerator()  # before from_pretrained; zero3_init_flag of accelerate.yaml does the rest"
+        )
     if target == "lightning":
         return "def configure_model(self):  # and not in __init__: Lightning calls it under zero.Init\n    ..."
     return (
@@ -45,18 +61,19 @@ def _load(plan: Plan, target: str) -> str:
     return (
         f"import torch\nfrom transformers import {kind_of_model}\n\n"
         f"model = {kind_of_model}.from_pretrained(\n"
-        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(plan.job)}",\n{quantized})'
+        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(plan)}",\n{quantized})'
     )
 
 
 def _four_bits(plan: Plan, target: str) -> str:
     kind = dtype(plan.chosen.strategy.precision)
-    storage = f",\n    bnb_4bit_quant_storage=torch.{kind}" if plan.chosen.strategy.stage == 3 else ""
+    three = plan.chosen.strategy.stage == 3
+    storage = f"    bnb_4bit_quant_storage=torch.{kind},  # stage 3 shares out one dtype\n" if three else ""
     return (
         "import torch\nfrom transformers import BitsAndBytesConfig\n\n"
         "four_bits = BitsAndBytesConfig(\n"
         '    load_in_4bit=True,\n    bnb_4bit_quant_type="nf4",\n    bnb_4bit_use_double_quant=True,\n'
-        f"    bnb_4bit_compute_dtype=torch.{kind}{storage},  # fp32 where nobody says it\n)"
+        f"    bnb_4bit_compute_dtype=torch.{kind},  # fp32 where nobody says it\n{storage})"
     )
 
 
@@ -135,13 +152,20 @@ def _start(plan: Plan, target: str) -> str:
     if target in _FILES:
         run = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}[target]
         return f"# in a shell: {run} {_FILES[target]}"
-    return _STARTS[target]
+    first = plan.chosen.strategy.stage == 3 or (plan.job.training.method == "qlora" and plan.job.world > 1)
+    return ("" if first else _FIRST.get(target, "")) + _STARTS[target]
+
+
+# What starts a framework, where no need before has shown it.
+_FIRST = {
+    "hf-trainer": "from training_args import training_args\n\nargs = training_args()\n",
+    "accelerate": "from accelerate import Accelerator\n\naccelerator = Accelerator()\n",
+}
 
 
 _STARTS = {
     "hf-trainer": (
-        "from training_args import training_args\nfrom transformers import Trainer\n\n"
-        "args = training_args()\n"
+        "from transformers import Trainer\n\n"
         "trainer = Trainer(model=model, args=args, train_dataset=dataset)  # no optimizers: the config has them"
     ),
     "accelerate": (
@@ -175,28 +199,54 @@ def _save(plan: Plan, target: str) -> str:
         "accelerate": 'accelerator.save_state("checkpoints/last")',
         "lightning": "# done: the Trainer saves on every rank (ModelCheckpoint says how often)",
     }
-    return call.get(target, 'engine.save_checkpoint("checkpoints")  # on every rank, not only on rank 0')
+    frozen = ", exclude_frozen_parameters=True" if plan.job.training.method != "full" else ""
+    return call.get(target, f'engine.save_checkpoint("checkpoints"{frozen})  # on every rank, not only on rank 0')
 
 
 def _resume(plan: Plan, target: str) -> str:
     if target == "hf-trainer":
-        return "trainer.train(resume_from_checkpoint=True)  # from the last one in output_dir"
+        return (
+            "from pathlib import Path\n\nfrom transformers.trainer_utils import get_last_checkpoint\n\n"
+            "last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None\n"
+            "trainer.train(resume_from_checkpoint=last)"
+        )
     call = {
         "axolotl": "# auto_resume_from_checkpoints: true in axolotl.yaml",
         "llama-factory": "# resume_from_checkpoint: output/checkpoint-500 in llama_factory.yaml",
         "ms-swift": "# resume_from_checkpoint: output/checkpoint-500 in ms_swift.yaml",
         "accelerate": 'accelerator.load_state("checkpoints/last")',
-        "lightning": 'trainer.fit(module, loader, ckpt_path="last")',
+        "lightning": 'trainer.fit(module, loader, ckpt_path="last")  # of ModelCheckpoint(save_last=True)',
     }
-    return call.get(target, 'engine.load_checkpoint("checkpoints")  # on every rank; the newest where no tag is said')
+    lenient = ", load_module_strict=False" if plan.job.training.method != "full" else ""
+    own = f'engine.load_checkpoint("checkpoints"{lenient})  # on every rank; the newest where no tag is said'
+    return call.get(target, own)
 
 
 def _one_file(plan: Plan, target: str) -> str:
-    folder = {"hf-trainer": "output/checkpoint-500", "accelerate": "checkpoints/last"}.get(target, "checkpoints")
-    return f"# in a shell: python -m deepspeed.utils.zero_to_fp32 {folder} weights"
+    if plan.job.training.method != "full":
+        return 'model.save_pretrained("adapters")  # on rank 0, at the end'
+    if target in ON_TRAINER:
+        return '# done: trainer.save_model("weights") gathers them; at stage 3 by a key of the config'
+    if target == "lightning":
+        return (
+            "from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict\n\n"
+            'convert_zero_checkpoint_to_fp32_state_dict("checkpoints/last.ckpt", "weights.pt")'
+        )
+    if target == "accelerate":
+        return (
+            "state = accelerator.get_state_dict(model)\n"
+            'accelerator.unwrap_model(model).save_pretrained("weights", state_dict=state, '
+            "is_main_process=accelerator.is_main_process)"
+        )
+    if plan.chosen.strategy.stage == 0:
+        return 'engine.module.save_pretrained("weights")  # on rank 0: each has them whole'
+    if plan.chosen.strategy.tp > 1:
+        return 'engine.save_16bit_model("weights")  # on every rank: AutoTP gathers what it has split'
+    return "# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights"
 
 
 _SNIPPETS: Mapping[str, Callable[[Plan, str], str]] = {
+    "device": _device,
     "zero-init": _zero_init,
     "attention": _load,
     "four-bits": _four_bits,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, python_value
+from dsgen.frameworks.training_arguments import in_numbers, training_arguments
 from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
 from dsgen.targets.pytorch_lightning import LIGHTNING
@@ -27,7 +28,7 @@ def lightning(config: Config, path: str, resolve: bool) -> JobFiles:
         path: Where the config's file will lie, as the Trainer names it.
         resolve: As for the Hugging Face Trainer; nothing changes.
     """
-    tree = {key: value for key, value in config.tree.items() if key not in LIGHTNING.refused}
+    tree = {key: value for key, value in in_numbers(config).items() if key not in LIGHTNING.refused}
     arguments = tuple(_arguments(config))
     return JobFiles(
         target="lightning",
@@ -46,11 +47,11 @@ def _arguments(config: Config) -> Iterator[Argument]:
     yield Argument("devices", job.gpus_per_node, "GPUs of a node", "train_batch_size")
     yield Argument("num_nodes", job.nodes, "", "train_batch_size")
     yield Argument("precision", _PRECISION[chosen.precision], "", f"{chosen.precision}.enabled")
-    steps = config.tree.get("gradient_accumulation_steps", chosen.accumulation)
+    told = {item.name: item for item in training_arguments(config)}
+    steps = told["gradient_accumulation_steps"].value
     yield Argument("accumulate_grad_batches", steps, "Lightning refuses it in the config")
-    total = config.tree.get("scheduler", {}).get("params", {}).get("total_num_steps", job.training.total_steps)
-    if total is not None:
-        yield Argument("max_steps", total, "optimizer steps", "scheduler.params.total_num_steps")
+    if total := told.get("max_steps"):
+        yield total._replace(reason="optimizer steps")
     yield Argument("log_every_n_steps", job.training.steps_per_print)
 
 

@@ -10,7 +10,7 @@ from dsgen.families.parameters import parameter_count
 from dsgen.frameworks.code import snippet
 from dsgen.frameworks.names import check_name
 from dsgen.memory import Verdict, estimate
-from dsgen.planning.assumptions import needed
+from dsgen.planning.assumptions import kernel_of, needed
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
@@ -18,7 +18,8 @@ from dsgen.shapes.units import gib
 __all__ = ["Need", "needs"]
 
 _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
-_STATES = 12  # bytes of a trained element in a checkpoint beside its weight: master weight and AdamW's two moments
+# Bytes of a trained element in a checkpoint beside its weight: the fp32 master weight, and the optimizer's moments.
+_STATES = {"AdamW": 12, "Adam": 12, "Lion": 8, "Adagrad": 8, "Muon": 8, "SGD": 4}
 _SLOWER = 0.01  # a difference of speed that is said
 
 _INSTALL = {
@@ -112,13 +113,20 @@ def _loaded_whole(plan: Plan) -> str:
     return f"each rank loads the whole model: {gib(size)} GiB of RAM a node, and {own} GiB of each GPU at first"
 
 
+def _eager(plan: Plan) -> str:
+    if kernel_of(plan) == "eager":
+        return "a kernel that was not asked for, or that this model's class does not have"
+    return f"eager attention: {_with(plan, attention='eager')}"
+
+
 def _longer(plan: Plan) -> str:
     return f"twice the length: {_with(plan, seq_len=2 * plan.job.seq_len)}"
 
 
 _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
     "zero-init": _loaded_whole,
-    "attention": lambda plan: f"eager attention: {_with(plan, attention='eager')}",
+    "attention": _eager,
+    "device": lambda plan: "every rank loads its base on the first GPU, and Accelerate refuses those of the others",
     "four-bits": lambda plan: f"a base in 16 bits: {_with(plan, method='lora')}",
     "adapters": lambda plan: f"all weights are trained: {_with(plan, method='full')}",
     "checkpointing": _without_checkpointing,
@@ -139,15 +147,14 @@ def _about_checkpoints(plan: Plan) -> Mapping[str, tuple[str, str]]:
             "evaluation and generation on all ranks at once",
             "stage 3 gathers each layer from all ranks: one that stops early leaves the others waiting",
         )
+    apart = "one rank alone waits for the others for ever"
     if job.training.method == "full":
-        size = gib(total * (_WEIGHT + _STATES))
-        told["save"] = (
-            f"checkpoints of {size} GiB, saved by every rank",
-            "one rank alone waits for the others for ever",
-        )
-        whole = f"{gib(total * _FP32)} GiB of RAM and as much disk"
-        told["one-file"] = (f"one file of weights at the end: {whole}", "a checkpoint is one file a rank, in fp32")
+        size = gib(total * (_WEIGHT + _STATES[job.training.optimizer]))
+        told["save"] = (f"checkpoints of {size} GiB, saved by every rank", apart)
+        whole = f"{gib(total * _FP32)} GiB of RAM and as much disk in fp32"
+        told["one-file"] = (f"one set of weights at the end: {whole}", "a checkpoint is one file a rank")
     else:
-        told["save"] = ("checkpoints of the adapters and their states", "one rank alone waits for the others for ever")
+        told["save"] = ("checkpoints, saved by every rank", apart)
+        told["one-file"] = ("the adapters at the end, by themselves", "they lie in a checkpoint of DeepSpeed's alone")
     told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
     return told

@@ -91,9 +91,9 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("quantization_method", "bnb")
             yield Argument("quantization_type", "nf4")
             yield Argument("double_quantization", True)
-    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("cutoff_len", job.seq_len, "tokens of a sequence")
-    yield Argument("flash_attn", _FLASH[attention(job)])
+    yield Argument("flash_attn", _FLASH[attention(config.plan)])
     said = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
     yield from _renamed(config, {"use_liger_kernel": "enable_liger_kernel"}, said)
     yield Argument("disable_gradient_checkpointing", not chosen.checkpointing)
@@ -117,9 +117,9 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
             yield Argument("lora_modules_to_save", list(lora.saved), "trained whole beside the adapters")
         if lora.quantized:
             yield Argument("load_in_4bit", True, _FOUR_BITS)
-    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("sequence_len", job.seq_len, "tokens of a sequence")
-    yield Argument("attn_implementation", attention(job))
+    yield Argument("attn_implementation", attention(config.plan))
     if job.training.chunked_loss:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
         yield Argument("liger_fused_linear_cross_entropy", True, "a loss that never holds all logits")
@@ -148,7 +148,7 @@ def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
             if chosen.stage == 3:
                 yield Argument("bnb_4bit_quant_storage", dtype(chosen.precision), "stage 3 shares out one dtype")
     yield Argument("torch_dtype", dtype(chosen.precision))
-    yield Argument("deepspeed", path, "the config beside it")
+    yield Argument("deepspeed", path, "as seen from where the run starts")
     yield Argument("max_length", job.seq_len, "tokens of a sequence")
-    yield Argument("attn_impl", attention(job))
+    yield Argument("attn_impl", attention(config.plan))
     yield from _renamed(config, {})

@@ -12,17 +12,18 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import Argument
+from dsgen.planning.lengths import schedule
 from dsgen.rendering import Config
 from dsgen.rendering.training import COSINE_FLOOR
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["autos", "resolved", "training_arguments", "with_autos"]
+__all__ = ["autos", "in_numbers", "resolved", "training_arguments", "with_autos"]
 
-# DeepSpeed's schedule -> lr_scheduler_type that follows the same curve, and its lr_scheduler_kwargs.
-_SCHEDULES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "WarmupLR": ("constant_with_warmup", {}),
-    "WarmupDecayLR": ("linear", {}),
-    "WarmupCosineLR": ("cosine_with_min_lr", {"min_lr_rate": COSINE_FLOOR}),
+# DeepSpeed's schedule -> lr_scheduler_type that falls alike, and the key of where it ends.
+_SCHEDULES: Mapping[str, tuple[str, str]] = {
+    "WarmupLR": ("constant_with_warmup", ""),
+    "WarmupDecayLR": ("linear", ""),
+    "WarmupCosineLR": ("cosine_with_min_lr", "cos_min_ratio"),
 }
 
 
@@ -35,8 +36,8 @@ def _arguments(config: Config) -> Iterator[Argument]:
     tree, job, chosen = config.tree, config.plan.job, config.plan.chosen.strategy
 
     def said(key: str, default: Any) -> Any:
-        there, value = lookup(tree, key)
-        return value if there and value is not None else default
+        value = lookup(tree, key)[1]
+        return default if value is None or value == "auto" else value
 
     wishes = job.training
     micro, steps = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -75,16 +76,17 @@ def _there(config: Config, key: str) -> str:
 
 def _schedule(config: Config) -> Iterator[Argument]:
     """The schedule's arguments. DeepSpeed's runs where the config has one; they say the same where it has none."""
-    scheduler = config.tree.get("scheduler", {})
-    kind, extra = _SCHEDULES.get(scheduler.get("type", ""), ("constant", {}))
-    params = scheduler.get("params", {})
-    runs = f"{scheduler['type']} of the config runs; the same curve without it" if scheduler else ""
-    yield Argument("lr_scheduler_type", kind, runs)
-    if extra:
-        yield Argument("lr_scheduler_kwargs", dict(extra))
+    scheduler = config.tree.get("scheduler") or {}
+    params = {key: value for key, value in scheduler.get("params", {}).items() if value != "auto"}
+    planned = schedule(config.plan.job, config.plan.chosen.strategy)
+    kind, floor = _SCHEDULES.get(scheduler.get("type", ""), ("constant", ""))
+    yield Argument("lr_scheduler_type", kind, f"{scheduler['type']} of the config runs" if scheduler else "")
+    if floor:
+        yield Argument("lr_scheduler_kwargs", {"min_lr_rate": params.get(floor, COSINE_FLOOR)})
     warmup = "scheduler.params.warmup_num_steps"
-    yield Argument("warmup_steps", params.get("warmup_num_steps", 0), "optimizer steps", _there(config, warmup))
-    total = params.get("total_num_steps", config.plan.job.training.total_steps)
+    steps = params.get("warmup_num_steps", planned.warmup_steps if scheduler else 0)
+    yield Argument("warmup_steps", steps, "optimizer steps", _there(config, warmup))
+    total = params.get("total_num_steps", planned.total_steps)
     if total is not None:
         key = _there(config, "scheduler.params.total_num_steps")
         yield Argument("max_steps", total, "optimizer steps of the whole run", key)
@@ -98,9 +100,9 @@ def autos(config: Config) -> dict[str, Any]:
     """
     filled = _filled(config)
     return {
-        key: lookup(config.tree, key)[1]
+        key: filled[key]
         for key in sorted(HF_TRAINER.filled & filled.keys())
-        if lookup(config.tree, key) == (True, filled[key])
+        if lookup(config.tree, key)[0] and lookup(config.tree, key)[1] in ("auto", filled[key])
     }
 
 
@@ -128,22 +130,34 @@ def _filled(config: Config) -> dict[str, Any]:
     return values
 
 
+def in_numbers(config: Config) -> dict[str, Any]:
+    """The config with a number also where a person wrote an "auto" that the Trainer fills in."""
+    tree = copy.deepcopy(config.tree)
+    for key, value in _filled(config).items():
+        if lookup(tree, key)[1] == "auto":
+            _put(tree, key, value)
+    return tree
+
+
 def resolved(config: Config) -> dict[str, Any]:
     """The config in numbers as Accelerate takes it, under the Trainer too.
 
     It lacks keys that are overwritten whatever they say, and has the section without which there is a ValueError.
     """
-    tree = {key: copy.deepcopy(value) for key, value in config.tree.items() if key not in HF_TRAINER.overwritten}
+    tree = {key: value for key, value in in_numbers(config).items() if key not in HF_TRAINER.overwritten}
     return {**tree, **{name: {"stage": 0} for name in HF_TRAINER.needed if name not in tree}}
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    *parents, name = key.split(".")
+    for parent in parents:
+        tree = tree[parent]
+    tree[name] = value
 
 
 def with_autos(config: Config) -> dict[str, Any]:
     """The same with "auto" exactly where the Trainer fills in what stands there."""
     tree = resolved(config)
     for key in autos(config):
-        *parents, name = key.split(".")
-        node = tree
-        for parent in parents:
-            node = node[parent]
-        node[name] = "auto"
+        _put(tree, key, "auto")
     return tree

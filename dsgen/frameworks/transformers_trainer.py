@@ -26,7 +26,7 @@ def hf_trainer(config: Config, path: str, resolve: bool) -> JobFiles:
     tree: Mapping[str, Any] = resolved(config) if resolve else with_autos(config)
     arguments = (
         Argument("output_dir", "output", "checkpoints and logs"),
-        Argument("deepspeed", path, "the config beside it"),
+        Argument("deepspeed", path, "as seen from where the run starts"),
         *training_arguments(config),
     )
     notes = ("HfArgumentParser(TrainingArguments).parse_yaml_file(...) reads it; so does TRL's SFTConfig",)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import attrs
 
-from dsgen.frameworks import job_files
 from dsgen.frameworks.needs import Need, needs
 from dsgen.launching.folders import LAUNCHERS, NAMES_HOSTS
 from dsgen.launching.hostfiles import RunHost, read_hosts
-from dsgen.launching.launches import CONFIG, PORT, JobLaunch, RunFile, RunProgram
+from dsgen.launching.launches import PORT, JobLaunch, RunProgram
 from dsgen.launching.trainer_arguments import trainer_arguments
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake, nearest
@@ -20,8 +19,16 @@ from dsgen.shapes.near_misses import offer
 
 __all__ = ["NOTHING", "TARGETS_LAUNCHED", "Wishes", "asked_launch"]
 
-_HANDED = ("hf-trainer", "lightning")  # accelerate launch is told by options, which more than one host needs
-_ELSEWHERE = ("kubernetes", "skypilot")  # their ranks see the folder at another path
+_OF_THE_RUN = ("start", "save", "resume", "one-file")  # RUN.md says of these what rank.sh gives to the program
+# What a need's code has beside a config alone -> what the program is given in a launch.
+_LAUNCHED = {
+    "from training_args import training_args\n\nargs = training_args()": (
+        "from transformers import HfArgumentParser, TrainingArguments\n\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()"
+    ),
+    "training_args.py has": "rank.sh gives",
+    '"ds_config.json"': "args.deepspeed_config",
+}
 NOTHING = "none"  # what an option of arguments says to give none
 _HIGHEST_PORT = 65_535
 _LONGEST_HOSTFILE = 1_000_000  # bytes; 10,000 hosts take a fifth of it
@@ -95,25 +102,16 @@ def asked_launch(config: Config, wishes: Wishes) -> JobLaunch:
         directives=wishes.directives,
         image=wishes.image,
         given=trainer_arguments(config) if wishes.target == "hf-trainer" else (),
-        handed=_handed(config, wishes),
-        needs=tuple(map(_told, needs(config.plan, wishes.target))),
-    )
-
-
-def _handed(config: Config, wishes: Wishes) -> tuple[RunFile, ...]:
-    """The arguments of a target as a program may read them; rank.sh gives the same to one that takes options."""
-    if wishes.target not in _HANDED or wishes.launcher in _ELSEWHERE:
-        return ()
-    path = f"{_folder(wishes.folder).rstrip('/')}/{CONFIG}"
-    made = job_files(config, wishes.target, resolve=True, path=path)
-    return tuple(
-        RunFile(item.name, item.text, f"{item.reason}, for a program that reads it") for item in made.files[1:]
+        needs=tuple(_told(item) for item in needs(config.plan, wishes.target) if item.code not in _OF_THE_RUN),
     )
 
 
 def _told(need: Need) -> str:
     """A need as an item of a list in Markdown, with its code."""
-    code = "\n".join(f"  {line}".rstrip() for line in need.snippet.splitlines())
+    snippet = need.snippet
+    for alone, launched in _LAUNCHED.items():
+        snippet = snippet.replace(alone, launched)
+    code = "\n".join(f"  {line}".rstrip() for line in snippet.splitlines())
     install = f" (`{need.install}`)" if need.install else ""
     return f"{need.words}{install}; else: {need.otherwise}\n\n  ```python\n{code}\n  ```\n"
 

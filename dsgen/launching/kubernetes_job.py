@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from dsgen.families.parameters import parameter_count
-from dsgen.launching.launches import CHECKPOINTS, JobLaunch, RunFile
+from dsgen.launching.launches import CHECKPOINTS, KEPT, JobLaunch, RunFile
 from dsgen.launching.yaml_text import yaml_text
 from dsgen.shapes.errors import mistake
 
@@ -27,9 +27,9 @@ _NODE = "node"  # the name of the pods' job in both; Kubeflow's torch runtime ca
 _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "habana.ai/gaudi"}  # of the makers' plugins
 _LONGEST_NAME = 40  # letters, so that the names of pods stay below the 63 of a DNS label
 _GIB = 2**30
-# A parameter in a checkpoint of Adam: 2 bytes of the model, 12 of fp32 weights and both moments; two checkpoints lie
-# beside each other while one is written.
-_CHECKPOINT_BYTES = 14 * 2
+# A parameter in a checkpoint of Adam: 2 bytes of the model, 12 of fp32 weights and both moments; beside those that are
+# kept one more is written.
+_CHECKPOINT_BYTES = 14 * (KEPT + 1)
 
 
 def in_pods(launch: JobLaunch) -> JobLaunch:

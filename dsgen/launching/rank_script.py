@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.launching.expected import expect
-from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch
+from dsgen.launching.launches import CHECKPOINTS, CONFIG, KEPT, JobLaunch
 from dsgen.launching.quoting import array, comment, quoted
 
 __all__ = ["RANK_SCRIPT", "rank_script"]
@@ -65,7 +65,7 @@ def _arguments(launch: JobLaunch) -> Iterator[str]:
     if program.checkpoint_argument:
         yield f'{quoted(program.checkpoint_argument)} "$folder/{CHECKPOINTS}"'
         if launch.target == "hf-trainer":
-            yield f"--save_strategy steps --save_steps {expect(launch).save_steps}"
+            yield f"--save_strategy steps --save_steps {expect(launch).save_steps} --save_total_limit {KEPT}"
     for option, value in zip(launch.given[::2], launch.given[1::2], strict=True):
         yield f"{quoted(option)} {quoted(value)}"
     yield from map(quoted, program.arguments)

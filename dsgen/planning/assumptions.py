@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dsgen.families import family_of
 from dsgen.planning.planner import Plan
 
-__all__ = ["Needed", "needed"]
+__all__ = ["Needed", "kernel_of", "needed"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -23,20 +23,35 @@ def needed(plan: Plan) -> tuple[Needed, ...]:
     return tuple(_needed(plan))
 
 
+def kernel_of(plan: Plan) -> str:
+    """The kernel of attention that a program is to ask for: flash, sdpa or eager.
+
+    FlashAttention runs from Ampere on, which is where bf16 units begin, and in 16 bits (transformers 5.23,
+    modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either.
+    """
+    wishes, hardware = plan.job.training, plan.job.hardware
+    if family_of(plan.job.model).eager(wishes.attention):
+        return "eager"
+    runs = hardware.bf16_flops_per_second > 0 and plan.chosen.strategy.precision != "fp32"
+    return wishes.attention if runs or wishes.attention != "flash" else "sdpa"
+
+
 def _needed(plan: Plan) -> Iterator[Needed]:
     job, chosen, wishes = plan.job, plan.chosen.strategy, plan.job.training
     family = family_of(job.model)
-    if chosen.stage == 3:
+    if wishes.method == "qlora" and job.world > 1:  # transformers has no zero.Init for weights in 4 bits
+        yield Needed("device", "each rank's own GPU, set before the base is loaded")
+    elif chosen.stage == 3:
         yield Needed("zero-init", "zero.Init around the model's loading")
     if wishes.method == "qlora":
         yield Needed("four-bits", "a base in 4 bits (NF4)")
-    yield Needed("attention", _KERNELS["eager" if family.eager(wishes.attention) else wishes.attention])
+    yield Needed("attention", _KERNELS[kernel_of(plan)])
+    if wishes.chunked_loss:
+        yield Needed("chunked-loss", "a chunked loss")
     if wishes.method != "full":
         yield Needed("adapters", f"LoRA adapters of rank {wishes.lora_rank}")
     if chosen.checkpointing:
         yield Needed("checkpointing", "gradient checkpointing")
-    if wishes.chunked_loss:
-        yield Needed("chunked-loss", "a chunked loss")
     if chosen.stage == 3 and family.leaf_class:
         yield Needed("leaf-modules", "each mixture gathered whole (leaf modules)")
     if chosen.tp > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,42 @@ def test_every_argument_is_one_that_the_framework_has(config, target):
 
     for resolve in (True, False):
         assert set(read(job_files(config, target, resolve=resolve).files[1].text)) <= known
+
+
+AUTO = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2},
+    "optimizer": {"type": "AdamW", "params": dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")},
+}
+
+
+@pytest.mark.parametrize("target", FRAMEWORKS)
+@pytest.mark.parametrize("resolve", [False, True])
+def test_an_auto_that_a_person_wrote_becomes_the_plan_s_number(target, resolve):
+    """A config that was adopted keeps its "auto"; what is told beside it, and numbers that are asked for, have none."""
+    adopted = dsgen.adopt({"hw": "a100-80g", "model": "llama-3.2-1b"}, AUTO)
+    config = dsgen.render(dsgen.scenario(_written(adopted)))
+
+    made = job_files(config, target, resolve=resolve)
+
+    assert not [item.name for item in made.arguments if item.value == "auto"]
+    if target in ("accelerate", "lightning") or (resolve and target != "deepspeed"):
+        assert '"auto"' not in json.dumps(made.config)
+
+
+def _written(adopted):
+    path = Path(tempfile.mkdtemp()) / "adopted.yaml"
+    adopted.write(path)
+    return path
+
+
+def test_the_floor_of_a_cosine_is_the_config_s():
+    config = dsgen.render({**JOBS["full"], "set": {"scheduler.params.cos_min_ratio": 0.01}})
+
+    assert {item.name: item.value for item in job_files(config, "hf-trainer").arguments}["lr_scheduler_kwargs"] == {
+        "min_lr_rate": 0.01
+    }
