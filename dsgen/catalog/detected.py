@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -90,17 +89,9 @@ class DetectedMachine(Value):
         Raises:
             DsgenError: It cannot be written, or a file is there.
         """
-        from dsgen.documents.writing import write_atomically
+        from dsgen.documents.writing import write_new_yaml
 
-        here = Path(path).expanduser()
-        special = here.exists() and not here.is_file()
-        if here.suffix not in (".yaml", ".yml") and not special:
-            raise mistake(
-                f"-o is {path!r}", must="a profile's file ends in .yaml", todo=f"Such as {here.with_suffix('.yaml')}."
-            )
-        if here.is_file() and not force:
-            raise mistake("it is there already", where=path, todo="To lose what it says: --force.", code="unwritable")
-        write_atomically(path, self.profile("my-box" if special else here.stem))
+        write_new_yaml(path, self.profile, "a profile", force=force)
 
 
 def detected(node: DetectedNode, measured: tuple[DetectedFact, ...] = ()) -> DetectedMachine:

@@ -6,12 +6,12 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["ensure_writable", "write_atomically"]
+__all__ = ["ensure_writable", "write_atomically", "write_new_yaml"]
 
 _READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
 _PAUSE_SECONDS = 0.05
@@ -70,6 +70,29 @@ def write_atomically(path: str, text: str, *, by: str = "-o") -> None:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
             raise
+
+
+def write_new_yaml(path: str, text: Callable[[str], str], kind: str, *, force: bool = False) -> None:
+    """Write a YAML file of a person's that is not there yet, as a whole or not at all.
+
+    Args:
+        path: The file, which ends in .yaml or .yml; or a pipe.
+        text: What it will hold, by the name of the file; of a pipe by "my-box".
+        kind: What it is, for errors: "a profile".
+        force: Write over a file that is there.
+
+    Raises:
+        DsgenError: As `write_atomically`; or it has another ending, or a file is there.
+    """
+    here = Path(path).expanduser()
+    special = here.exists() and not here.is_file()
+    if here.suffix not in (".yaml", ".yml") and not special:
+        raise mistake(
+            f"-o is {path!r}", must=f"{kind}'s file ends in .yaml", todo=f"Such as {here.with_suffix('.yaml')}."
+        )
+    if here.is_file() and not force:
+        raise mistake("it is there already", where=path, todo="To lose what it says: --force.", code="unwritable")
+    write_atomically(path, text("my-box" if special else here.stem))
 
 
 def _open_pipe(path: str, flags: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +11,7 @@ from dsgen.asking.adopting.scenario_text import scenario_text
 from dsgen.asking.adopting.training_arguments import TrainingArguments
 from dsgen.asking.memory_questions import CHOSEN, Question, ask_config
 from dsgen.asking.plan_questions.speedups import Speedups, speedups
-from dsgen.documents.writing import write_atomically
+from dsgen.documents.writing import write_new_yaml
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
@@ -73,15 +72,7 @@ class Adoption:
         Raises:
             DsgenError: It cannot be written, or a file is there.
         """
-        here = Path(path).expanduser()
-        special = here.exists() and not here.is_file()
-        if here.suffix not in (".yaml", ".yml") and not special:
-            raise mistake(
-                f"-o is {path!r}", must="a scenario's file ends in .yaml", todo=f"Such as {here.with_suffix('.yaml')}."
-            )
-        if here.is_file() and not force:
-            raise mistake("it is there already", where=path, todo="To lose what it says: --force.", code="unwritable")
-        write_atomically(path, self.text)
+        write_new_yaml(path, lambda _: self.text, "a scenario", force=force)
 
 
 def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = None, path: str = _NAME) -> Adoption:
