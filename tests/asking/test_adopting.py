@@ -248,6 +248,17 @@ def test_arguments_that_say_otherwise_are_refused_as_the_trainer_does(tmp_path: 
         adopt(said(), held(SMALL), told)
 
 
+def test_every_argument_that_the_trainer_compares_is_compared(tmp_path: Path) -> None:
+    rate = {**SMALL, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
+    batch = f"per_device_train_batch_size: {SMALL['train_micro_batch_size_per_gpu']}\n"
+
+    with pytest.raises(DsgenError, match=r"learning_rate is 0.5, and the config's optimizer.params.lr "):
+        adopt(said(), held(rate), read_arguments(arguments(tmp_path, f"{batch}learning_rate: 0.5\n")))
+    same = f"{batch}learning_rate: 1.0e-5\nwarmup_steps: 0\n"
+    warm = {**rate, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}}
+    assert adopt(said(), held(warm), read_arguments(arguments(tmp_path, same))).text
+
+
 def test_arguments_without_any_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DsgenError, match="no argument that a plan follows"):
         read_arguments(arguments(tmp_path, "output_dir: x\n"))

@@ -12,6 +12,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.value import Value
+from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["TrainingArguments", "read_arguments"]
 
@@ -23,13 +24,7 @@ _COUNTS = {
 }
 # What training programs call the length of a sequence: TRL, LLaMA-Factory, Axolotl, Alpaca's train.py.
 _LENGTHS = ("max_seq_length", "max_length", "cutoff_len", "sequence_len", "model_max_length")
-# Key of a config -> the argument that the Trainer wants it to agree with (dsgen.targets.hf_trainer).
-_MATCHED = {
-    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "bf16.enabled": "bf16",
-    "fp16.enabled": "fp16",
-}
+_SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -52,9 +47,10 @@ class TrainingArguments(Value):
         Raises:
             DsgenError: A key with another value than its argument.
         """
-        for key, argument in _MATCHED.items():
+        for key, argument in HF_TRAINER.matched.items():
             there, value = lookup(config, key)
-            if there and value != "auto" and argument in self.values and value != self.values[argument]:
+            told = argument in self.values and not (argument in _SHARES and self.values[argument] < 1)
+            if there and value != "auto" and told and value != self.values[argument]:
                 raise mistake(
                     f"{argument} is {show(self.values[argument])}, and the config's {key} {show(value)}",
                     must="the Trainer refuses values that differ",
