@@ -155,13 +155,16 @@ class ScenarioFile(pytest.File):
         return "" if proof.outcome == PROVED else report.text(proof)
 
     def _there(self) -> None:
-        """Skip a check of the committed config where there is none, or write it first with --dsgen-update."""
+        """Write the committed config first with --dsgen-update; refuse to check one that is not there."""
         from dsgen import checking
+        from dsgen.shapes.errors import mistake
 
         if self.config.getoption("dsgen_update"):
             checking.update(self.rendered[1])
         elif not Path(self.pair.config).is_file():
-            pytest.skip(f"{self.pair.config} is not there")
+            raise mistake(
+                f"{self.pair.config} is not there", todo="pytest --dsgen-update writes it.", code="unreadable"
+            )
 
 
 class CommittedItem(pytest.Item):
