@@ -35,11 +35,11 @@ def launch(wanted: dict[str, Any] | None = None, **fields: Any) -> JobLaunch:
     made = config(**(ONE_NODE if wanted is None else wanted))
     job = made.plan.job
     program = RunProgram(
-        script="/work/train.py", config_argument="--deepspeed_config", checkpoint_argument="--checkpoints"
+        script="/srv/train.py", config_argument="--deepspeed_config", checkpoint_argument="--checkpoints"
     )
     named = hosts(job.nodes, job.gpus_per_node) if job.nodes > 1 else ()
     known = {"config": made, "target": "deepspeed", "launcher": "deepspeed", "folder": "/runs/first",
-             "working_folder": "/work", "program": program, "hosts": named}  # fmt: skip
+             "working_folder": "/srv", "program": program, "hosts": named}  # fmt: skip
     image = "registry.example/image:1" if fields.get("launcher") == "kubernetes" else None
     return JobLaunch(**{"image": image, **known, **fields})
 

@@ -28,7 +28,7 @@ _KEPT = ("type", "required", "enum", "pattern", "minimum", "maximum", "minLength
 def documents(name: str) -> list[dict[str, Any]]:
     """The documents of a file that a launch on four nodes writes."""
     launcher = "skypilot" if name == "task.yaml" else "kubernetes"
-    script = "/work/train.py"
+    script = "/srv/train.py"
     made = launch(FOUR_NODES, launcher=launcher, hosts=(), image="registry.example/image:1")
     made = attrs.evolve(made, program=attrs.evolve(made.program, script=script))
     text = next(file.text for file in run_folder(made).files if file.name == name)

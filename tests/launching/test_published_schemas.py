@@ -116,7 +116,7 @@ def test_a_task_names_the_cloud_s_gpus_and_its_script_is_copied() -> None:
     (task,) = documents(made(FOUR_NODES, "skypilot", folder="/runs/a"), "task.yaml")
 
     assert task["resources"]["accelerators"] == {"H100": 8}
-    assert (task["num_nodes"], task["workdir"]) == (4, "/work")
+    assert (task["num_nodes"], task["workdir"]) == (4, "/srv")
     assert task["file_mounts"]["/dsgen/run/rank.sh"] == "/runs/a/rank.sh"
     script = next(file.text for file in run_folder(made(FOUR_NODES, "skypilot")).files if file.name == "rank.sh")
     assert "-u train.py " in script
@@ -129,7 +129,7 @@ def test_a_task_names_the_cloud_s_gpus_and_its_script_is_copied() -> None:
     [
         (launch(ONE_NODE, launcher="kubernetes", image=None), "no image is named; pods run one"),
         (made({**ONE_NODE, "hw": "gb300-288g", "gpus": 1}, "skypilot"), "SkyPilot has no name for gb300-288g"),
-        (made(ONE_NODE, "skypilot", working_folder="/other"), "the script /work/train.py lies outside of /other"),
+        (made(ONE_NODE, "skypilot", working_folder="/other"), "the script /srv/train.py lies outside of /other"),
         (made({"hw": "generic-80g", "model": "1b", "gpus": 1}, "kubernetes"), "a GPU of vendor generic has no name"),
     ],
 )
