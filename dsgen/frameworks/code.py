@@ -1,8 +1,7 @@
 """The code of each need, in the words of each framework."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from dsgen.families import family_of
 from dsgen.frameworks.adapters import adapters, attention, dtype
@@ -13,23 +12,60 @@ __all__ = ["ON_TRAINER", "snippet"]
 
 ON_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")  # the Trainer runs, directly or below
 _FILES = {"axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml", "ms-swift": "ms_swift.yaml"}
+_RUN = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}
 # Needs that the files of `dsgen render --target` have done already, of frameworks that run no code of a person's.
 _WRITTEN = frozenset(("attention", "four-bits", "adapters", "checkpointing", "chunked-loss", "length", "zero-init"))
 
 
-def snippet(code: str, plan: Plan, target: str) -> str:
-    """The code of a need for a framework; a comment where the framework does it by itself."""
+class _AskedCode(NamedTuple):
+    """For whom code is shown.
+
+    Attributes:
+        plan: What the program runs.
+        target: The framework.
+        launched: Whether `dsgen launch` starts it, which gives its arguments as options.
+    """
+
+    plan: Plan
+    target: str
+    launched: bool
+
+    @property
+    def arguments(self) -> str:
+        """How a program of the Trainer comes by its TrainingArguments."""
+        if self.launched:
+            return (
+                "from transformers import HfArgumentParser, TrainingArguments\n\n"
+                "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()"
+            )
+        return "from training_args import training_args\n\nargs = training_args()"
+
+    @property
+    def told(self) -> str:
+        """Who tells the Trainer an argument."""
+        return "rank.sh gives" if self.launched else "training_args.py has"
+
+
+def snippet(code: str, plan: Plan, target: str, launched: bool = False) -> str:
+    """The code of a need for a framework; a comment where the framework does it by itself.
+
+    Args:
+        code: Of the need.
+        plan: The plan.
+        target: The framework.
+        launched: Whether `dsgen launch` starts the program, which gives its arguments as options.
+    """
     if target in _FILES and code in _WRITTEN:
         return f"# done: {_FILES[target]} of `dsgen render --target {target} -o ds_config.json` says it"
-    return _SNIPPETS[code](plan, target)
+    return _SNIPPETS[code](_AskedCode(plan, target, launched))
 
 
-def _device(plan: Plan, target: str) -> str:
-    if target in _FILES or target == "lightning":
-        return f"# done: {target} does it"
-    if target == "hf-trainer":
-        return "from training_args import training_args\n\nargs = training_args()  # before from_pretrained"
-    if target == "accelerate":
+def _device(at: _AskedCode) -> str:
+    if at.target in _FILES or at.target == "lightning":
+        return f"# done: {at.target} does it"
+    if at.target == "hf-trainer":
+        return f"{at.arguments}  # before from_pretrained"
+    if at.target == "accelerate":
         return "from accelerate import Accelerator\n\naccelerator = Accelerator()  # before from_pretrained"
     return (
         "import os\n\nimport deepspeed\nimport torch\n\n"
@@ -37,37 +73,38 @@ def _device(plan: Plan, target: str) -> str:
     )
 
 
-def _zero_init(plan: Plan, target: str) -> str:
-    if target == "hf-trainer":
-        return "from training_args import training_args\n\nargs = training_args()  # before from_pretrained, and kept"
-    if target == "accelerate":
+def _zero_init(at: _AskedCode) -> str:
+    if at.target == "hf-trainer":
+        return f"{at.arguments}  # before from_pretrained, and kept"
+    if at.target == "accelerate":
         return (
             "from accelerate import Accelerator\n\n"
-            "accelerator = Accelerator()  # before from_pretrained; zero3_init_flag of accelerate.yaml does the rest"
+            "accelerator = Accelerator()  # before from_pretrained; zero3_init_flag, which is set, does the rest"
         )
-    if target == "lightning":
+    if at.target == "lightning":
         return "def configure_model(self):  # and not in __init__: Lightning calls it under zero.Init\n    ..."
+    path = "args.deepspeed_config" if at.launched else '"ds_config.json"'
     return (
         "from transformers.integrations import HfDeepSpeedConfig\n\n"
-        'kept = HfDeepSpeedConfig("ds_config.json")  # before from_pretrained, and alive as long as the model'
+        f"kept = HfDeepSpeedConfig({path})  # before from_pretrained, and alive as long as the model"
     )
 
 
-def _load(plan: Plan, target: str) -> str:
-    precision = plan.chosen.strategy.precision
+def _load(at: _AskedCode) -> str:
+    precision = at.plan.chosen.strategy.precision
     kind = f"torch.{dtype(precision)}"
-    kind_of_model = "AutoModelForSeq2SeqLM" if plan.job.model.encoder_layers else "AutoModelForCausalLM"
-    quantized = "    quantization_config=four_bits,\n" if plan.job.training.method == "qlora" else ""
+    kind_of_model = "AutoModelForSeq2SeqLM" if at.plan.job.model.encoder_layers else "AutoModelForCausalLM"
+    quantized = "    quantization_config=four_bits,\n" if at.plan.job.training.method == "qlora" else ""
     return (
         f"import torch\nfrom transformers import {kind_of_model}\n\n"
         f"model = {kind_of_model}.from_pretrained(\n"
-        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(plan)}",\n{quantized})'
+        f'    MODEL,\n    dtype={kind},\n    attn_implementation="{attention(at.plan)}",\n{quantized})'
     )
 
 
-def _four_bits(plan: Plan, target: str) -> str:
-    kind = dtype(plan.chosen.strategy.precision)
-    three = plan.chosen.strategy.stage == 3
+def _four_bits(at: _AskedCode) -> str:
+    kind = dtype(at.plan.chosen.strategy.precision)
+    three = at.plan.chosen.strategy.stage == 3
     storage = f"    bnb_4bit_quant_storage=torch.{kind},  # stage 3 shares out one dtype\n" if three else ""
     return (
         "import torch\nfrom transformers import BitsAndBytesConfig\n\n"
@@ -77,12 +114,12 @@ def _four_bits(plan: Plan, target: str) -> str:
     )
 
 
-def _adapters(plan: Plan, target: str) -> str:
-    lora = adapters(plan.job)
+def _adapters(at: _AskedCode) -> str:
+    lora = adapters(at.plan.job)
     if lora is None:
         return ""
     if lora.quantized:
-        checkpointing = plan.chosen.strategy.checkpointing
+        checkpointing = at.plan.chosen.strategy.checkpointing
         kind = '    gradient_checkpointing_kwargs={"use_reentrant": False},\n' if checkpointing else ""
         return (
             "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n\n"
@@ -102,24 +139,24 @@ def _call(name: str, arguments: Mapping[str, object]) -> str:
     return f"{name}(\n{lines})"
 
 
-def _checkpointing(plan: Plan, target: str) -> str:
-    if target == "hf-trainer":
-        return "# done: training_args.py has gradient_checkpointing=True, and not the reentrant kind"
+def _checkpointing(at: _AskedCode) -> str:
+    if at.target == "hf-trainer":
+        return f"# done: {at.told} gradient_checkpointing=True, and not the reentrant kind"
     return 'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
 
 
-def _chunked_loss(plan: Plan, target: str) -> str:
-    if target == "hf-trainer":
-        return "# done: training_args.py has use_liger_kernel=True"
+def _chunked_loss(at: _AskedCode) -> str:
+    if at.target == "hf-trainer":
+        return f"# done: {at.told} use_liger_kernel=True"
     return (
         "from liger_kernel.transformers import _apply_liger_kernel_to_instance\n\n"
         "_apply_liger_kernel_to_instance(model=model)"
     )
 
 
-def _leaf_modules(plan: Plan, target: str) -> str:
-    path, _, name = family_of(plan.job.model).leaf_class.rpartition(".")
-    if target == "accelerate":
+def _leaf_modules(at: _AskedCode) -> str:
+    path, _, name = family_of(at.plan.job.model).leaf_class.rpartition(".")
+    if at.target == "accelerate" and not at.launched:
         return f"# done: accelerate.yaml has deepspeed_moe_layer_cls_names: {name}"
     return (
         f"from deepspeed.utils import set_z3_leaf_modules\nfrom {path} import {name}\n\n"
@@ -127,9 +164,9 @@ def _leaf_modules(plan: Plan, target: str) -> str:
     )
 
 
-def _same_data(plan: Plan, target: str) -> str:
-    tp = plan.chosen.strategy.tp
-    if target in (*ON_TRAINER, "accelerate"):
+def _same_data(at: _AskedCode) -> str:
+    tp = at.plan.chosen.strategy.tp
+    if at.target in (*ON_TRAINER, "accelerate"):
         return "# done: Accelerate gives the ranks of a group the same batches"
     return (
         "import torch.distributed as dist\nfrom torch.utils.data import DataLoader, DistributedSampler\n\n"
@@ -139,28 +176,24 @@ def _same_data(plan: Plan, target: str) -> str:
     )
 
 
-def _length(plan: Plan, target: str) -> str:
-    length = plan.job.seq_len
-    if target == "hf-trainer":
+def _length(at: _AskedCode) -> str:
+    length = at.plan.job.seq_len
+    if at.target == "hf-trainer":
         return (
             f"# SFTConfig(max_length={length}), or the same where you tokenize:\ntokenizer.model_max_length = {length}"
         )
     return f"tokenizer.model_max_length = {length}  # with truncation=True where you tokenize"
 
 
-def _start(plan: Plan, target: str) -> str:
-    if target in _FILES:
-        run = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}[target]
-        return f"# in a shell: {run} {_FILES[target]}"
-    first = plan.chosen.strategy.stage == 3 or (plan.job.training.method == "qlora" and plan.job.world > 1)
-    return ("" if first else _FIRST.get(target, "")) + _STARTS[target]
-
-
-# What starts a framework, where no need before has shown it.
-_FIRST = {
-    "hf-trainer": "from training_args import training_args\n\nargs = training_args()\n",
-    "accelerate": "from accelerate import Accelerator\n\naccelerator = Accelerator()\n",
-}
+def _start(at: _AskedCode) -> str:
+    if at.target in _FILES:
+        return f"# in a shell: {_RUN[at.target]} {_FILES[at.target]}"
+    shown = at.plan.chosen.strategy.stage == 3 or (at.plan.job.training.method == "qlora" and at.plan.job.world > 1)
+    first = {
+        "hf-trainer": f"{at.arguments}\n",
+        "accelerate": "from accelerate import Accelerator\n\naccelerator = Accelerator()\n",
+    }
+    return ("" if shown else first.get(at.target, "")) + _STARTS[at.target]
 
 
 _STARTS = {
@@ -175,8 +208,8 @@ _STARTS = {
         "model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)"
     ),
     "lightning": (
-        "trainer = trainer()  # of trainer.py\n"
-        "trainer.fit(module, loader)  # without configure_optimizers: the config has optimizer and schedule"
+        "from trainer import trainer\n\n"
+        "trainer().fit(module, loader)  # without configure_optimizers: the config has optimizer and schedule"
     ),
     "deepspeed": (
         "import deepspeed\n\n"
@@ -188,23 +221,23 @@ _STARTS = {
 }
 
 
-def _generation(plan: Plan, target: str) -> str:
+def _generation(at: _AskedCode) -> str:
     return "model.generate(**inputs, synced_gpus=True, max_new_tokens=64)  # on every rank, as often as on the others"
 
 
-def _save(plan: Plan, target: str) -> str:
-    if target in ON_TRAINER:
+def _save(at: _AskedCode) -> str:
+    if at.target in ON_TRAINER:
         return "# done: the Trainer saves on every rank (save_steps says how often)"
     call = {
         "accelerate": 'accelerator.save_state("checkpoints/last")',
         "lightning": "# done: the Trainer saves on every rank (ModelCheckpoint says how often)",
     }
-    frozen = ", exclude_frozen_parameters=True" if plan.job.training.method != "full" else ""
-    return call.get(target, f'engine.save_checkpoint("checkpoints"{frozen})  # on every rank, not only on rank 0')
+    frozen = ", exclude_frozen_parameters=True" if at.plan.job.training.method != "full" else ""
+    return call.get(at.target, f'engine.save_checkpoint("checkpoints"{frozen})  # on every rank, not only on rank 0')
 
 
-def _resume(plan: Plan, target: str) -> str:
-    if target == "hf-trainer":
+def _resume(at: _AskedCode) -> str:
+    if at.target == "hf-trainer":
         return (
             "from pathlib import Path\n\nfrom transformers.trainer_utils import get_last_checkpoint\n\n"
             "last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None\n"
@@ -217,35 +250,51 @@ def _resume(plan: Plan, target: str) -> str:
         "accelerate": 'accelerator.load_state("checkpoints/last")',
         "lightning": 'trainer.fit(module, loader, ckpt_path="last")  # of ModelCheckpoint(save_last=True)',
     }
-    lenient = ", load_module_strict=False" if plan.job.training.method != "full" else ""
+    lenient = ", load_module_strict=False" if at.plan.job.training.method != "full" else ""
     own = f'engine.load_checkpoint("checkpoints"{lenient})  # on every rank; the newest where no tag is said'
-    return call.get(target, own)
+    return call.get(at.target, own)
 
 
-def _one_file(plan: Plan, target: str) -> str:
-    if plan.job.training.method != "full":
-        return 'model.save_pretrained("adapters")  # on rank 0, at the end'
-    if target in ON_TRAINER:
+def _one_file(at: _AskedCode) -> str:
+    if at.target in ON_TRAINER:
         return '# done: trainer.save_model("weights") gathers them; at stage 3 by a key of the config'
-    if target == "lightning":
+    if at.plan.job.training.method != "full":
+        return _adapters_alone(at)
+    if at.target == "lightning":
         return (
             "from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict\n\n"
             'convert_zero_checkpoint_to_fp32_state_dict("checkpoints/last.ckpt", "weights.pt")'
         )
-    if target == "accelerate":
+    if at.target == "accelerate":
         return (
             "state = accelerator.get_state_dict(model)\n"
             'accelerator.unwrap_model(model).save_pretrained("weights", state_dict=state, '
             "is_main_process=accelerator.is_main_process)"
         )
-    if plan.chosen.strategy.stage == 0:
+    if at.plan.chosen.strategy.stage == 0:
         return 'engine.module.save_pretrained("weights")  # on rank 0: each has them whole'
-    if plan.chosen.strategy.tp > 1:
+    if at.plan.chosen.strategy.tp > 1:
         return 'engine.save_16bit_model("weights")  # on every rank: AutoTP gathers what it has split'
     return "# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights"
 
 
-_SNIPPETS: Mapping[str, Callable[[Plan, str], str]] = {
+def _adapters_alone(at: _AskedCode) -> str:
+    if at.target == "accelerate":
+        return (
+            "state = accelerator.get_state_dict(model)  # on every rank\n"
+            'accelerator.unwrap_model(model).save_pretrained("adapters", state_dict=state)'
+        )
+    if at.plan.chosen.strategy.stage != 3:
+        return 'model.save_pretrained("adapters")  # on rank 0, at the end'
+    return (
+        "import deepspeed\n\n"
+        "trained = [item for item in model.parameters() if item.requires_grad]\n"
+        "with deepspeed.zero.GatheredParameters(trained):  # on every rank\n"
+        '    model.save_pretrained("adapters")'
+    )
+
+
+_SNIPPETS: Mapping[str, Callable[[_AskedCode], str]] = {
     "device": _device,
     "zero-init": _zero_init,
     "attention": _load,

@@ -48,27 +48,28 @@ class Need(NamedTuple):
     install: str = ""
 
 
-def needs(plan: Plan, target: str) -> tuple[Need, ...]:
+def needs(plan: Plan, target: str, launched: bool = False) -> tuple[Need, ...]:
     """What a program must do for a plan, in the order in which it does it.
 
     Args:
         plan: The plan.
         target: Who hands the config to DeepSpeed, one of dsgen.frameworks.FRAMEWORKS.
+        launched: Whether `dsgen launch` starts the program, which gives its arguments as options.
 
     Raises:
         DsgenError: No such framework.
     """
     check_name(target)
-    return tuple(_needs(plan, target))
+    return tuple(_needs(plan, target, launched))
 
 
-def _needs(plan: Plan, target: str) -> Iterator[Need]:
+def _needs(plan: Plan, target: str, launched: bool) -> Iterator[Need]:
     for item in needed(plan):
         install = _INSTALL.get(item.code, {})
         told = install.get(item.words, install.get("", ""))
-        yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target), told)
+        yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target, launched), told)
     for code, (words, otherwise) in {**_start(target), **_about_checkpoints(plan)}.items():
-        yield Need(code, words, otherwise, snippet(code, plan, target))
+        yield Need(code, words, otherwise, snippet(code, plan, target, launched))
 
 
 def _start(target: str) -> Mapping[str, tuple[str, str]]:

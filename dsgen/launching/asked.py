@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -13,6 +13,7 @@ from dsgen.launching.folders import LAUNCHERS, NAMES_HOSTS
 from dsgen.launching.hostfiles import RunHost, read_hosts
 from dsgen.launching.launches import PORT, JobLaunch, RunProgram
 from dsgen.launching.trainer_arguments import trainer_arguments
+from dsgen.planning.planner import Plan
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake, nearest
 from dsgen.shapes.near_misses import offer
@@ -20,15 +21,6 @@ from dsgen.shapes.near_misses import offer
 __all__ = ["NOTHING", "TARGETS_LAUNCHED", "Wishes", "asked_launch"]
 
 _OF_THE_RUN = ("start", "save", "resume", "one-file")  # RUN.md says of these what rank.sh gives to the program
-# What a need's code has beside a config alone -> what the program is given in a launch.
-_LAUNCHED = {
-    "from training_args import training_args\n\nargs = training_args()": (
-        "from transformers import HfArgumentParser, TrainingArguments\n\n"
-        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()"
-    ),
-    "training_args.py has": "rank.sh gives",
-    '"ds_config.json"': "args.deepspeed_config",
-}
 NOTHING = "none"  # what an option of arguments says to give none
 _HIGHEST_PORT = 65_535
 _LONGEST_HOSTFILE = 1_000_000  # bytes; 10,000 hosts take a fifth of it
@@ -102,16 +94,21 @@ def asked_launch(config: Config, wishes: Wishes) -> JobLaunch:
         directives=wishes.directives,
         image=wishes.image,
         given=trainer_arguments(config) if wishes.target == "hf-trainer" else (),
-        needs=tuple(_told(item) for item in needs(config.plan, wishes.target) if item.code not in _OF_THE_RUN),
+        needs=tuple(
+            _told(item) for item in needs(config.plan, wishes.target, launched=True) if item.code not in _OF_THE_RUN
+        ),
     )
+
+
+def _needs(plan: Plan, target: str) -> Iterator[str]:
+    """What the program must do but for what RUN.md says of a run anyway."""
+    told = needs(plan, target, launched=True)
+    return (_told(item) for item in told if item.code not in _OF_THE_RUN)
 
 
 def _told(need: Need) -> str:
     """A need as an item of a list in Markdown, with its code."""
-    snippet = need.snippet
-    for alone, launched in _LAUNCHED.items():
-        snippet = snippet.replace(alone, launched)
-    code = "\n".join(f"  {line}".rstrip() for line in snippet.splitlines())
+    code = "\n".join(f"  {line}".rstrip() for line in need.snippet.splitlines())
     install = f" (`{need.install}`)" if need.install else ""
     return f"{need.words}{install}; else: {need.otherwise}\n\n  ```python\n{code}\n  ```\n"
 

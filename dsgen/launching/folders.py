@@ -81,7 +81,6 @@ def run_folder(launch: JobLaunch) -> RunFolder:
     way = LAUNCHERS[launch.launcher]
     files = (
         _config(launch),
-        *(file for file in launch.handed if file.name != CONFIG),
         *way.files(launch),
     )
     numbered = launch.launcher == "accelerate" and launch.job.nodes > 1
@@ -161,13 +160,13 @@ def _slurm(launch: JobLaunch) -> tuple[RunFile, ...]:
 
 def _kubernetes(launch: JobLaunch) -> tuple[RunFile, ...]:
     inside = in_pods(launch)
-    mounted = (_config(launch), *launch.handed, *_common(inside))
+    mounted = (_config(launch), *_common(inside))
     return (*_common(inside), *manifests(inside, launch.name, mounted))
 
 
 def _skypilot(launch: JobLaunch) -> tuple[RunFile, ...]:
     common = _common(on_clouds(launch))
-    return (*common, task(launch, (_config(launch), *launch.handed, *common)))
+    return (*common, task(launch, (_config(launch), *common)))
 
 
 def _config(launch: JobLaunch) -> RunFile:

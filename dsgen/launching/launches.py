@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
 
 import attrs
 
@@ -40,7 +39,6 @@ class RunProgram:
         arguments: What it is given behind what dsgen gives it, letter for letter.
         config_argument: The option before the config's path; None gives it none.
         checkpoint_argument: The option before the folder of checkpoints; None gives it none.
-        file: A handed file whose path it is given before all else, as `python -m axolotl.cli.train FILE` is.
     """
 
     script: str | None = None
@@ -48,7 +46,6 @@ class RunProgram:
     arguments: tuple[str, ...] = ()
     config_argument: str | None = None
     checkpoint_argument: str | None = None
-    file: str | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +74,6 @@ class JobLaunch:
         port: Where rank 0 waits.
         directives: Further #SBATCH lines, without the word.
         image: The container of kubernetes and skypilot.
-        handed: The framework's own files beside the config: name, text, reason.
         given: Options of the framework with their values, before the person's.
         needs: What the program must do, in a sentence each.
     """
@@ -93,7 +89,6 @@ class JobLaunch:
     port: int = PORT
     directives: tuple[str, ...] = ()
     image: str | None = None
-    handed: tuple[RunFile, ...] = ()
     given: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
@@ -126,7 +121,3 @@ class JobLaunch:
     def has_gpus(self) -> bool:
         """Whether the ranks run on accelerators."""
         return self.job.hardware.vendor != "cpu"
-
-    def named(self, names: Sequence[str]) -> RunFile | None:
-        """The first handed file that has one of these names."""
-        return next((file for file in self.handed if file.name in names), None)

@@ -56,8 +56,6 @@ def _of_launcher(launch: JobLaunch) -> Iterator[str]:
 def _arguments(launch: JobLaunch) -> Iterator[str]:
     """Every argument, quoted: of the target, of the framework, and last those of the person, which win."""
     program = launch.program
-    if program.file:
-        yield f'"$folder"/{quoted(program.file)}'
     if program.config_argument:
         if launch.target == "deepspeed" and program.config_argument == "--deepspeed_config":
             yield "--deepspeed"  # the two of deepspeed.add_config_arguments

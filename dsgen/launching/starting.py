@@ -113,13 +113,9 @@ def _torchrun(launch: JobLaunch) -> tuple[list[str], list[str]]:
 
 def _accelerate(launch: JobLaunch) -> tuple[list[str], list[str]]:
     job, strategy = launch.job, launch.plan.chosen.strategy
-    words = ["accelerate", "launch"]
-    file = launch.named(("accelerate.yaml", "accelerate_config.yaml"))
-    if file is not None:
-        words.append(f'--config_file "$folder/{file.name}"')
-    else:  # for every target: without --use_deepspeed a run on the CPU is one process (accelerate 1.15, launch.py)
-        words += ["--use_deepspeed", f'--deepspeed_config_file "$folder/{CONFIG}"']
-        words.append(f"--zero3_init_flag {'true' if strategy.stage == 3 else 'false'}")
+    # For every target: without --use_deepspeed a run on the CPU is one process (accelerate 1.15, launch.py).
+    words = ["accelerate", "launch", "--use_deepspeed", f'--deepspeed_config_file "$folder/{CONFIG}"']
+    words.append(f"--zero3_init_flag {'true' if strategy.stage == 3 else 'false'}")
     words += [f"--num_machines {job.nodes}", f"--num_processes {job.world}"]
     if job.nodes > 1:
         words += [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -193,22 +192,17 @@ AUTO = {
 
 @pytest.mark.parametrize("target", FRAMEWORKS)
 @pytest.mark.parametrize("resolve", [False, True])
-def test_an_auto_that_a_person_wrote_becomes_the_plan_s_number(target, resolve):
+def test_an_auto_that_a_person_wrote_becomes_the_plan_s_number(tmp_path, target, resolve):
     """A config that was adopted keeps its "auto"; what is told beside it, and numbers that are asked for, have none."""
     adopted = dsgen.adopt({"hw": "a100-80g", "model": "llama-3.2-1b"}, AUTO)
-    config = dsgen.render(dsgen.scenario(_written(adopted)))
+    adopted.write(tmp_path / "adopted.yaml")
+    config = dsgen.render(dsgen.scenario(tmp_path / "adopted.yaml"))
 
     made = job_files(config, target, resolve=resolve)
 
     assert not [item.name for item in made.arguments if item.value == "auto"]
     if target in ("accelerate", "lightning") or (resolve and target != "deepspeed"):
         assert '"auto"' not in json.dumps(made.config)
-
-
-def _written(adopted):
-    path = Path(tempfile.mkdtemp()) / "adopted.yaml"
-    adopted.write(path)
-    return path
 
 
 def test_the_floor_of_a_cosine_is_the_config_s():

@@ -107,3 +107,14 @@ def test_a_checkpoint_is_as_large_as_its_optimizer_makes_it():
         sizes[optimizer] = float(words.split()[2])
     assert sizes["Lion"] / sizes["AdamW"] == pytest.approx(10 / 14, rel=0.02)
     assert sizes["SGD"] / sizes["AdamW"] == pytest.approx(6 / 14, rel=0.02)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_a_launch_starts_reads_the_options_that_it_is_given(name):
+    for target in ("hf-trainer", "accelerate", "deepspeed"):
+        told = needs(dsgen.plan(JOBS[name]), target, launched=True)
+        code = "\n".join(item.snippet for item in told if item.code not in ("start", "save", "resume", "one-file"))
+
+        ast.parse(code)
+        for file in ("training_args", "accelerate.yaml", '"ds_config.json"'):
+            assert file not in code
