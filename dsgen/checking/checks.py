@@ -12,7 +12,7 @@ import attrs
 from dsgen.asking import memory_questions
 from dsgen.checking.pairs import DEEPSPEED, Pair
 from dsgen.documents.writing import write_atomically
-from dsgen.frameworks import job_files
+from dsgen.frameworks import job_files, keep_filled
 from dsgen.linting.files import Linted, lint_files
 from dsgen.linting.settings import Settings
 from dsgen.memory import MemoryEstimate, Verdict, estimate
@@ -94,7 +94,11 @@ def rendered(asked: Pair) -> tuple[Config, Mapping[str, str]]:
     made = job_files(config, asked.target, resolve=asked.resolve, path=path)
     first, *rest = made.files
     folder = Path(asked.config).parent
-    return config, {asked.config: first.text, **{str(folder / item.name): item.text for item in rest}}
+    texts = {str(folder / item.name): item.text for item in rest}
+    return config, {
+        asked.config: first.text,
+        **{path: keep_filled(committed(path) or "", text) for path, text in texts.items()},
+    }
 
 
 def committed(path: str) -> str | None:

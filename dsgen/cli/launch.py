@@ -35,7 +35,7 @@ class _WithProgram(click.Command):
 @click.command("launch", cls=_WithProgram)
 @click.argument("scenario", required=False)
 @click.option("--with", "launcher", metavar=_WITH, required=True, help="Who starts the ranks.")
-@click.option("--target", default="deepspeed", show_default=True, metavar="NAME", help="The program that loads the config: deepspeed, hf-trainer, accelerate, lightning.")  # fmt: skip  # noqa: E501
+@click.option("--target", default="deepspeed", show_default=True, metavar="NAME", help="The program that loads the config: deepspeed, hf-trainer, accelerate, lightning, axolotl, llama-factory, ms-swift.")  # fmt: skip  # noqa: E501
 @click.option("--script", metavar="FILE", help="The Python file that every rank runs.")
 @click.option("--module", metavar="NAME", help="Or the module, as python -m takes it.")
 @click.option("-o", "--output", "folder", metavar="FOLDER", help="Where the files of the run go.")
@@ -47,6 +47,7 @@ class _WithProgram(click.Command):
 )
 @click.option("--checkpoint-argument", metavar="OPTION|none", help="What it takes the folder of checkpoints by.")
 @click.option("--directive", "directives", multiple=True, metavar="OPTION", help="One more #SBATCH line, such as --directive=--partition=gpu; repeatable.")  # fmt: skip  # noqa: E501
+@click.option("--argument", "filled", multiple=True, metavar="NAME=VALUE", help="One value in the file of axolotl, llama-factory or ms-swift, such as --argument dataset=mine; repeatable.")  # fmt: skip  # noqa: E501
 @click.option("--image", metavar="NAME", help="The container image of kubernetes, or of skypilot's nodes.")
 @click.option("--force", is_flag=True, help="Write over files of a run that are there.")
 @click.option("--dry-run", is_flag=True, help="Print every file, and write none.")
@@ -65,6 +66,7 @@ def command(
     config_argument: str | None,
     checkpoint_argument: str | None,
     directives: tuple[str, ...],
+    filled: tuple[str, ...],
     image: str | None,
     force: bool,
     dry_run: bool,
@@ -93,7 +95,7 @@ def command(
         launcher=launcher, folder="run" if folder is None else folder, target=target, script=script, module=module,
         arguments=click.get_current_context().meta[_META],
         config_argument=config_argument, checkpoint_argument=checkpoint_argument,
-        hostfile=hostfile, interface=interface, port=port, directives=directives, image=image,
+        hostfile=hostfile, interface=interface, port=port, directives=directives, image=image, filled=filled,
     )  # fmt: skip
     config = render(plan(job_from(scenario, options)))
     _say_idle(wishes, config.plan.job.nodes)
@@ -103,7 +105,7 @@ def command(
         return OK
     if start:
         _ensure_tool(written.tool)
-    write_folder(written.folder, {file.name: file.text for file in written.files}, force=force)
+    write_folder(written.folder, written.texts(), force=force)
     emit(written_text(written, wishes.folder, started=start), "launch")
     for warning in config.warnings:
         from dsgen.report.summary import fit

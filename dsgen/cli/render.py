@@ -110,40 +110,35 @@ def _hand_over(files: JobFiles, output: str | None, force: bool) -> tuple[str, .
         return tuple(item.name for item in rest)
     from pathlib import Path
 
-    from dsgen.documents.writing import ensure_writable
-    from dsgen.frameworks import HEADER
+    from dsgen.documents.writing import ensure_writable, there
+    from dsgen.frameworks import keep_filled
     from dsgen.shapes.errors import mistake
 
     folder = Path(output).expanduser().parent
     paths = [str(folder / item.name) for item in rest]
-    if Path(output).name in {item.name for item in rest}:
-        raise mistake(
-            f"-o {output} is the name of a file that lies beside the config",
-            must="the config needs a name of its own",
-            todo="Say -o ds_config.json.",
-            code="unwritable",
-        )
     ensure_writable(output)
     for path in paths:
         ensure_writable(path)
-        if not force and Path(path).is_file() and not _starts(path, HEADER):
+        if not force and Path(path).is_file() and not _is_ours(path, Path(output).name):
             raise mistake(
-                f"{path} is there, and dsgen did not write it",
-                must="what a person wrote is not replaced unasked",
+                f"{path} is there, and dsgen did not write it for {Path(output).name}",
+                must="what is of a person or of another config is not replaced unasked",
                 todo="Say --force, or write the config to another folder with -o.",
                 code="unwritable",
             )
     _put(first.text, output)
     for path, item in zip(paths, rest, strict=True):
-        _put(item.text, path)
+        _put(item.text if force else keep_filled(there(path), item.text), path)
     return tuple(paths)
 
 
-def _starts(path: str, words: str) -> bool:
-    from pathlib import Path
+def _is_ours(path: str, config: str) -> bool:
+    """Whether dsgen wrote a file, and beside a config of this name."""
+    from dsgen.documents.writing import there
+    from dsgen.frameworks import HEADER
 
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
-        return file.read(len(words)) == words
+    text = there(path)
+    return text.startswith(HEADER) and config in text
 
 
 def _put(text: str, path: str | None) -> None:

@@ -11,10 +11,17 @@ from pathlib import Path
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["ensure_writable", "write_atomically", "write_new_yaml"]
+__all__ = ["ensure_writable", "there", "write_atomically", "write_new_yaml"]
 
 _READER_SECONDS = 5.0  # for a program in the background to open the pipe that we write
 _PAUSE_SECONDS = 0.05
+
+
+def there(path: str) -> str:
+    """The text that lies at a path now; "" where no file does, or where it cannot be read."""
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def ensure_writable(path: str, *, by: str = "-o") -> None:

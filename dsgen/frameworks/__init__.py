@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dsgen.frameworks.accelerate import accelerate
-from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles
+from dsgen.frameworks.job_files import CONFIG_FILE, FILL_IN, HEADER, Argument, JobFile, JobFiles, keep_filled
 from dsgen.frameworks.lightning import lightning
 from dsgen.frameworks.names import NAMES, check_name
 from dsgen.frameworks.trainers import axolotl, llama_factory, ms_swift
 from dsgen.frameworks.transformers_trainer import config_json, hf_trainer
 from dsgen.rendering import Config
 
-__all__ = ["CONFIG_FILE", "FRAMEWORKS", "HEADER", "Argument", "JobFile", "JobFiles", "job_files"]
-
-CONFIG_FILE = "ds_config.json"
+__all__ = [
+    "CONFIG_FILE",
+    "FILL_IN",
+    "FRAMEWORKS",
+    "HEADER",
+    "Argument",
+    "JobFile",
+    "JobFiles",
+    "job_files",
+    "keep_filled",
+]
 
 
 def _deepspeed(config: Config, path: str, resolve: bool) -> JobFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.families import family_of
-from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, yaml_value
+from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, yaml_value
 from dsgen.frameworks.training_arguments import resolved
 from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
@@ -24,12 +24,13 @@ def accelerate(config: Config, path: str, resolve: bool) -> JobFiles:
         resolve: As for the Trainer; nothing changes.
     """
     arguments, tree = tuple(_arguments(config, path)), resolved(config)
+    name = beside(path, ACCELERATE_FILE)
     return JobFiles(
         target="accelerate",
         config=tree,
         files=(
             JobFile(path, config_json(tree), "the DeepSpeed config"),
-            JobFile(ACCELERATE_FILE, _yaml(arguments), f"accelerate launch --config_file {ACCELERATE_FILE}"),
+            JobFile(name, _yaml(arguments), f"accelerate launch --config_file {name}"),
         ),
         arguments=arguments,
     )

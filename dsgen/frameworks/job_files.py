@@ -2,17 +2,36 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import attrs
 
 from dsgen.shapes.value import Value
 
-__all__ = ["HEADER", "WIDTH", "Argument", "JobFile", "JobFiles", "python_value", "yaml_text", "yaml_value"]
+__all__ = [
+    "CONFIG_FILE",
+    "FILL_IN",
+    "HEADER",
+    "WIDTH",
+    "Argument",
+    "JobFile",
+    "JobFiles",
+    "beside",
+    "keep_filled",
+    "python_value",
+    "unfilled",
+    "yaml_text",
+    "yaml_value",
+]
+
+CONFIG_FILE = "ds_config.json"
 
 HEADER = "# Written by dsgen"  # first words of each file beside a config, by which a later run knows its own
 WIDTH = 100  # columns of a written file, comments included where they can be broken
+FILL_IN = "FILL_IN"  # stands where only a person knows the value; every framework stops at it
 
 
 class Argument(NamedTuple):
@@ -61,6 +80,63 @@ class JobFiles(Value):
     def agreements(self) -> tuple[Argument, ...]:
         """The arguments that a key of the config must agree with."""
         return tuple(item for item in self.arguments if item.key)
+
+
+def beside(path: str, name: str) -> str:
+    """The name of a file beside a config: short beside ds_config.json, else with the config's own before it.
+
+    Args:
+        path: The config's.
+        name: The short one: "accelerate.yaml" is lora.accelerate.yaml beside lora.json; a Python file is one that can
+            be imported, lora_training_args.py.
+    """
+    stem = PurePath(path).stem
+    if stem == PurePath(CONFIG_FILE).stem:
+        return name
+    if not name.endswith(".py"):
+        return f"{stem}.{name}"
+    word = re.sub(r"\W", "_", stem, flags=re.ASCII)
+    return f"{'_' if word[:1].isdigit() else ''}{word}_{name}"
+
+
+def unfilled(text: str) -> tuple[str, ...]:
+    """The keys of a YAML file that a person has still to fill in, in order."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    return tuple(line.partition(":")[0] for line in lines if _UNFILLED.match(line))
+
+
+def keep_filled(there: str, text: str) -> str:
+    """A text with what a person has filled in where it says FILL_IN.
+
+    Args:
+        there: What lies on disk: an earlier text, in which a person may have filled in.
+        text: What is rendered now.
+    """
+    kept = _blocks(there)
+    lines = []
+    for line in text.splitlines(keepends=True):
+        key = line.partition(":")[0]
+        block = kept.get(key, "") if _UNFILLED.match(line.partition("#")[0]) else ""
+        lines.append(line if not block or _UNFILLED.match(block.partition("#")[0]) else block)
+    return "".join(lines)
+
+
+_UNFILLED = re.compile(rf"\w+:.*\b{FILL_IN}\b")
+
+
+def _blocks(text: str) -> dict[str, str]:
+    """Key -> its lines in a YAML file: its own and those below it that are indented or items of a list."""
+    blocks: dict[str, str] = {}
+    key = ""
+    for line in text.splitlines(keepends=True):
+        if re.match(r"\w+:", line):
+            key = line.partition(":")[0]
+            blocks[key] = line
+        elif key and line.startswith((" ", "-")):
+            blocks[key] += line
+        else:
+            key = ""
+    return blocks
 
 
 def yaml_text(title: str, arguments: tuple[Argument, ...], notes: tuple[str, ...] = ()) -> str:

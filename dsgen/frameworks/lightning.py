@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, python_value
+from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, python_value
 from dsgen.frameworks.training_arguments import in_numbers, training_arguments
 from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
@@ -35,7 +35,7 @@ def lightning(config: Config, path: str, resolve: bool) -> JobFiles:
         config=tree,
         files=(
             JobFile(path, config_json(tree), "the DeepSpeed config"),
-            JobFile(TRAINER, _python(arguments, path), "the Lightning Trainer"),
+            JobFile(beside(path, TRAINER), _python(arguments, path), "the Lightning Trainer"),
         ),
         arguments=arguments,
     )

@@ -9,61 +9,92 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import attrs
+
 from dsgen.frameworks.adapters import adapters, attention, dtype
-from dsgen.frameworks.job_files import Argument, JobFile, JobFiles, yaml_text
+from dsgen.frameworks.job_files import FILL_IN, Argument, JobFile, JobFiles, beside, yaml_text
 from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
 from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 
-__all__ = ["axolotl", "llama_factory", "ms_swift"]
-
-Told = Callable[[Config, str], Iterator[Argument]]
+__all__ = ["TRAINERS", "axolotl", "llama_factory", "ms_swift", "trainer_arguments", "trainer_text"]
 
 _FLASH = {"flash_attention_2": "fa2", "flash_attention_3": "fa3", "sdpa": "sdpa", "eager": "disabled"}
 _FOUR_BITS = "the base lies in 4 bits: pip install bitsandbytes"
 
 
+@attrs.frozen
+class _Trainer:
+    """How one of the three is told its arguments: which, in which file, what reads it, and what only a person knows."""
+
+    told: Callable[[Config, str], Iterator[Argument]]
+    file: str
+    run: str
+    unknown: tuple[Argument, ...]
+
+
 def llama_factory(config: Config, path: str, resolve: bool) -> JobFiles:
     """The files of a job of LLaMA-Factory: `llamafactory-cli train llama_factory.yaml`."""
-    notes = ("Add what only you know: model_name_or_path, template, dataset, output_dir.",)
-    run = "llamafactory-cli train llama_factory.yaml"
-    return _files("llama-factory", config, path, resolve, _of_llama_factory, "llama_factory.yaml", run, notes)
+    return _files("llama-factory", config, path, resolve)
 
 
 def axolotl(config: Config, path: str, resolve: bool) -> JobFiles:
     """The files of a job of Axolotl: `axolotl train axolotl.yaml`."""
-    notes = ("Add what only you know: base_model, datasets, output_dir.",)
-    return _files("axolotl", config, path, resolve, _of_axolotl, "axolotl.yaml", "axolotl train axolotl.yaml", notes)
+    return _files("axolotl", config, path, resolve)
 
 
 def ms_swift(config: Config, path: str, resolve: bool) -> JobFiles:
     """The files of a job of ms-swift: `swift sft ms_swift.yaml`."""
-    notes = ("Add what only you know: model, dataset, output_dir.",)
-    return _files("ms-swift", config, path, resolve, _of_ms_swift, "ms_swift.yaml", "swift sft ms_swift.yaml", notes)
+    return _files("ms-swift", config, path, resolve)
 
 
-def _files(
-    target: str, config: Config, path: str, resolve: bool, told: Told, name: str, run: str, notes: tuple[str, ...]
-) -> JobFiles:
+def _files(target: str, config: Config, path: str, resolve: bool) -> JobFiles:
+    tree = resolved(config) if resolve else with_autos(config)
+    arguments = trainer_arguments(target, config, path, (Argument("output_dir", "output", "checkpoints and logs"),))
+    name = beside(path, TRAINERS[target].file)
+    run = f"{TRAINERS[target].run} {name}"
+    return JobFiles(
+        target=target,
+        config=tree,
+        files=(
+            JobFile(path, config_json(tree), "the DeepSpeed config"),
+            JobFile(name, trainer_text(target, arguments, name), run),
+        ),
+        arguments=arguments,
+        autos={} if resolve else autos(config),
+    )
+
+
+def trainer_arguments(target: str, config: Config, path: str, run: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """Every argument of a run: first what only a person knows, which says FILL_IN.
+
+    Args:
+        target: One of TRAINERS.
+        config: The rendered config.
+        path: Where it lies, as the program finds it.
+        run: Where checkpoints go, and what else belongs to this run alone.
+
+    Raises:
+        DsgenError: A model with an encoder.
+    """
     if config.plan.job.model.encoder_layers:
         raise mistake(
             f"{config.plan.job.names.get('model', 'the model')} has an encoder",
             must=f"{target} fine-tunes decoders: take --target hf-trainer or accelerate",
             code="refused",
         )
-    tree = resolved(config) if resolve else with_autos(config)
-    arguments = tuple(told(config, path))
-    return JobFiles(
-        target=target,
-        config=tree,
-        files=(
-            JobFile(path, config_json(tree), "the DeepSpeed config"),
-            JobFile(name, yaml_text(f"{run} reads it.", arguments, notes), run),
-        ),
-        arguments=arguments,
-        autos={} if resolve else autos(config),
-    )
+    known = TRAINERS[target]
+    model = config.plan.job.names.get("model", "the model")
+    asked = tuple(item._replace(reason=item.reason.format(model=model)) for item in known.unknown)
+    return (*asked, *run, *known.told(config, path))
+
+
+def trainer_text(target: str, arguments: tuple[Argument, ...], name: str) -> str:
+    """The YAML of arguments, which says what is still to be filled in."""
+    open_ones = tuple(item.name for item in arguments if FILL_IN in str(item.value))
+    notes = (f"Where it says {FILL_IN} only you know the value: {target} stops there.",) if open_ones else ()
+    return yaml_text(f"{TRAINERS[target].run} {name} reads it.", arguments, notes)
 
 
 def _renamed(config: Config, names: Mapping[str, str], without: tuple[str, ...] = ()) -> Iterator[Argument]:
@@ -152,3 +183,39 @@ def _of_ms_swift(config: Config, path: str) -> Iterator[Argument]:
     yield Argument("max_length", job.seq_len, "tokens of a sequence")
     yield Argument("attn_impl", attention(config.plan))
     yield from _renamed(config, {})
+
+
+_MODEL = "folder or hub name of {model}"
+# Of LLaMA-Factory a run without `template` would take whatever the tokenizer has, or none, and say so in a log only.
+TRAINERS: Mapping[str, _Trainer] = {
+    "axolotl": _Trainer(
+        _of_axolotl,
+        "axolotl.yaml",
+        "axolotl train",
+        (
+            Argument("base_model", FILL_IN, _MODEL),
+            Argument(
+                "datasets", [{"path": FILL_IN, "type": FILL_IN}], "file, folder or hub name, and its prompt format"
+            ),
+        ),
+    ),
+    "llama-factory": _Trainer(
+        _of_llama_factory,
+        "llama_factory.yaml",
+        "llamafactory-cli train",
+        (
+            Argument("model_name_or_path", FILL_IN, _MODEL),
+            Argument("template", FILL_IN, "the chat format of that model, such as llama3 or qwen"),
+            Argument("dataset", FILL_IN, "a name of dataset_info.json in dataset_dir"),
+        ),
+    ),
+    "ms-swift": _Trainer(
+        _of_ms_swift,
+        "ms_swift.yaml",
+        "swift sft",
+        (
+            Argument("model", FILL_IN, _MODEL),
+            Argument("dataset", [FILL_IN], "files, or names on a hub"),
+        ),
+    ),
+}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, python_value, yaml_text
+from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, python_value, yaml_text
 from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
 from dsgen.rendering import Config
 
@@ -35,8 +35,10 @@ def hf_trainer(config: Config, path: str, resolve: bool) -> JobFiles:
         config=tree,
         files=(
             JobFile(path, config_json(tree), "the DeepSpeed config"),
-            JobFile(ARGUMENTS, yaml_text("TrainingArguments of this config", arguments, notes), "as YAML"),
-            JobFile(PROGRAM, _python(arguments), "the same as Python"),
+            JobFile(
+                beside(path, ARGUMENTS), yaml_text("TrainingArguments of this config", arguments, notes), "as YAML"
+            ),
+            JobFile(beside(path, PROGRAM), _python(arguments), "the same as Python"),
         ),
         arguments=arguments,
         autos={} if resolve else autos(config),

@@ -13,6 +13,7 @@ from dsgen.launching.folders import LAUNCHERS, NAMES_HOSTS
 from dsgen.launching.hostfiles import RunHost, read_hosts
 from dsgen.launching.launches import PORT, JobLaunch, RunProgram
 from dsgen.launching.trainer_arguments import trainer_arguments
+from dsgen.launching.trainer_programs import TRAINER_PROGRAMS, program_of, read_arguments
 from dsgen.planning.planner import Plan
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake, nearest
@@ -31,6 +32,7 @@ TARGETS_LAUNCHED: dict[str, tuple[str | None, str | None]] = {
     "hf-trainer": ("--deepspeed", "--output_dir"),
     "accelerate": (None, "--output_dir"),
     "lightning": (None, None),
+    **dict.fromkeys(TRAINER_PROGRAMS, (None, None)),  # their file says all
 }
 
 
@@ -50,6 +52,7 @@ class Wishes:
         port: Where rank 0 waits.
         directives: Further options of sbatch.
         image: Container image.
+        filled: NAME=VALUE each, for the file of axolotl, llama-factory or ms-swift.
     """
 
     launcher: str
@@ -65,6 +68,7 @@ class Wishes:
     port: int = PORT
     directives: tuple[str, ...] = ()
     image: str | None = None
+    filled: tuple[str, ...] = ()
 
 
 def asked_launch(config: Config, wishes: Wishes) -> JobLaunch:
@@ -93,10 +97,9 @@ def asked_launch(config: Config, wishes: Wishes) -> JobLaunch:
         port=wishes.port,
         directives=wishes.directives,
         image=wishes.image,
+        filled=read_arguments(wishes.filled),
         given=trainer_arguments(config) if wishes.target == "hf-trainer" else (),
-        needs=tuple(
-            _told(item) for item in needs(config.plan, wishes.target, launched=True) if item.code not in _OF_THE_RUN
-        ),
+        needs=tuple(_needs(config.plan, wishes.target)),
     )
 
 
@@ -132,6 +135,15 @@ def _folder(folder: str) -> str:
 
 
 def _program(wishes: Wishes) -> RunProgram:
+    if wishes.target in TRAINER_PROGRAMS:
+        return _own_program(wishes)
+    if wishes.filled:
+        raise mistake(
+            f"--argument is of {', '.join(TRAINER_PROGRAMS)}",
+            must=f"a program of {wishes.target} is given what stands behind --",
+            todo="Write it behind --.",
+            code="contradiction",
+        )
     if wishes.script and wishes.module:
         raise mistake(
             f"--script {wishes.script} and --module {wishes.module}",
@@ -156,6 +168,24 @@ def _program(wishes: Wishes) -> RunProgram:
         config_argument=config_argument,
         checkpoint_argument=checkpoint_argument,
     )
+
+
+def _own_program(wishes: Wishes) -> RunProgram:
+    """The program of axolotl, llama-factory or ms-swift, which is theirs."""
+    for option, said in (
+        ("--script", wishes.script),
+        ("--module", wishes.module),
+        ("--config-argument", wishes.config_argument),
+        ("--checkpoint-argument", wishes.checkpoint_argument),
+    ):
+        if said:
+            raise mistake(
+                f"{option} {said} and --target {wishes.target}",
+                must=f"{wishes.target} is the program, and its file says the config and the checkpoints",
+                todo=f"Drop {option}, or take --target hf-trainer for a program of your own.",
+                code="contradiction",
+            )
+    return program_of(wishes.target, wishes.arguments)
 
 
 def _script(script: str, launcher: str) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import attrs
 
-from dsgen.frameworks import job_files
+from dsgen.frameworks import job_files, keep_filled
+from dsgen.frameworks.job_files import unfilled
+from dsgen.frameworks.trainers import TRAINERS
 from dsgen.launching.hostfiles import check_hosts, hostfile_text
 from dsgen.launching.kubernetes_job import JOBSET, in_pods, manifests
 from dsgen.launching.launches import CONFIG, JobLaunch, RunFile
@@ -17,6 +19,7 @@ from dsgen.launching.run_page import PAGE, run_page
 from dsgen.launching.skypilot_task import TASK, on_clouds, task
 from dsgen.launching.slurm_job import JOB_SCRIPT, job_script
 from dsgen.launching.starting import HOSTFILE, RUN_SCRIPT, run_script
+from dsgen.launching.trainer_programs import check_filled, trainer_file
 from dsgen.launching.variables import environment, environment_text
 from dsgen.shapes.errors import mistake
 
@@ -45,6 +48,17 @@ class RunFolder:
     behind: str
     tool: str
 
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """What a person has still to fill in before a start, of `unfilled_file`."""
+        return next((unfilled(file.text) for file in self.files if file.name == self.unfilled_file), ())
+
+    @property
+    def unfilled_file(self) -> str:
+        """The file of axolotl, llama-factory or ms-swift; "" where there is none."""
+        names = {known.file for known in TRAINERS.values()}
+        return next((file.name for file in self.files if file.name in names), "")
+
     def start(self, folder: str | None = None) -> str:
         """The command that starts the run, as a shell reads it; `folder` is another way to say where."""
         return f"{self.command} {quoted(posixpath.join(folder or self.folder, self.file))}{self.behind}"
@@ -57,7 +71,16 @@ class RunFolder:
         """
         from dsgen.documents.folder_writing import write_folder
 
-        write_folder(self.folder, {file.name: file.text for file in self.files}, force=force, by="folder")
+        write_folder(self.folder, self.texts(), force=force, by="folder")
+
+    def texts(self) -> dict[str, str]:
+        """Name -> text of every file, with what a person has filled in in an earlier one."""
+        from dsgen.documents.writing import there
+
+        texts = {file.name: file.text for file in self.files}
+        if name := self.unfilled_file:
+            texts[name] = keep_filled(there(posixpath.join(self.folder, name)), texts[name])
+        return texts
 
 
 @attrs.frozen
@@ -112,6 +135,7 @@ def _check(launch: JobLaunch) -> None:
             todo="Write one line for each, worker-1 slots=8, and say --hostfile FILE.",
             code="missing",
         )
+    check_filled(launch)
     _check_batch(launch)
 
 
@@ -133,10 +157,12 @@ def _check_batch(launch: JobLaunch) -> None:
         )
 
 
-def _common(launch: JobLaunch) -> tuple[RunFile, RunFile]:
+def _common(launch: JobLaunch) -> tuple[RunFile, ...]:
     count = len(environment(launch))
     number = f"{count} variable{'s' if count != 1 else ''}, each with its reason"
+    told = trainer_file(launch)
     return (
+        *((told,) if told else ()),
         RunFile(ENVIRONMENT, environment_text(launch), number),
         RunFile(RANK_SCRIPT, rank_script(launch), "what every rank runs: the program, from its last checkpoint on"),
     )

@@ -30,6 +30,7 @@ def launch(
     interface: str | None = None,
     port: int = 29500,
     directives: Sequence[str] = (),
+    filled: Sequence[str] = (),
     image: str | None = None,
     deepspeed: str | None = None,
 ) -> RunFolder:
@@ -39,7 +40,8 @@ def launch(
         wanted: At least a hardware and a model.
         launcher: deepspeed, torchrun, accelerate, slurm, kubernetes or skypilot.
         folder: Where its files go.
-        target: The program that loads the config: deepspeed, hf-trainer, accelerate or lightning.
+        target: The program that loads the config: deepspeed, hf-trainer, accelerate, lightning, axolotl, llama-factory
+            or ms-swift; the last three are programs themselves.
         script: The Python file that every rank runs.
         module: Or the module, as `python -m` takes it.
         arguments: What it is given, letter for letter.
@@ -49,6 +51,7 @@ def launch(
         interface: The network interface between hosts.
         port: Where rank 0 waits.
         directives: Further options of sbatch.
+        filled: NAME=VALUE each, for the file of axolotl, llama-factory or ms-swift.
         image: The container image of kubernetes, or of skypilot's nodes.
         deepspeed: As in `job`.
 
@@ -68,6 +71,7 @@ def launch(
         interface=interface,
         port=port,
         directives=tuple(directives),
+        filled=tuple(filled),
         image=image,
     )
     return run_folder(asked_launch(render(plan(wanted, deepspeed)), wishes))

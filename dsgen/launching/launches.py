@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from typing import Any
 
 import attrs
 
@@ -39,6 +40,7 @@ class RunProgram:
         arguments: What it is given behind what dsgen gives it, letter for letter.
         config_argument: The option before the config's path; None gives it none.
         checkpoint_argument: The option before the folder of checkpoints; None gives it none.
+        called: What a person calls it, where that is not its file or module: "axolotl train".
     """
 
     script: str | None = None
@@ -46,10 +48,13 @@ class RunProgram:
     arguments: tuple[str, ...] = ()
     config_argument: str | None = None
     checkpoint_argument: str | None = None
+    called: str = ""
 
     @property
     def name(self) -> str:
         """What a person calls it: train.py."""
+        if self.called:
+            return self.called
         return posixpath.basename(self.script) if self.script else f"python -m {self.module}"
 
     @property
@@ -76,6 +81,7 @@ class JobLaunch:
         image: The container of kubernetes and skypilot.
         given: Options of the framework with their values, before the person's.
         needs: What the program must do, in a sentence each.
+        filled: Names and values for the file of axolotl, llama-factory or ms-swift, which a person says.
     """
 
     config: Config
@@ -91,6 +97,7 @@ class JobLaunch:
     image: str | None = None
     given: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    filled: tuple[tuple[str, Any], ...] = ()
 
     @property
     def plan(self) -> Plan:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dsgen.launching.expected import expect
 from dsgen.launching.launches import CHECKPOINTS, CONFIG, KEPT, JobLaunch
 from dsgen.launching.quoting import array, comment, quoted
+from dsgen.launching.trainer_programs import TRAINER_PROGRAMS, leading, resumed
 
 __all__ = ["RANK_SCRIPT", "rank_script"]
 
@@ -24,7 +25,7 @@ for one in "$folder"/{CHECKPOINTS}/checkpoint-*; do
   fi
 done
 if [[ "$newest" -ge 0 ]]; then
-  arguments+=(--resume_from_checkpoint "$folder/{CHECKPOINTS}/checkpoint-$newest")
+  arguments+=(RESUMED)
 fi"""
 
 
@@ -40,8 +41,12 @@ def rank_script(launch: JobLaunch) -> str:
         f"cd {quoted(launch.working_folder)}",
         array("arguments", _arguments(launch)),
     ]
-    if launch.target == "hf-trainer" and launch.program.checkpoint_argument:
-        lines.append(_NEWEST)
+    own = launch.target in TRAINER_PROGRAMS
+    if own or (launch.target == "hf-trainer" and launch.program.checkpoint_argument):
+        newest = resumed(launch.target, f'"$folder/{CHECKPOINTS}/checkpoint-$newest"')
+        lines.append(_NEWEST.replace("RESUMED", newest))
+    if launch.target == "ms-swift":
+        lines += [comment("swift starts ranks of its own where these are set."), "unset NPROC_PER_NODE NNODES"]
     lines.append(f'exec "${{1:-python}}" -u {" ".join(launch.program.words)} ${{arguments[@]+"${{arguments[@]}}"}}')
     return "\n".join(lines) + "\n"
 
@@ -56,6 +61,7 @@ def _of_launcher(launch: JobLaunch) -> Iterator[str]:
 def _arguments(launch: JobLaunch) -> Iterator[str]:
     """Every argument, quoted: of the target, of the framework, and last those of the person, which win."""
     program = launch.program
+    yield from leading(launch)
     if program.config_argument:
         if launch.target == "deepspeed" and program.config_argument == "--deepspeed_config":
             yield "--deepspeed"  # the two of deepspeed.add_config_arguments

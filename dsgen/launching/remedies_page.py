@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.launching.launches import JobLaunch
+from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
 from dsgen.shapes.units import gib
 
 __all__ = ["remedies"]
@@ -29,7 +30,7 @@ def remedies(launch: JobLaunch) -> Iterator[tuple[str, str, str]]:
         f"another number of ranks than {job.world}",
         f"start {job.world}, or write the folder anew with `--gpus N --force`",
     )
-    if launch.target == "hf-trainer":
+    if launch.target in ("hf-trainer", *TRAINER_PROGRAMS):
         yield (
             "`mismatch TrainingArguments`",
             "an argument says otherwise than the config",

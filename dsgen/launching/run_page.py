@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from dsgen.frameworks.trainers import TRAINERS
 from dsgen.launching.expected import AT_RISK_SECONDS, Expectation, expect
 from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile
 from dsgen.launching.remedies_page import remedies
+from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
 from dsgen.launching.watched import watched
 from dsgen.memory import Place
 from dsgen.report.bars import rounded
@@ -140,13 +142,18 @@ def _program(launch: JobLaunch) -> Iterator[str]:
         yield f"Save below `{program.checkpoint_argument} FOLDER`."
     if launch.target == "hf-trainer":
         yield "Hand `args.resume_from_checkpoint` to `trainer.train(...)`: `rank.sh` sets it where there is one."
+    if launch.target in TRAINER_PROGRAMS:
+        yield (
+            f"`{TRAINERS[launch.target].file}` says all that it is told. What says FILL_IN there only you know: a "
+            "start stops at it. More arguments stand behind `--` of `dsgen launch`, or in that file."
+        )
     if launch.target == "lightning":
         yield "Make `DeepSpeedStrategy()` without `config=`: `env.sh` says where it is."
 
 
 def _resume(launch: JobLaunch, expected: Expectation) -> str:
     minutes = round(expected.save_steps * expected.seconds / 60)
-    if not launch.program.checkpoint_argument:
+    if not launch.program.checkpoint_argument and launch.target not in TRAINER_PROGRAMS:
         lightning = ' (Lightning: `trainer.fit(..., ckpt_path="last")`)' if launch.target == "lightning" else ""
         return (
             f"The program is told of no folder for checkpoints: it saves below `{launch.folder}/{CHECKPOINTS}` and "
@@ -157,7 +164,12 @@ def _resume(launch: JobLaunch, expected: Expectation) -> str:
         f"Checkpoints go to `{CHECKPOINTS}/`. Save every {expected.save_steps:,} steps, about {minutes:,} min of work: "
         f"that is what a failure costs at most (aimed at {AT_RISK_SECONDS // 60} min).",
     ]
-    if launch.target == "hf-trainer":
+    if launch.target in TRAINER_PROGRAMS:
+        text.append(
+            f"`{TRAINERS[launch.target].file}` says so (`save_steps`). Every start looks for the newest `checkpoint-N` "
+            "that was written to its end, and hands it over as `resume_from_checkpoint`."
+        )
+    elif launch.target == "hf-trainer":
         text.append(
             f"`rank.sh` says so (`--save_steps {expected.save_steps}`). Every start looks for the newest "
             "`checkpoint-N` that was written to its end, and hands it over as `--resume_from_checkpoint`."

@@ -27,6 +27,9 @@ def written_text(written: RunFolder, shown: str, *, started: bool = False) -> st
         lines += textwrap.wrap(
             file.reason, _WIDTH, initial_indent=f"  {file.name:<{width}}", subsequent_indent=" " * (width + 2)
         )
+    if written.unfilled:
+        where = f"{shown.rstrip('/')}/{written.unfilled_file}"
+        lines += textwrap.wrap(f"Fill in {', '.join(written.unfilled)} in {where}: it does not start before.", _WIDTH)
     said = "Starting" if started else f"Nothing was started. Read {PAGE}. Next"
     lines.append(f"{said}: {written.start(shown)}")
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsgen.launching.launches import CHECKPOINTS, JobLaunch
 from dsgen.launching.quoting import array, comment, quoted
 from dsgen.launching.rank_script import RANK_SCRIPT
+from dsgen.launching.trainer_programs import guard
 from dsgen.shapes.errors import mistake
 
 __all__ = ["JOB_SCRIPT", "WARNING_SECONDS", "job_script"]
@@ -64,6 +65,7 @@ def job_script(launch: JobLaunch) -> str:
         ),
         "set -uo pipefail",
         f"folder={quoted(launch.folder)}",
+        *guard(launch),
         comment("Rank 0 waits on the first node, by the address that Slurm has of it, at a port of this job's own."),
         'first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"',
         """MASTER_ADDR="$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')\"""",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dsgen.launching.launches import CONFIG, JobLaunch
 from dsgen.launching.quoting import array, comment, plain_path, quoted
 from dsgen.launching.rank_script import RANK_SCRIPT
+from dsgen.launching.trainer_programs import guard
 
 __all__ = ["HOSTFILE", "RESTARTS", "RUN_SCRIPT", "run_script"]
 
@@ -45,6 +46,7 @@ def run_script(launch: JobLaunch) -> str:
         f'command -v {tool} >/dev/null || {{ echo "no {tool} on PATH: {_HINTS[tool]}" >&2; exit 127; }}'
         for tool in tools
     ]
+    lines += guard(launch)
     lines.append('python="$(command -v python3 || command -v python)"')
     if launch.launcher == "torchrun" or (launch.launcher == "accelerate" and several):
         lines += [comment(_OWN_STORE), "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,47 @@ def test_the_files_lie_beside_the_config_and_name_it(here, capsys):
 
     assert sorted(path.name for path in (here / "conf").iterdir()) == [
         "ds.json",
-        "training_args.py",
-        "training_args.yaml",
+        "ds.training_args.yaml",
+        "ds_training_args.py",
     ]
-    assert "deepspeed: conf/ds.json" in (here / "conf" / "training_args.yaml").read_text()
-    assert "wrote conf/training_args.yaml" in capsys.readouterr().err
+    assert "deepspeed: conf/ds.json" in (here / "conf" / "ds.training_args.yaml").read_text()
+    assert "wrote conf/ds.training_args.yaml" in capsys.readouterr().err
     assert render("-q", "-o", "conf/ds.json") == 0  # its own it replaces
+
+
+def test_two_scenarios_share_a_folder(here):
+    assert render("-q", "-o", "lora.json") == 0
+    first = (here / "lora.training_args.yaml").read_text()
+
+    assert render("-q", "-o", "full-8.json", "--zero-stage", "3") == 0
+
+    assert (here / "lora.training_args.yaml").read_text() == first
+    assert "deepspeed: full-8.json" in (here / "full-8.training_args.yaml").read_text()
+    runpy = (here / "full_8_training_args.py").read_text()
+    assert '"deepspeed": "full-8.json"' in runpy
+
+
+def test_what_belongs_to_another_config_is_not_replaced(here, capsys):
+    assert render("-q", "-o", "a-b.json") == 0
+
+    assert render("-q", "-o", "a_b.json") == 2  # as modules of Python the two names are one
+
+    assert "a_b_training_args.py is there, and dsgen did not write it for a_b.json" in capsys.readouterr().err
+    assert not (here / "a_b.json").exists()
+
+
+def test_what_a_person_filled_in_stays(here):
+    with pytest.raises(SystemExit):
+        main([*JOB[:-1], "llama-factory", "-q", "-o", "ds_config.json"])
+    file = here / "llama_factory.yaml"
+    assert "template: FILL_IN" in file.read_text()
+    file.write_text(re.sub(r"template: FILL_IN.*", "template: qwen", file.read_text()))
+
+    with pytest.raises(SystemExit):
+        main([*JOB[:-1], "llama-factory", "-q", "-o", "ds_config.json", "--zero-stage", "3"])
+
+    assert "template: qwen\n" in file.read_text()
+    assert "dataset: FILL_IN" in file.read_text()
 
 
 def test_without_a_file_the_config_alone_goes_to_stdout(here, capsys):
@@ -71,7 +107,6 @@ def test_what_a_person_wrote_is_replaced_only_when_told(here, capsys):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["-o", "training_args.yaml"], "the config needs a name of its own"),
         (["-o", "nowhere/ds.json"], "nowhere/ds.json: it cannot be written"),
         (["-o", "."], "it is a folder"),
         (["--format", "hjson"], "--format hjson and --target hf-trainer exclude each other"),

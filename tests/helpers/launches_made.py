@@ -25,6 +25,14 @@ FOUR_NODES = {"hw": "h100-80g", "model": "llama-3.1-70b", "gpus": 32, "network":
 OFFLOADED = {"hw": "rtx4090-24g", "model": "llama-3.1-8b", "gpus": 2, "offload": "optimizer"}
 
 
+# What only a person knows, by framework.
+FILLED = {
+    "axolotl": (("base_model", "/m/x"), ("datasets", [{"path": "a.jsonl", "type": "chat_template"}])),
+    "llama-factory": (("model_name_or_path", "/m/x"), ("template", "qwen"), ("dataset", "a")),
+    "ms-swift": (("model", "/m/x"), ("dataset", ["a.jsonl"])),
+}
+
+
 def hosts(count: int, slots: int) -> tuple[RunHost, ...]:
     """Hosts worker-1 and so on."""
     return tuple(RunHost(f"worker-{place}", slots) for place in range(1, count + 1))
@@ -41,7 +49,8 @@ def launch(wanted: dict[str, Any] | None = None, **fields: Any) -> JobLaunch:
     known = {"config": made, "target": "deepspeed", "launcher": "deepspeed", "folder": "/runs/first",
              "working_folder": "/srv", "program": program, "hosts": named}  # fmt: skip
     image = "registry.example/image:1" if fields.get("launcher") == "kubernetes" else None
-    return JobLaunch(**{"image": image, **known, **fields})
+    filled = FILLED.get(fields.get("target", "deepspeed"), ())
+    return JobLaunch(**{"image": image, "filled": filled, **known, **fields})
 
 
 def read_back(script: Path, *words: str, environment: dict[str, str] | None = None) -> list[str]:
