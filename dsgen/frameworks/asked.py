@@ -49,4 +49,4 @@ def needs(wanted: Wanted, target: str = "deepspeed", deepspeed: str | None = Non
     Raises:
         DsgenError: As `plan`; no such target.
     """
-    return questions.needs(plan(wanted, deepspeed), text_of(target, "target", "hf-trainer"))
+    return questions.needs(render(plan(wanted, deepspeed)).plan, text_of(target, "target", "hf-trainer"))

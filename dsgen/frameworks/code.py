@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from dsgen.deepspeed.keys import lookup
 from dsgen.families import family_of
 from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
+from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.planning.planner import Plan
+from dsgen.rendering.configs import merged
 
 __all__ = ["ON_TRAINER", "snippet"]
 
@@ -14,6 +17,7 @@ ON_TRAINER = ("hf-trainer", "axolotl", "llama-factory", "ms-swift")  # the Train
 _FILES = {"axolotl": "axolotl.yaml", "llama-factory": "llama_factory.yaml", "ms-swift": "ms_swift.yaml"}
 _RUN = {"axolotl": "axolotl train", "llama-factory": "llamafactory-cli train", "ms-swift": "swift sft"}
 # Needs that the files of `dsgen render --target` have done already, of frameworks that run no code of a person's.
+_GATHERS = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 _WRITTEN = frozenset(("attention", "four-bits", "adapters", "checkpointing", "chunked-loss", "length", "zero-init"))
 
 
@@ -194,32 +198,8 @@ def _start(at: _AskedCode) -> str:
         "hf-trainer": f"{at.arguments}\n",
         "accelerate": "from accelerate import Accelerator\n\naccelerator = Accelerator()\n",
     }
-    return ("" if shown else first.get(at.target, "")) + _STARTS[at.target]
-
-
-_STARTS = {
-    "hf-trainer": (
-        "from transformers import Trainer\n\n"
-        "trainer = Trainer(model=model, args=args, train_dataset=dataset)  # no optimizers: the config has them"
-    ),
-    "accelerate": (
-        "from accelerate.utils import DummyOptim, DummyScheduler\n\n"
-        "optimizer = DummyOptim([item for item in model.parameters() if item.requires_grad])\n"
-        "scheduler = DummyScheduler(optimizer)\n"
-        "model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)"
-    ),
-    "lightning": (
-        "from trainer import trainer\n\n"
-        "trainer().fit(module, loader)  # without configure_optimizers: the config has optimizer and schedule"
-    ),
-    "deepspeed": (
-        "import deepspeed\n\n"
-        "engine, optimizer, _, scheduler = deepspeed.initialize(\n"
-        "    model=model,\n"
-        "    model_parameters=[item for item in model.parameters() if item.requires_grad],\n"
-        '    config="ds_config.json",\n)'
-    ),
-}
+    config = "args.deepspeed_config" if at.launched else '"ds_config.json"'
+    return ("" if shown else first.get(at.target, "")) + start_code(at.plan, at.target, config)
 
 
 def _generation(at: _AskedCode) -> str:
@@ -231,7 +211,7 @@ def _save(at: _AskedCode) -> str:
         return "# done: the Trainer saves on every rank (save_steps says how often)"
     call = {
         "accelerate": 'accelerator.save_state("checkpoints/last")',
-        "lightning": "# done: the Trainer saves on every rank (ModelCheckpoint says how often)",
+        "lightning": "# done: trainer.py saves on every rank (ModelCheckpoint says how often)",
     }
     frozen = ", exclude_frozen_parameters=True" if at.plan.job.training.method != "full" else ""
     return call.get(at.target, f'engine.save_checkpoint("checkpoints"{frozen})  # on every rank, not only on rank 0')
@@ -249,7 +229,7 @@ def _resume(at: _AskedCode) -> str:
         "llama-factory": "# resume_from_checkpoint: output/checkpoint-500 in llama_factory.yaml",
         "ms-swift": "# resume_from_checkpoint: output/checkpoint-500 in ms_swift.yaml",
         "accelerate": 'accelerator.load_state("checkpoints/last")',
-        "lightning": 'trainer.fit(module, loader, ckpt_path="last")  # of ModelCheckpoint(save_last=True)',
+        "lightning": "# done: ckpt_path=last() above, None at first",
     }
     lenient = ", load_module_strict=False" if at.plan.job.training.method != "full" else ""
     own = f'engine.load_checkpoint("checkpoints"{lenient})  # on every rank; the newest where no tag is said'
@@ -258,6 +238,9 @@ def _resume(at: _AskedCode) -> str:
 
 def _one_file(at: _AskedCode) -> str:
     if at.target in ON_TRAINER:
+        gathers = lookup(merged(at.plan), _GATHERS)[1]
+        if at.plan.chosen.strategy.stage == 3 and not gathers:  # a person deleted it
+            return f"# in a shell: python CHECKPOINT/zero_to_fp32.py CHECKPOINT weights  # no {_GATHERS} in the config"
         return '# done: trainer.save_model("weights") gathers them; at stage 3 by a key of the config'
     if at.plan.job.training.method != "full":
         return _adapters_alone(at)

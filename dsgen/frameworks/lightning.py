@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, python_value
+from dsgen.frameworks.optimizer_starts import start
+from dsgen.frameworks.saving import KEPT, save_steps
 from dsgen.frameworks.training_arguments import in_numbers, training_arguments
 from dsgen.frameworks.transformers_trainer import config_json
 from dsgen.rendering import Config
@@ -35,7 +37,7 @@ def lightning(config: Config, path: str, resolve: bool) -> JobFiles:
         config=tree,
         files=(
             JobFile(path, config_json(tree), "the DeepSpeed config"),
-            JobFile(beside(path, TRAINER), _python(arguments, path), "the Lightning Trainer"),
+            JobFile(beside(path, TRAINER), _python(config, arguments, path), "the Lightning Trainer"),
         ),
         arguments=arguments,
     )
@@ -55,29 +57,70 @@ def _arguments(config: Config) -> Iterator[Argument]:
     yield Argument("log_every_n_steps", job.training.steps_per_print)
 
 
-def _python(arguments: tuple[Argument, ...], path: str) -> str:
+def _python(config: Config, arguments: tuple[Argument, ...], path: str) -> str:
     def line(item: Argument) -> str:
         words = "; ".join(part for part in (item.key and f"as {item.key} of the config", item.reason) if part)
         return f"        {python_value(item.name)}: {python_value(item.value)},{f'  # {words}' if words else ''}"
 
-    lines = [
-        f"{HEADER}: the Lightning Trainer of this config.",
-        "",
-        "from typing import Any",
-        "",
-        "import lightning.pytorch as pl",
-        "from lightning.pytorch.strategies import DeepSpeedStrategy",
-        "",
-        "",
-        "def trainer(**others: Any) -> pl.Trainer:",
-        '    """The Trainer; `others` win.',
-        "",
-        "    The config clips gradients and has optimizer and schedule: configure_optimizers is not asked, and",
-        "    gradient_clip_val stays unsaid. The data loader's batch size is train_micro_batch_size_per_gpu.",
-        '    """',
-        "    arguments: dict[str, Any] = {",
-        *(line(item) for item in arguments),
-        "    }",
-        f"    return pl.Trainer(strategy=DeepSpeedStrategy(config={python_value(path)}), **{{**arguments, **others}})",
-    ]
-    return "\n".join(lines) + "\n"
+    total = next((item.value for item in arguments if item.name == "max_steps"), None)
+    steps = save_steps(config.plan.chosen.cost.seconds)
+    steps = steps if total is None else min(steps, total)
+    return _PROGRAM.format(
+        header=HEADER,
+        path=python_value(path),
+        asked=_ASKED[start(config.plan).optimizer],
+        arguments="\n".join(map(line, arguments)),
+        steps=steps,
+        kept=KEPT,
+    )
+
+
+_ASKED = {
+    True: "The config clips gradients and has an optimizer: configure_optimizers is not asked",
+    False: "The config clips gradients and has no optimizer: configure_optimizers must give one",
+}
+# A checkpoint is a folder; DeepSpeed writes `latest` in it behind every rank's part (deepspeed 0.19.8,
+# runtime/engine.py). A `last.ckpt` beside them is a link to the newest.
+_PROGRAM = '''\
+{header}: the Lightning Trainer of this config, which saves, and what it goes on from.
+
+import os
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DeepSpeedStrategy
+
+CONFIG = os.environ.get("PL_DEEPSPEED_CONFIG_PATH", {path})  # `dsgen launch` says where the run's own is
+CHECKPOINTS = Path(CONFIG).parent / "checkpoints"
+
+
+def trainer(**others: Any) -> pl.Trainer:
+    """The Trainer; `others` win, and callbacks of theirs come beside the one that saves.
+
+    {asked},
+    and gradient_clip_val stays unsaid. The data loader's batch size is train_micro_batch_size_per_gpu.
+    """
+    arguments: dict[str, Any] = {{
+{arguments}
+    }}
+    saving = ModelCheckpoint(
+        CHECKPOINTS,
+        filename="{{step}}",
+        every_n_train_steps={steps},  # optimizer steps: half an hour of work, or the whole run
+        monitor="step",
+        mode="max",
+        save_top_k={kept},  # the newest may be cut short by a crash
+        save_last="link",
+    )
+    callbacks = [saving, *others.pop("callbacks", ())]
+    return pl.Trainer(strategy=DeepSpeedStrategy(config=CONFIG), callbacks=callbacks, **{{**arguments, **others}})
+
+
+def last() -> str | None:
+    """The newest checkpoint that was written to its end: trainer().fit(module, loader, ckpt_path=last())."""
+    whole = (one for one in CHECKPOINTS.glob("step=*.ckpt") if (one / "latest").is_file())
+    newest = max(whole, key=lambda one: int(one.stem.partition("=")[2].partition("-")[0]), default=None)
+    return None if newest is None else str(newest)
+'''

@@ -7,8 +7,9 @@ import attrs
 
 from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
-from dsgen.frameworks.code import snippet
+from dsgen.frameworks.code import ON_TRAINER, snippet
 from dsgen.frameworks.names import check_name
+from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.assumptions import kernel_of, needed
 from dsgen.planning.planner import Plan
@@ -68,19 +69,14 @@ def _needs(plan: Plan, target: str, launched: bool) -> Iterator[Need]:
         install = _INSTALL.get(item.code, {})
         told = install.get(item.words, install.get("", ""))
         yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target, launched), told)
-    for code, (words, otherwise) in {**_start(target), **_about_checkpoints(plan)}.items():
-        yield Need(code, words, otherwise, snippet(code, plan, target, launched))
+    for code, (what, without) in {**_start(plan, target), **_about_checkpoints(plan)}.items():
+        yield Need(code, what, without, snippet(code, plan, target, launched))
 
 
-def _start(target: str) -> Mapping[str, tuple[str, str]]:
-    """How the optimizer and the schedule of the config come to run."""
-    twice = {
-        "hf-trainer": "an optimizer of the program's own beside the config's is refused (ValueError)",
-        "accelerate": "an optimizer of torch beside the config's is refused (ValueError)",
-        "lightning": "configure_optimizers is not asked where the config has an optimizer",
-    }
-    without = "frozen parameters get gradients and states, or none at all are trained"
-    return {"start": ("optimizer and schedule from the config", twice.get(target, without))}
+def _start(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
+    """How an optimizer and a schedule come to run: the config's, or what the program makes where they were deleted."""
+    has, makes_own = start(plan), target in ON_TRAINER
+    return {"start": (words(has, target, makes_own), otherwise(has, target, makes_own))}
 
 
 def _with(plan: Plan, **wishes: Any) -> str:

@@ -7,13 +7,12 @@ import attrs
 from dsgen.cost import cost
 from dsgen.cost.model_flops import utilization
 from dsgen.cost.steps import speed_interval
+from dsgen.frameworks.saving import save_steps
 from dsgen.launching.launches import JobLaunch
 from dsgen.memory import Place
 from dsgen.planning.lengths import schedule
 
-__all__ = ["AT_RISK_SECONDS", "Expectation", "expect"]
-
-AT_RISK_SECONDS = 1800  # of work that a failure may cost: a checkpoint is due so often
+__all__ = ["Expectation", "expect"]
 
 
 @attrs.frozen(kw_only=True)
@@ -64,5 +63,5 @@ def expect(launch: JobLaunch) -> Expectation:
         communication_share=step.communication_share,
         tokens=step.tokens,
         steps=schedule(job, chosen.strategy).total_steps,
-        save_steps=max(1, round(AT_RISK_SECONDS / step.seconds)),
+        save_steps=save_steps(step.seconds),
     )

@@ -14,7 +14,8 @@ from typing import Any
 import attrs
 
 from dsgen.families.parameters import parameter_count
-from dsgen.launching.launches import CHECKPOINTS, KEPT, JobLaunch, RunFile
+from dsgen.frameworks.saving import KEPT
+from dsgen.launching.launches import CHECKPOINTS, JobLaunch, RunFile
 from dsgen.launching.yaml_text import yaml_text
 from dsgen.shapes.errors import mistake
 

@@ -13,12 +13,11 @@ from dsgen.launching.quoting import quoted
 from dsgen.planning.planner import Plan
 from dsgen.rendering import Config
 
-__all__ = ["CHECKPOINTS", "CONFIG", "KEPT", "PORT", "JobLaunch", "RunFile", "RunProgram"]
+__all__ = ["CHECKPOINTS", "CONFIG", "PORT", "JobLaunch", "RunFile", "RunProgram"]
 
 PORT = 29500  # where rank 0 waits: the default of torch's and of DeepSpeed's launcher (deepspeed/constants.py)
 CONFIG = "ds_config.json"
 CHECKPOINTS = "checkpoints"
-KEPT = 2  # checkpoints that the Trainer keeps: the newest may be cut short by a crash
 
 
 @attrs.frozen

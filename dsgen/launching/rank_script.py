@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.frameworks.saving import KEPT
 from dsgen.launching.expected import expect
-from dsgen.launching.launches import CHECKPOINTS, CONFIG, KEPT, JobLaunch
+from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch
 from dsgen.launching.quoting import array, comment, quoted
 from dsgen.launching.trainer_programs import TRAINER_PROGRAMS, leading, resumed
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from dsgen.frameworks.saving import AT_RISK_SECONDS
 from dsgen.frameworks.trainers import TRAINERS
-from dsgen.launching.expected import AT_RISK_SECONDS, Expectation, expect
+from dsgen.launching.expected import Expectation, expect
 from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile
 from dsgen.launching.remedies_page import remedies
 from dsgen.launching.trainer_programs import TRAINER_PROGRAMS
@@ -148,13 +149,16 @@ def _program(launch: JobLaunch) -> Iterator[str]:
             "start stops at it. More arguments stand behind `--` of `dsgen launch`, or in that file."
         )
     if launch.target == "lightning":
-        yield "Make `DeepSpeedStrategy()` without `config=`: `env.sh` says where it is."
+        yield (
+            "Take its Trainer from the `trainer.py` of `dsgen render --target lightning`: it reads from `env.sh` where "
+            "the config is, and saves beside it. One of your own makes `DeepSpeedStrategy()` without `config=`."
+        )
 
 
 def _resume(launch: JobLaunch, expected: Expectation) -> str:
     minutes = round(expected.save_steps * expected.seconds / 60)
     if not launch.program.checkpoint_argument and launch.target not in TRAINER_PROGRAMS:
-        lightning = ' (Lightning: `trainer.fit(..., ckpt_path="last")`)' if launch.target == "lightning" else ""
+        lightning = " (`trainer.py`: `trainer().fit(..., ckpt_path=last())`)" if launch.target == "lightning" else ""
         return (
             f"The program is told of no folder for checkpoints: it saves below `{launch.folder}/{CHECKPOINTS}` and "
             f"goes on from the newest one by itself{lightning}, every {expected.save_steps:,} steps, about {minutes:,} "

@@ -12,9 +12,10 @@ from typing import Any
 
 from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.frameworks.job_files import FILL_IN, Argument, unfilled, yaml_value
+from dsgen.frameworks.saving import KEPT
 from dsgen.frameworks.trainers import TRAINERS, trainer_arguments, trainer_text
 from dsgen.launching.expected import expect
-from dsgen.launching.launches import CHECKPOINTS, CONFIG, KEPT, JobLaunch, RunFile, RunProgram
+from dsgen.launching.launches import CHECKPOINTS, CONFIG, JobLaunch, RunFile, RunProgram
 from dsgen.launching.quoting import quoted
 from dsgen.shapes.errors import mistake
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.families import family_of
+from dsgen.kernels.architectures import architecture
+from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
 
-__all__ = ["Needed", "kernel_of", "needed"]
+__all__ = ["Needed", "flash_release", "kernel_of", "needed"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -26,14 +28,21 @@ def needed(plan: Plan) -> tuple[Needed, ...]:
 def kernel_of(plan: Plan) -> str:
     """The kernel of attention that a program is to ask for: flash, sdpa or eager.
 
-    FlashAttention runs from Ampere on, which is where bf16 units begin, and in 16 bits (transformers 5.23,
-    modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either.
+    FlashAttention runs where `dsgen.kernels` counts it, from Ampere on, and in 16 bits (transformers 5.23,
+    modeling_utils.py); elsewhere sdpa has a kernel that holds no scores either, and time is counted for that one.
     """
     wishes, hardware = plan.job.training, plan.job.hardware
     if family_of(plan.job.model).eager(wishes.attention):
         return "eager"
     runs = hardware.bf16_flops_per_second > 0 and plan.chosen.strategy.precision != "fp32"
+    runs = runs and flash_release(plan) > 0
     return wishes.attention if runs or wishes.attention != "flash" else "sdpa"
+
+
+def flash_release(plan: Plan) -> int:
+    """The release of FlashAttention that runs on a plan's GPUs where one is wished: 3 on Hopper alone; 0 for none."""
+    kernel = available(architecture(plan.job.hardware).name, f"flash{plan.job.training.flash_attention}")
+    return int(kernel[-1]) if kernel.startswith("flash") else 0
 
 
 def _needed(plan: Plan) -> Iterator[Needed]:

@@ -21,7 +21,7 @@ from dsgen.rendering.judgement import PLANNER, judge, worded
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import Layer, Override, Provenance, Rank, fold, leaves, show
+from dsgen.shapes.layers import Fold, Layer, Override, Provenance, Rank, fold, leaves, show
 from dsgen.shapes.near_misses import offer
 from dsgen.shapes.value import Value
 
@@ -169,6 +169,18 @@ class Config(Mapping[str, Any]):
         return self.provenance.history(f"{_PREFIX}{path}")
 
 
+def merged(plan: Plan) -> dict[str, Any]:
+    """The keys of a plan with those that a person wrote or deleted, before anything is judged or left out."""
+    tree: dict[str, Any] = _merge(plan).tree.get("deepspeed", {})
+    return tree
+
+
+def _merge(plan: Plan) -> Fold:
+    known = surface.load(plan.job.version)
+    planned = Layer("planner", Rank.PLAN, tuple(_override(plan, key) for key in _keys(plan) if known.key(key.path)))
+    return fold([planned, *plan.job.deepspeed_layers])
+
+
 def render(plan: Plan) -> Config:
     """The config of a plan.
 
@@ -180,8 +192,7 @@ def render(plan: Plan) -> Config:
     """
     job = plan.job
     known = surface.load(job.version)
-    planned = Layer("planner", Rank.PLAN, tuple(_override(plan, key) for key in _keys(plan) if known.key(key.path)))
-    folded = fold([planned, *job.deepspeed_layers])
+    folded = _merge(plan)
     tree = folded.tree.get("deepspeed", {})
     dropped = {} if job.whole else dict(_ineffective(tree, known))
     warnings = [

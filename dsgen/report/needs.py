@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from dsgen.frameworks.needs import Need
+from dsgen.planning.assumptions import needed
+from dsgen.planning.planner import Plan
+from dsgen.rendering.configs import merged
 
-__all__ = ["as_json", "text"]
+if TYPE_CHECKING:
+    from dsgen.frameworks.needs import Need  # a plan and its summary need nothing of frameworks
+
+__all__ = ["as_json", "joined", "sentence", "text"]
 
 WIDTH = 80  # columns
 _BOX, _CODE = "    ", "        "  # below a box, and of code
+
+
+def sentence(plan: Plan) -> str:
+    """What a program must do for a plan, in one sentence: plan, render and launch say the same."""
+    said = [item.words for item in needed(plan)]
+    if not merged(plan).get("optimizer"):  # a person deleted it
+        said.append("an optimizer of its own")
+    return f"your program needs {joined(said)}; the code: dsgen needs"
+
+
+def joined(words: Sequence[str]) -> str:
+    """Words as a list in a sentence: a, b and c."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def text(needs: tuple[Need, ...], target: str) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 from dsgen.asking.plan_questions.offers import offers as offered
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place
+from dsgen.planning.assumptions import needed
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
-from dsgen.report import costs, offers, schedules
+from dsgen.report import costs, needs, offers, schedules
 from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Rejection, describe
@@ -63,6 +64,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
         lines += ["", *calibrated.plan_lines(plan)]
     if rate := schedules.sentence(plan):
         lines += ["", *textwrap.wrap(rate, width, subsequent_indent="  ", break_on_hyphens=False)]
+    lines += ["", *textwrap.wrap(needs.sentence(plan), width, subsequent_indent="  ", break_on_hyphens=False)]
     if plan.job.pins:
         lines += ["", *(f"pinned: {pin}" for pin in dict.fromkeys(str(pin) for pin in job.pins))]
     return "\n".join(lines) + "\n"
@@ -115,6 +117,7 @@ def data(plan: Plan) -> dict[str, Any]:
         "program_changes": offers.data(offered(plan)),
         **_calibration(plan),
         "schedule": schedules.data(plan),
+        "needs": [{"code": item.code, "what": item.words} for item in needed(plan)],
         "pins": [str(pin) for pin in job.pins],
         "warnings": list(plan.warnings),
     }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dsgen.cost.steps import speed_interval
-from dsgen.planning.assumptions import needed
 from dsgen.planning.planner import Plan, offloaded
 from dsgen.rendering import Config
-from dsgen.report import schedules
+from dsgen.report import needs, schedules
 from dsgen.report.bars import FULL, place_line, rounded
 from dsgen.strategies.strategies import describe
 
@@ -39,7 +38,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
         from dsgen.asking.calibrating import effect  # most machines were not measured
 
         lines.append(effect(plan).words)
-    lines.append(f"your program needs {_joined([item.words for item in needed(plan)])}; the code: dsgen needs")
+    lines.append(needs.sentence(plan))
     if change := _offer(plan):
         lines.append(change)
     if rate := schedules.sentence(plan):
@@ -58,14 +57,9 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
 def _handed(written_to: str | None, target: str, beside: tuple[str, ...]) -> Iterator[str]:
     """What lies beside a config for a framework, or would."""
     if written_to is None:
-        yield f"for {target}: -o ds_config.json also writes {_joined(beside)} beside it"
+        yield f"for {target}: -o ds_config.json also writes {needs.joined(beside)} beside it"
         return
     yield from (f"wrote {name}" for name in (written_to, *beside))
-
-
-def _joined(words: Sequence[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _offer(plan: Plan) -> str:

@@ -99,6 +99,36 @@ def test_what_cannot_run_is_not_asked_for():
     assert "zero-init" not in codes
 
 
+DELETED = {"hw": "a100-80g", "model": "llama-3.2-1b", "gpus": 4}
+
+
+def started(target: str, *names: str) -> tuple[str, str]:
+    """Words and code of how optimizer and schedule run where a person deleted these of the config."""
+    plan = dsgen.plan({**DELETED, "set": dict.fromkeys(names)})
+    return next((item.words, item.snippet) for item in needs(plan, target) if item.code == "start")
+
+
+@pytest.mark.parametrize("target", FRAMEWORKS)
+def test_what_was_deleted_of_the_config_the_program_makes(target):
+    assert started(target)[0] == "optimizer and schedule from the config"
+    for names in (("optimizer",), ("scheduler",), ("optimizer", "scheduler")):
+        words, code = started(target, *names)
+        assert "own" in words
+        ast.parse(code)
+        if target in ("deepspeed", "accelerate", "lightning") and "optimizer" in names:
+            assert "torch.optim.AdamW(" in code
+            assert "DummyOptim" not in code
+        if target in ("deepspeed", "accelerate") and "scheduler" in names:
+            assert "get_scheduler(" in code
+
+
+def test_a_deletion_in_a_layer_is_seen_too():
+    plan = dsgen.plan(dsgen.profile("a100-80g") | dsgen.profile("7b") | dsgen.site({"deepspeed": {"optimizer": None}}))
+
+    told = {item.code: item.words for item in needs(plan, "accelerate")}
+    assert told["start"].startswith("an optimizer of the program's own")
+
+
 def test_a_checkpoint_is_as_large_as_its_optimizer_makes_it():
     sizes = {}
     for optimizer in ("AdamW", "Lion", "SGD"):

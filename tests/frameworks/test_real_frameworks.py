@@ -29,7 +29,7 @@ def run(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     """A program of PROGRAMS in a folder."""
     environment = {
         **os.environ,
-        "PYTHONPATH": str(PROGRAMS),
+        "PYTHONPATH": f"{PROGRAMS}{os.pathsep}{Path(dsgen.__file__).parents[1]}",  # `dsgen needs` is the one under test
         "DS_ACCELERATOR": "cpu",
         "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -105,6 +105,46 @@ def test_a_framework_trains_with_what_was_written_for_it(
         assert took["config"]["tensor_parallel"]["autotp_size"] == 2
 
 
+def test_lightning_saves_and_goes_on_from_its_newest_whole_checkpoint(tmp_path, monkeypatch, model):
+    monkeypatch.chdir(tmp_path)
+    written("lightning", "--zero-stage", "2", "--global-batch", "4")
+    file = tmp_path / "trainer.py"
+    assert "every_n_train_steps=2," in file.read_text()  # the whole run
+    file.write_text(file.read_text().replace("every_n_train_steps=2,", "every_n_train_steps=1,"))
+    command = ["torchrun", "--nproc_per_node", "2", str(PROGRAMS / "with_lightning.py"), str(model), "trainer.py"]
+
+    first = heard(run(tmp_path, command))
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+
+    assert first["last"] is None
+    assert kept == ["last.ckpt", "step=1.ckpt", "step=2.ckpt"]
+    (tmp_path / "checkpoints" / "step=2.ckpt" / "latest").unlink()  # as a crash while it was written
+    again = heard(run(tmp_path, command))
+    assert again["last"] == "checkpoints/step=1.ckpt"
+    assert (again["seen"], again["steps"]) == ([1, 1], 2)  # the two passes of the second step alone
+
+
+@pytest.mark.parametrize("deleted", ["optimizer", "scheduler", "both"])
+def test_accelerate_runs_the_code_of_a_config_whose_optimizer_or_schedule_was_deleted(
+    tmp_path, monkeypatch, model, deleted
+):
+    monkeypatch.chdir(tmp_path)
+    names = ("optimizer", "scheduler") if deleted == "both" else (deleted,)
+    options = ["--zero-stage", "2", "--global-batch", "4", "--offload", "none", "--tp", "1", "--hw", "a100-80g"]
+    options += [f"--set={name}=null" for name in names]
+    written("accelerate", *options)
+    done = run(tmp_path, ["dsgen", "needs", *SCENARIO, *options, "--target", "accelerate", "--format", "json"])
+    (tmp_path / "needs.json").write_text(done.stdout)
+    start = ["accelerate", "launch", "--config_file", "accelerate.yaml", str(PROGRAMS / "with_accelerate.py")]
+
+    took = heard(run(tmp_path, [*start, str(model), "needs.json"]))
+
+    assert took["batch"] == BATCHES
+    assert took["steps"] == 2
+    assert took["trained"] > 0
+    assert [name for name in ("optimizer", "scheduler") if name not in took["config"]] == list(names)
+
+
 SHARED = ["--hw", "a100-80g", "--model", "7b", "--gpus", "2", "--micro-batch", "1", "--total-steps", "2"]
 
 
@@ -124,6 +164,12 @@ def with_needs(folder: Path, model: Path, options: str, without: str = "") -> su
         ("--global-batch 4 --zero-stage 3 --checkpointing full", 90_432),
         ("--global-batch 4 --zero-stage 2 --method lora --lora-rank 2", 4_096),
         ("--global-batch 2 --zero-stage 1 --tp 2", None),
+        ("--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b --set optimizer=null", None),
+        (
+            "--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b --set optimizer=null --set scheduler=null",
+            None,
+        ),
+        ("--global-batch 4 --zero-stage 2 --tp 1 --set scheduler=null", None),
     ],
 )
 def test_a_program_of_the_code_that_needs_shows_trains_saves_and_resumes(tmp_path, model, options, trained):

@@ -10,7 +10,7 @@ from launches_made import FOUR_NODES, OFFLOADED, ONE_NODE, launch
 
 from dsgen.launching import LAUNCHERS, run_folder
 from dsgen.launching.asked import TARGETS_LAUNCHED
-from dsgen.launching.expected import AT_RISK_SECONDS, expect
+from dsgen.launching.expected import expect
 from dsgen.shapes.units import gib
 
 SECTIONS = ["Start", "What is here", "What to expect", "What the program must do", "What to watch", "How it resumes",
@@ -62,7 +62,7 @@ def test_the_speed_to_act_at_is_the_interval_s_end() -> None:
 def test_a_checkpoint_is_due_about_every_half_hour() -> None:
     expected = expect(launch(FOUR_NODES))
 
-    assert expected.save_steps * expected.seconds == pytest.approx(AT_RISK_SECONDS, abs=expected.seconds)
+    assert expected.save_steps * expected.seconds == pytest.approx(1800, abs=expected.seconds)
     assert f"Save every {expected.save_steps} steps" in " ".join(page(FOUR_NODES).split())
 
 

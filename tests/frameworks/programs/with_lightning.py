@@ -17,9 +17,11 @@ class Module(pl.LightningModule):
     def __init__(self, folder: str) -> None:
         super().__init__()
         self.model = AutoModelForCausalLM.from_pretrained(folder)
+        self.seen: list[int] = []
 
     def training_step(self, batch, place):
         """Loss of a batch."""
+        self.seen.append(self.trainer.global_step)
         return self.model(**batch).loss
 
     def configure_optimizers(self):
@@ -31,8 +33,8 @@ class Module(pl.LightningModule):
 strategy.CUDAAccelerator = pl.accelerators.CPUAccelerator
 strategy._validate_device_index_selection = lambda devices: None
 strategy.DeepSpeedStrategy.root_device = torch.device("cpu", 0)
-trainer = runpy.run_path(sys.argv[2])["trainer"](
-    accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
-)
-trainer.fit(Module(folder_of_model()), DataLoader(Tokens(), batch_size=1))
-report(trainer.strategy.deepspeed_engine)
+written = runpy.run_path(sys.argv[2])
+trainer = written["trainer"](accelerator="cpu", logger=False, enable_progress_bar=False)
+module, last = Module(folder_of_model()), written["last"]()
+trainer.fit(module, DataLoader(Tokens(), batch_size=1), ckpt_path=last)
+report(trainer.strategy.deepspeed_engine, last=last, seen=module.seen)
