@@ -8,6 +8,7 @@ from dsgen.families import family_of
 from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
+from dsgen.frameworks.rank_environment import job_variables
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
 
@@ -190,6 +191,15 @@ def _length(at: _AskedCode) -> str:
     return f"tokenizer.model_max_length = {length}  # with truncation=True where you tokenize"
 
 
+def _environment(at: _AskedCode) -> str:
+    if at.launched:
+        return "# done: env.sh says them"
+    lines = ["# in a shell, before the start; `dsgen launch` writes them into env.sh:"]
+    for one in job_variables(at.plan, at.target):
+        lines += [f"# export {one.name}={one.value}  # {one.reader}"]
+    return "\n".join(lines)
+
+
 def _start(at: _AskedCode) -> str:
     if at.target in _FILES:
         return f"# in a shell: {_RUN[at.target]} {_FILES[at.target]}"
@@ -289,6 +299,7 @@ _SNIPPETS: Mapping[str, Callable[[_AskedCode], str]] = {
     "leaf-modules": _leaf_modules,
     "same-data": _same_data,
     "length": _length,
+    "environment": _environment,
     "start": _start,
     "generation": _generation,
     "save": _save,

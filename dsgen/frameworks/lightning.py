@@ -76,7 +76,7 @@ def _python(config: Config, arguments: tuple[Argument, ...], path: str) -> str:
 
 
 _ASKED = {
-    True: "The config clips gradients and has an optimizer: configure_optimizers is not asked",
+    True: "The config clips gradients and has an optimizer: configure_optimizers must be there, and is not asked",
     False: "The config clips gradients and has no optimizer: configure_optimizers must give one",
 }
 # A checkpoint is a folder; DeepSpeed writes `latest` in it behind every rank's part (deepspeed 0.19.8,

@@ -10,6 +10,7 @@ from dsgen.families.parameters import parameter_count
 from dsgen.frameworks.code import ON_TRAINER, snippet
 from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
+from dsgen.frameworks.rank_environment import job_variables
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.assumptions import kernel_of, needed
 from dsgen.planning.planner import Plan
@@ -69,8 +70,16 @@ def _needs(plan: Plan, target: str, launched: bool) -> Iterator[Need]:
         install = _INSTALL.get(item.code, {})
         told = install.get(item.words, install.get("", ""))
         yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target, launched), told)
-    for code, (what, without) in {**_start(plan, target), **_about_checkpoints(plan)}.items():
+    others = {**_environment(plan, target), **_start(plan, target), **_about_checkpoints(plan)}
+    for code, (what, without) in others.items():
         yield Need(code, what, without, snippet(code, plan, target, launched))
+
+
+def _environment(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
+    """The variables that `dsgen launch` writes into env.sh, for those who start it otherwise."""
+    told = job_variables(plan, target)
+    many = f"{len(told)} variables in the environment" if len(told) > 1 else "a variable in the environment"
+    return {"environment": (f"{many} of every rank", "; ".join(one.otherwise for one in told))}
 
 
 def _start(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:

@@ -60,7 +60,7 @@ def otherwise(has: OptimizerStart, target: str, makes_own: bool) -> str:
     return {
         "hf-trainer": "an optimizer of the program's own beside the config's is refused (ValueError)",
         "accelerate": "an optimizer of torch beside the config's is refused (ValueError)",
-        "lightning": "configure_optimizers is not asked where the config has an optimizer",
+        "lightning": "without configure_optimizers it stops; one that is there is not asked",
     }.get(target, _FROZEN)
 
 
@@ -111,9 +111,11 @@ def _dummy_schedule(has: OptimizerStart) -> bool:
 
 def _lightning(plan: Plan, has: OptimizerStart) -> Iterator[str]:
     if has == OptimizerStart(True, True):
-        yield from _fit("without configure_optimizers: the config has optimizer and schedule")
+        yield from _unasked()
+        yield from _fit("the config has optimizer and schedule")
         return
     if has.optimizer:
+        yield from _unasked()
         yield from _fit("the optimizer is the config's: Lightning asks for no schedule beside it")
         return
     yield from _imports(plan, has, on_host=_on_host(plan))
@@ -130,6 +132,14 @@ def _lightning(plan: Plan, has: OptimizerStart) -> Iterator[str]:
     yield ""
     yield ""
     yield from _fit("the module gives its own optimizer")
+
+
+def _unasked() -> Iterator[str]:
+    """Lightning 2.6 refuses a module without the method (trainer/configuration_validator.py), and then asks it not."""
+    yield "def configure_optimizers(self):  # of your LightningModule: it must be there, and is not asked"
+    yield "    return None"
+    yield ""
+    yield ""
 
 
 def _fit(words: str) -> Iterator[str]:

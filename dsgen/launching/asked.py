@@ -21,7 +21,8 @@ from dsgen.shapes.near_misses import offer
 
 __all__ = ["NOTHING", "TARGETS_LAUNCHED", "Wishes", "asked_launch"]
 
-_OF_THE_RUN = ("start", "save", "resume", "one-file")  # RUN.md says of these what rank.sh gives to the program
+# RUN.md says of these what env.sh has and rank.sh gives to the program.
+_OF_THE_RUN = ("environment", "start", "save", "resume", "one-file")
 NOTHING = "none"  # what an option of arguments says to give none
 _HIGHEST_PORT = 65_535
 _LONGEST_HOSTFILE = 1_000_000  # bytes; 10,000 hosts take a fifth of it

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from dsgen.frameworks.rank_environment import rank_cores
 from dsgen.jobs.job import Job
 from dsgen.launching.hostfiles import RunHost
 from dsgen.launching.quoting import quoted
@@ -121,7 +122,7 @@ class JobLaunch:
     @property
     def cores(self) -> int:
         """Cores of each rank."""
-        return max(1, self.job.hardware.cpu_cores // self.job.gpus_per_node)
+        return rank_cores(self.plan)
 
     @property
     def has_gpus(self) -> bool:

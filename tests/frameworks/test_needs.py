@@ -12,6 +12,7 @@ import dsgen
 from dsgen.cli import main
 from dsgen.frameworks import FRAMEWORKS
 from dsgen.frameworks.needs import needs
+from dsgen.frameworks.rank_environment import job_variables
 from dsgen.planning.assumptions import needed
 from dsgen.report.needs import text
 
@@ -99,6 +100,18 @@ def test_what_cannot_run_is_not_asked_for():
     assert "zero-init" not in codes
 
 
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("target", FRAMEWORKS)
+def test_the_environment_is_what_a_launch_writes(name, target):
+    plan = dsgen.plan(JOBS[name])
+    told = next(item for item in needs(plan, target) if item.code == "environment")
+
+    said = dict(re.findall(r"^# export (\w+)=(\S+)  # \S", told.snippet, re.M))
+    assert said == {one.name: one.value for one in job_variables(plan, target)}
+    assert "OMP_NUM_THREADS" in said
+    assert ("DEEPSPEED_TIMEOUT" in said) == (target in ("deepspeed", "accelerate") and plan.job.world > 1)
+
+
 DELETED = {"hw": "a100-80g", "model": "llama-3.2-1b", "gpus": 4}
 
 
@@ -143,7 +156,9 @@ def test_a_checkpoint_is_as_large_as_its_optimizer_makes_it():
 def test_what_a_launch_starts_reads_the_options_that_it_is_given(name):
     for target in ("hf-trainer", "accelerate", "deepspeed"):
         told = needs(dsgen.plan(JOBS[name]), target, launched=True)
-        code = "\n".join(item.snippet for item in told if item.code not in ("start", "save", "resume", "one-file"))
+        code = "\n".join(
+            item.snippet for item in told if item.code not in ("environment", "start", "save", "resume", "one-file")
+        )
 
         ast.parse(code)
         for file in ("training_args", "accelerate.yaml", '"ds_config.json"'):

@@ -145,6 +145,7 @@ def test_accelerate_runs_the_code_of_a_config_whose_optimizer_or_schedule_was_de
     assert [name for name in ("optimizer", "scheduler") if name not in took["config"]] == list(names)
 
 
+SMALL = "--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b"
 SHARED = ["--hw", "a100-80g", "--model", "7b", "--gpus", "2", "--micro-batch", "1", "--total-steps", "2"]
 
 
@@ -164,9 +165,9 @@ def with_needs(folder: Path, model: Path, options: str, without: str = "") -> su
         ("--global-batch 4 --zero-stage 3 --checkpointing full", 90_432),
         ("--global-batch 4 --zero-stage 2 --method lora --lora-rank 2", 4_096),
         ("--global-batch 2 --zero-stage 1 --tp 2", None),
-        ("--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b --set optimizer=null", None),
+        (f"{SMALL} --set optimizer=null", None),
         (
-            "--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b --set optimizer=null --set scheduler=null",
+            f"{SMALL} --set optimizer=null --set scheduler=null",
             None,
         ),
         ("--global-batch 4 --zero-stage 2 --tp 1 --set scheduler=null", None),

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.launch
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 PROGRAM, TRAINER = HELPERS / "launched_program.py", HELPERS / "launched_trainer.py"
+ACCELERATE, LIGHTNING = HELPERS / "launched_accelerate.py", HELPERS / "launched_lightning.py"
 STEPS = 5
 NOTE = "a $HOME 'b' \"c\" `d`\n\\ *"
 SECONDS = 240  # of one run; four ranks import torch on few cores
@@ -254,6 +255,53 @@ def test_slurm_runs_to_the_end_and_a_killed_node_costs_no_step(
     assert (over["Restarts"], over["NodeList"]) == ("1", "n[1,3]")
     assert steps(cut)[-1]["from"] > 1
     assert losses(cut) == four
+
+
+def finished(cluster: SlurmCluster, folder: Path) -> None:
+    """Submit the job of a folder and wait for its good end."""
+    over = cluster.wait(cluster.submit(folder / "job.sbatch", TOOLS), lambda job: job["JobState"] in DONE, SECONDS)
+    assert over["JobState"] == "COMPLETED", output(folder)
+
+
+def test_slurm_runs_accelerate_and_goes_on(cluster: SlurmCluster, four: dict[int, float], tmp_path: Path) -> None:
+    folder = tmp_path / "the run"
+    own = ["--target", "accelerate", "--with", "slurm", "--interface", "lo", "-o", str(folder)]
+
+    def launched(*more: str) -> None:
+        given = ["--log", str(folder / "log.jsonl"), *more]
+        done = dsgen("launch", *JOB, *TWO, *own, "--force", "--script", str(ACCELERATE), "--", *given)
+        assert done.code == 0, done.err
+        finished(cluster, folder)
+
+    launched("--stop-after", "2")
+    launched()
+
+    assert [(line["step"], line["from"], line["world"]) for line in steps(folder)] == [
+        (0, 0, 4), (1, 0, 4), (2, 0, 4), (3, 3, 4), (4, 3, 4),
+    ]  # fmt: skip
+    assert losses(folder) == four
+
+
+def test_slurm_runs_lightning_and_goes_on(cluster: SlurmCluster, tmp_path: Path) -> None:
+    folder, log = tmp_path / "the run", tmp_path / "log.jsonl"
+    job = [*JOB, *TWO, "--total-steps", "4", "--target", "lightning"]
+    rendered = dsgen("render", *job, "-q", "-o", str(tmp_path / "ds_config.json"))
+    assert rendered.code == 0, rendered.err
+    file = tmp_path / "trainer.py"
+    file.write_text(file.read_text().replace("every_n_train_steps=4,", "every_n_train_steps=2,"))
+    given = ["--trainer", str(tmp_path), "--log", str(log)]
+    done = dsgen("launch", *job, "--with", "slurm", "--interface", "lo", "-o", str(folder), "--script",
+                 str(LIGHTNING), "--", *given)  # fmt: skip
+    assert done.code == 0, done.err
+
+    finished(cluster, folder)
+    whole = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["step"], line["world"]) for line in whole] == [(0, 4), (1, 4), (2, 4), (3, 4)], output(folder)
+    (folder / "checkpoints" / "step=4.ckpt" / "latest").unlink()  # as a crash while it was written
+    log.unlink()
+    finished(cluster, folder)
+
+    assert [json.loads(line) for line in log.read_text().splitlines()] == whole[2:]
 
 
 def test_slurm_does_not_queue_again_what_was_cancelled(cluster: SlurmCluster, tmp_path: Path) -> None:
