@@ -239,7 +239,8 @@ def _resume(at: _AskedCode) -> str:
         "llama-factory": "# resume_from_checkpoint: output/checkpoint-500 in llama_factory.yaml",
         "ms-swift": "# resume_from_checkpoint: output/checkpoint-500 in ms_swift.yaml",
         "accelerate": 'accelerator.load_state("checkpoints/last")',
-        "lightning": "# done: ckpt_path=last() above, None at first",
+        "lightning": "# done: ckpt_path=last() above, None at first\n"
+        "# In the middle of an epoch a DataLoader begins anew; torchdata's StatefulDataLoader goes on where it was.",
     }
     lenient = ", load_module_strict=False" if at.plan.job.training.method != "full" else ""
     own = f'engine.load_checkpoint("checkpoints"{lenient})  # on every rank; the newest where no tag is said'

@@ -19,15 +19,14 @@ from launched_program import WIDTH, batch
 SIZE = 4  # sequences of a micro-batch
 
 
-class Batches(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """The data of every rank, the same in each start: an item is a row of one rank's batch."""
+class Places(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """So many items; what a step trains on is made from its number."""
 
     def __len__(self) -> int:
         return 256
 
-    def __getitem__(self, place: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs, targets = batch(place, 0, 1)
-        return inputs[0], targets[0]
+    def __getitem__(self, place: int) -> int:
+        return place
 
 
 class Module(pl.LightningModule):
@@ -42,9 +41,10 @@ class Module(pl.LightningModule):
     def configure_optimizers(self) -> None:
         """Lightning wants it to be there, and does not ask it."""
 
-    def training_step(self, batch: Any, _: int) -> torch.Tensor:
-        """Loss of a batch, noted by rank 0."""
-        loss = torch.nn.functional.mse_loss(self.layers(batch[0]), batch[1])
+    def training_step(self, _: Any, __: int) -> torch.Tensor:
+        """Loss of a step's batch, noted by rank 0; the loader's own begins anew where Lightning resumes in an epoch."""
+        inputs, targets = batch(self.global_step, self.global_rank, SIZE)
+        loss = torch.nn.functional.mse_loss(self.layers(inputs), targets)
         if self.global_rank == 0:
             with self.file.open("a", encoding="utf-8") as log:
                 line = {"step": self.global_step, "loss": loss.item(), "world": self.trainer.world_size}
@@ -66,7 +66,7 @@ def main() -> None:
     strategy.DeepSpeedStrategy.root_device = torch.device("cpu", 0)  # type: ignore[assignment]
     strategy.DeepSpeedStrategy._process_group_backend = "gloo"
     made = trainer(accelerator="cpu", logger=False, enable_progress_bar=False)
-    loader = torch.utils.data.DataLoader(Batches(), batch_size=SIZE)
+    loader = torch.utils.data.DataLoader(Places(), batch_size=SIZE)
     made.fit(Module(given.log), loader, ckpt_path=last())
 
 

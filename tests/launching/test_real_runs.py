@@ -29,7 +29,7 @@ PROGRAM, TRAINER = HELPERS / "launched_program.py", HELPERS / "launched_trainer.
 ACCELERATE, LIGHTNING = HELPERS / "launched_accelerate.py", HELPERS / "launched_lightning.py"
 STEPS = 5
 NOTE = "a $HOME 'b' \"c\" `d`\n\\ *"
-SECONDS = 240  # of one run; four ranks import torch on few cores
+SECONDS = 480  # of one run, which takes 20 alone; beside three others on two cores it took 105
 # The optimizer is torch's, so that nothing is built; two processors, whatever the profile says.
 JOB = ["--hw", "cpu", "--model", "qwen2.5-0.5b", "--seq-len", "32", "--micro-batch", "4", "--accumulation", "1",
        "--zero-stage", "2", "--precision", "fp32", "--total-steps", "12", "--set", "optimizer.params.torch_adam=true",
@@ -145,14 +145,22 @@ def test_the_trainer_agrees_with_the_config_and_goes_on_from_its_newest_whole_ch
     done = dsgen("launch", *JOB, *ONE, *own, "--with", "torchrun", "-o", str(folder), "--", *given)
     assert done.code == 0, done.err
     said = started(["bash", str(folder / "run.sh")])
-    whole = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    whole = logged(log)
     assert [line["step"] for line in whole] == [1, 2, 3, 4], said[0][-5000:]  # torchrun tells of ranks that it restarts
 
     (folder / "checkpoints" / "checkpoint-4" / "trainer_state.json").unlink()  # as a crash while it was written
     log.unlink()
     started(["bash", str(folder / "run.sh")])
 
-    assert [json.loads(line) for line in log.read_text("utf-8").splitlines()] == whole[2:]
+    assert logged(log) == whole[2:]
+
+
+def logged(log: Path) -> list[dict[str, Any]]:
+    """The lines of a log, one a step: torchrun starts ranks again that fail, and a step that is done again is equal."""
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    first = {line["step"]: line for line in reversed(lines)}
+    assert [line for line in lines if line != first[line["step"]]] == []
+    return [first[step] for step in sorted(first)]
 
 
 @pytest.fixture(scope="module")
