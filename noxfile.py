@@ -250,6 +250,14 @@ def memory_agreement(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, default=False)
+def reserved(session: nox.Session) -> None:
+    """Replay torch's allocator over the scenarios that are not recorded, and write docs/reserved.md; 20 minutes."""
+    session.install(TORCH)
+    session.install(".[simulate]")
+    session.run("python", "benchmarks/reserved.py", *(session.posargs or ["--update"]))
+
+
+@nox.session(python=PYTHON, default=False)
 def corpus(session: nox.Session) -> None:
     """What needs the public configs and guides in the folder after `--`; `-- FOLDER update` mends what is stale."""
     folders = [Path(session.invoked_from, one).resolve() for one in session.posargs if one != UPDATE]

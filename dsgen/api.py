@@ -305,6 +305,8 @@ def simulate(
     lora_train_embeddings: bool | None = None,
     chunked_loss: bool | None = None,
     dtype: str | None = None,
+    alloc_conf: str = "",
+    empty_cache_steps: int | None = None,
     force: bool = False,
     python: str | None = None,
     timeout_seconds: float | None = None,
@@ -325,6 +327,7 @@ def simulate(
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
+        alloc_conf, empty_cache_steps: PYTORCH_CUDA_ALLOC_CONF, and the Trainer's torch_empty_cache_steps.
         force: Run with versions that were not tested.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
         timeout_seconds: For everything; by default half an hour.
@@ -335,6 +338,7 @@ def simulate(
     from dsgen import simulating
 
     run = simulating.Options(
+        alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps,
         rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
         checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,
         lora_targets=None if lora_targets is None else tuple(lora_targets),

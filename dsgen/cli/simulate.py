@@ -44,6 +44,8 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, metavar="R", help="The rank to simulate.")
 @click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--dtype", metavar="bf16|fp16|fp32", help="Of the weights before initialize (default: the config's).")
+@click.option("--alloc-conf", default="", metavar="SETTINGS", help="PYTORCH_CUDA_ALLOC_CONF of the training.")
+@click.option("--empty-cache-steps", type=click.IntRange(1), metavar="N", help="The Trainer's torch_empty_cache_steps.")
 @click.option(
     "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."
 )
@@ -183,7 +185,7 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
     """The options that are the run's own, taken out of all."""
     from dsgen.simulating import Options
 
-    names = ("rank", "steps", "dtype", "force")
+    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "force")
     return Options(**{name: options.pop(name) for name in names}, **more)
 
 

@@ -31,7 +31,6 @@ __all__ = [
     "Verdict",
     "estimate",
     "host_place",
-    "plausible",
     "room",
     "verdict",
 ]
@@ -43,7 +42,6 @@ ERROR = 0.02
 # never needs less than the tensors. High: ERROR, and the holes that the allocator cannot use.
 LOW = 0.96
 HIGH = 1.10
-HOLES = HIGH / (1 + ERROR)  # the same of tensors that are known to the byte
 # Where what runs is doubted (dsgen.memory.doubted): twice what simulated runs differed by.
 LOW_DOUBTED = 0.80
 HIGH_DOUBTED = 1.20
@@ -171,19 +169,6 @@ def verdict(low: float, high: float, limit: int) -> Verdict:
     return Verdict.UNCERTAIN if low <= limit else Verdict.DOES_NOT_FIT
 
 
-def plausible(peak: int, outside: int, share: float = HOLES, reserved: int | None = None) -> int:
-    """The most that a process plausibly takes of a GPU; plan, memory and simulation decide by it whether it fits.
-
-    Args:
-        peak: Bytes of its tensors at the highest moment.
-        outside: Bytes that torch does not see.
-        share: What it takes at most, of the peak: HOLES where the peak is known to the byte.
-        reserved: What torch's allocator was seen to take where it had enough; beyond the holes it gives that back.
-    """
-    most = int(peak * share)
-    return (most if reserved is None else min(most, reserved)) + outside
-
-
 class Room(NamedTuple):
     """What one GPU has for a process.
 
@@ -201,7 +186,7 @@ class Room(NamedTuple):
 
     def high(self, peak: int, doubted: bool, more: int = 0) -> int:
         """The most that a process may take whose tensors peak at a number of bytes, and may at `more`."""
-        return plausible(int(peak * self.ratio) + more, self.outside, HIGH_DOUBTED if doubted else HIGH)
+        return int((int(peak * self.ratio) + more) * (HIGH_DOUBTED if doubted else HIGH)) + self.outside
 
     def low(self, peak: int, doubted: bool, less: int = 0) -> int:
         """The least that a process may take whose tensors peak at a number of bytes, or `less` below it."""

@@ -97,6 +97,8 @@ def _how_run(simulation: Simulation) -> str:
     said += {"full": ["checkpointing"], "deepspeed": ["DeepSpeed's checkpointing"]}.get(run.checkpointing or "", [])
     said += [f"{run.attention} attention"] if run.attention != "flash" else []
     said += ["chunked loss"] if run.chunked_loss else []
+    said += [f"PYTORCH_CUDA_ALLOC_CONF={run.alloc_conf}"] if run.alloc_conf else []
+    said += [f"the cache emptied every {run.empty_cache_steps} steps"] if run.empty_cache_steps else []
     return "".join(f", {words}" for words in said)
 
 
@@ -118,7 +120,16 @@ def torch_words(simulation: Simulation) -> str:
     said = f"torch allocates {gib(simulation.allocated_bytes)} and reserves {gib(reserved)} GiB"
     if simulation.out_of_memory and simulation.limits:
         said = f"{said}, and runs out of memory"
-    return f"{said} ({gib(simulation.expandable_reserved_bytes)} with expandable_segments)"
+    least = f"{said}; it needs {gib(simulation.least_bytes)} not to run out"
+    if expandable_segments(simulation):
+        return least
+    growing, needed = gib(simulation.expandable_reserved_bytes), gib(simulation.expandable_least_bytes)
+    return f"{least} (with expandable_segments it reserves {growing} and needs {needed})"
+
+
+def expandable_segments(simulation: Simulation) -> bool:
+    """Whether it ran with expandable segments."""
+    return "expandable_segments:True" in simulation.run.alloc_conf.replace(" ", "")
 
 
 def how(simulation: Simulation) -> Iterator[str]:
@@ -254,6 +265,9 @@ def data(simulation: Simulation) -> dict[str, Any]:
         limits=simulation.limits,
     )
     told["gpu"]["out_of_memory"] = simulation.out_of_memory
+    told["gpu"]["least_bytes"] = simulation.least_bytes
+    told["gpu"]["expandable_least_bytes"] = simulation.expandable_least_bytes
+    told["gpu"]["growing_steps"] = simulation.growing_steps
     told["gpu"]["expandable_reserved_bytes"] = simulation.expandable_reserved_bytes
     told["host"]["pinned_bytes"] = simulation.pinned_bytes
     told["host"]["pinned_rounded_bytes"] = simulation.pinned_rounded_bytes

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
-from dsgen.memory.estimates import plausible
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
 from dsgen.simulating.replay import replay
@@ -43,7 +42,10 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         versions=answer["versions"],
         allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
         out_of_memory=peaks["gpu"]["allocator"]["out_of_memory"],
+        least_bytes=peaks["gpu"]["allocator"]["least_bytes"],
+        growing_steps=peaks["gpu"]["allocator"]["growing_steps"],
         expandable_reserved_bytes=peaks["gpu"]["allocator"]["expandable_reserved_peak_bytes"],
+        expandable_least_bytes=peaks["gpu"]["allocator"]["expandable_least_bytes"],
         pinned_bytes=ranks * pinned["bytes"],
         pinned_rounded_bytes=ranks * pinned["rounded_bytes"],
         largest={
@@ -100,13 +102,12 @@ def _named(answer: Mapping[str, Any], place: str) -> str:
 
 
 def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collective, ...]) -> Place:
-    """The GPU: certain are the tensors; plausible is what torch's allocator needs for them, and what lies outside it.
+    """The GPU: certain are the tensors; plausible is the least with which torch's allocator goes through.
 
-    What it reserves and does not need, it gives back before it runs out of memory. Where it runs out all the same, that
-    is how much it wants.
+    On less it would have to reserve more than there is when it has given back all that it can: there it runs out.
     """
     gpu = answer["peak"]["gpu"]
-    reserved, ran_out = (gpu["allocator"][name] for name in ("reserved_peak_bytes", "out_of_memory"))
+    reserved, least = (gpu["allocator"][name] for name in ("reserved_peak_bytes", "least_bytes"))
     outside: dict[str, int] = {}
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
@@ -115,7 +116,7 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
     return Place(
         peak_bytes=gpu["bytes"],
         low_bytes=gpu["bytes"],
-        high_bytes=reserved + around if ran_out else plausible(gpu["bytes"], around, reserved=reserved),
+        high_bytes=max(least, gpu["bytes"]) + around,
         limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
         parts=gpu["parts"],
         phase=_named(answer, "gpu"),

@@ -63,6 +63,8 @@ class Options:
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
+        alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run.
+        empty_cache_steps: The Trainer's torch_empty_cache_steps.
         force: Run with versions that were not tested, and what is known to be refused.
     """
 
@@ -79,6 +81,8 @@ class Options:
     lora_train_embeddings: bool | None = None
     chunked_loss: bool | None = None
     dtype: str | None = None
+    alloc_conf: str = ""
+    empty_cache_steps: int | None = None
     force: bool = False
 
 
@@ -141,6 +145,8 @@ class Request:
             "dtype": DTYPES[run.dtype or "bf16"],
             "method": run.method,
             "chunked_loss": run.chunked_loss,
+            "alloc_conf": run.alloc_conf,
+            "empty_cache_steps": run.empty_cache_steps,
             "time": self.rates is not None,
             "force": run.force,
         }
@@ -291,6 +297,7 @@ def _checked(request: Request) -> Request:
             "seq_len": run.seq_len,
             "target_len": 1 if run.target_len is None else run.target_len,
             "lora_rank": run.lora_rank,
+            "empty_cache_steps": 1 if run.empty_cache_steps is None else run.empty_cache_steps,
         }
     )
     if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:

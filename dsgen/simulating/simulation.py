@@ -93,7 +93,9 @@ class Simulation:
         versions: Package -> release.
         allocated_bytes: The GPU's peak with the allocator's rounding.
         out_of_memory: Whether torch's allocator ran out with these tensors in this order.
-        expandable_reserved_bytes: What torch's allocator takes with expandable_segments:True.
+        least_bytes: The least that a GPU must give torch for its allocator to go through; what lies outside is extra.
+        growing_steps: Steps after the simulated ones until it reserves nothing new.
+        expandable_reserved_bytes, expandable_least_bytes: The same with expandable_segments:True.
         pinned_bytes, pinned_rounded_bytes: Page-locked bytes of a node at the host's peak: asked for, and as torch's
             host allocator takes them.
         largest: "gpu" and "host" -> the tensors that hold most at the peak, largest first.
@@ -121,7 +123,10 @@ class Simulation:
     versions: Mapping[str, str]
     allocated_bytes: int
     out_of_memory: bool
+    least_bytes: int
+    growing_steps: int
     expandable_reserved_bytes: int
+    expandable_least_bytes: int
     pinned_bytes: int
     pinned_rounded_bytes: int
     largest: Mapping[str, tuple[TensorGroup, ...]]

@@ -156,3 +156,46 @@ def test_an_error_is_told_in_the_engines_words(more, words):
 
     assert words in found["error"]["message"]
     assert found["versions"]["deepspeed"]
+
+
+WIDER = {**MODEL, "vocab_size": 8192, "hidden_size": 512, "intermediate_size": 2048, "max_position_embeddings": 2048}
+
+
+def reserved(**more: Any) -> dict[str, Any]:
+    """What the allocator says of two blocks of some width, whose activations are segments of their own."""
+    told = simulate(4, {"stage": 2}, model=WIDER, seq_len=2048, **more)
+    allocator: dict[str, Any] = told["peak"]["gpu"]["allocator"]
+    return allocator
+
+
+def test_the_least_gpu_lies_between_what_is_allocated_and_what_is_reserved():
+    told = reserved()
+
+    assert told["allocated_peak_bytes"] <= told["least_bytes"] <= told["reserved_peak_bytes"]
+    assert told["expandable_least_bytes"] <= told["expandable_reserved_peak_bytes"]
+    assert not reserved(gpu_memory_bytes=told["least_bytes"])["out_of_memory"]
+    assert reserved(gpu_memory_bytes=told["allocated_peak_bytes"] // 2)["out_of_memory"]
+
+
+def test_the_settings_and_an_emptied_cache_change_what_is_reserved_and_not_what_is_allocated():
+    """The Trainer empties it between forward and backward of a step, so what forward left idle goes back."""
+    plain, emptied = reserved(), reserved(empty_cache_steps=1)
+    growing = reserved(alloc_conf="expandable_segments:True")
+
+    assert growing["reserved_peak_bytes"] == plain["expandable_reserved_peak_bytes"]
+    assert emptied["released_segments"] > plain["released_segments"]
+    assert emptied["allocated_peak_bytes"] == plain["allocated_peak_bytes"]
+
+
+def test_steps_have_their_own_lengths():
+    """The longest step decides the peak wherever it stands; every phase of a shorter one holds less."""
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
+    request = {"config": config, "model": WIDER, "world_size": 4, "seq_len": 2048}
+
+    told = simulations.simulate({**request, "steps": 3, "lengths": [1024, 2048, 512]})
+    fixed = simulations.simulate({**request, "steps": 3})
+    peaks = {one["step"]: one["gpu"]["peak_bytes"] for one in told["phases"] if one["phase"] == "forward"}
+
+    assert peaks[3] < peaks[1] < peaks[2]
+    assert told["peak"]["gpu"]["bytes"] == fixed["peak"]["gpu"]["bytes"]

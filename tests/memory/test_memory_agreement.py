@@ -12,7 +12,7 @@ import pytest
 
 import dsgen
 from dsgen.memory import estimate
-from dsgen.memory.estimates import HIGH, plausible
+from dsgen.memory.estimates import HIGH
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 EXACT = (
@@ -378,20 +378,6 @@ def test_intervals_cover_the_simulated_peaks(
     ]
 
     assert outside == []
-
-
-def test_what_fits_by_the_instant_model_fits_by_the_simulation_whatever_the_card(compared, drawn_later):
-    """One function says what is plausible for both, and the instant one leaves room for its error besides.
-
-    By all that torch's allocator reserves, a part of which it would give back, many more cards were too small.
-    """
-    both = [item for item in (*compared, *drawn_later) if item.ours]
-    reserved = 0
-    for item in both:
-        gpu, simulated = item.ours.gpu, item.simulated
-        assert plausible(simulated["peak"], gpu.overhead_bytes, reserved=simulated["reserved"]) <= gpu.high_bytes, item
-        reserved += simulated["reserved"] + gpu.overhead_bytes > gpu.high_bytes
-    assert reserved > 100
 
 
 def test_the_page_shows_every_scenario(benchmark, compared, dropping, heads, muon, narrow, with_embeddings):

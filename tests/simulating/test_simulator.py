@@ -19,7 +19,6 @@ from simulated import ANSWER, CONFIG, GIB, MODEL, answering, asked, interpreter,
 import dsgen
 from dsgen import simulating
 from dsgen.memory import Verdict
-from dsgen.memory.estimates import HOLES
 from dsgen.memory.limits import RANK_PROCESS_BYTES
 from dsgen.memory.overheads import overhead
 from dsgen.shapes.errors import DsgenError
@@ -226,7 +225,8 @@ def test_the_gpu_is_its_tensors_the_allocator_and_what_lies_outside(tmp_path: Pa
 
     gpu, outside = found.estimate.gpu, overhead(card, 16)
     assert (gpu.peak_bytes, gpu.low_bytes, gpu.reserved_bytes) == (12 * GIB, 12 * GIB, 13 * GIB)
-    assert gpu.high_bytes == int(12 * GIB * HOLES) + outside.total  # it gives back what lies between that and 13 GiB
+    assert gpu.high_bytes == 12 * GIB + 3 * GIB // 4 + outside.total  # it gives back what lies between that and 13 GiB
+    assert (found.least_bytes, found.expandable_least_bytes) == (12 * GIB + 3 * GIB // 4, 12 * GIB + GIB // 4)
     assert gpu.overhead == outside.parts
     assert gpu.phase == "backward 1 of step 1"
     assert found.allocated_bytes == 12 * GIB + 512
@@ -234,7 +234,7 @@ def test_the_gpu_is_its_tensors_the_allocator_and_what_lies_outside(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("tensors_gib", "verdict"),
-    [(11.9, Verdict.DOES_NOT_FIT), (12.1, Verdict.UNCERTAIN), (13.1, Verdict.FITS)],
+    [(11.9, Verdict.DOES_NOT_FIT), (12.7, Verdict.UNCERTAIN), (12.8, Verdict.FITS)],
 )
 def test_the_verdict_is_of_certain_and_of_plausible_bytes(tmp_path: Path, tensors_gib: float, verdict: Verdict) -> None:
     room = int(tensors_gib * GIB) + overhead(hardware(), 16).total
@@ -244,12 +244,13 @@ def test_the_verdict_is_of_certain_and_of_plausible_bytes(tmp_path: Path, tensor
     assert found.estimate.gpu.verdict is verdict
 
 
-@pytest.mark.parametrize(("ran_out", "verdict"), [(False, Verdict.FITS), (True, Verdict.UNCERTAIN)])
+@pytest.mark.parametrize(("least_gib", "verdict"), [(14, Verdict.FITS), (14.5, Verdict.UNCERTAIN)])
 def test_what_is_reserved_and_not_needed_makes_no_job_uncertain_unless_the_allocator_runs_out(
-    tmp_path: Path, ran_out: bool, verdict: Verdict
+    tmp_path: Path, least_gib: float, verdict: Verdict
 ) -> None:
     answer = copy.deepcopy(ANSWER)
-    answer["peak"]["gpu"]["allocator"] |= {"reserved_peak_bytes": 15 * GIB, "out_of_memory": ran_out}
+    reserved = {"reserved_peak_bytes": 15 * GIB, "least_bytes": int(least_gib * GIB), "out_of_memory": least_gib > 14}
+    answer["peak"]["gpu"]["allocator"] |= reserved
     room = 14 * GIB + overhead(hardware(), 16).total
 
     found = simulated(tmp_path, answer, hardware=hardware(usable_memory_bytes=room))

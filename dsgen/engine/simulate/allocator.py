@@ -1,15 +1,16 @@
 """PyTorch's caching allocator for CUDA, as arithmetic: what `memory_allocated` and `memory_reserved` would have said.
 
 Source of every rule and constant: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13 (c10/core/AllocatorConfig.h for
-the sizes), with default settings: no max_split_size, no rounding to powers of two, no garbage collection before the
-memory is full. `expandable` has the mode with expandable segments.
+the sizes). `expandable` has the mode with expandable segments, `steady` whole steps and the smallest card.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from dsgen.engine.simulate.allocator_settings import Settings
 
 __all__ = ["Allocator", "Block", "Pool", "Reserved", "join_free", "replay"]
 
@@ -19,6 +20,7 @@ SMALL_SEGMENT = 2 << 20  # bytes (kSmallBuffer)
 MEDIUM_REQUEST = 10 << 20  # bytes; below it a request opens a 20 MiB segment (kMinLargeAlloc)
 MEDIUM_SEGMENT = 20 << 20  # bytes (large_segment_size, its default)
 LARGE_ROUNDING = 2 << 20  # bytes; larger requests get a segment of their own, rounded up to this (kRoundLarge)
+OVERSIZE_ROUNDING = 20 << 20  # bytes that an unsplit block may be too large (max_non_split_rounding_size, its default)
 
 
 class Reserved:
@@ -34,7 +36,7 @@ class Reserved:
 class Block:
     """A piece of a segment; neighbours of one segment are linked."""
 
-    __slots__ = ("address", "after", "before", "free", "mapped", "pool", "size")
+    __slots__ = ("address", "after", "before", "free", "mapped", "pool", "since", "size")
 
     def __init__(self, pool: Pool, address: int, size: int, mapped: bool = True) -> None:
         self.pool, self.address, self.size = pool, address, size
@@ -42,6 +44,7 @@ class Block:
         self.after: Block | None = None
         self.free = True
         self.mapped = mapped  # False: addresses without memory, the rest of an expandable segment
+        self.since = 0  # requests that its pool had served when it became free (gc_count_base)
 
     def cut(self, size: int) -> Block:
         """Keep the first `size` bytes; the rest as a block of its own, in no pool yet."""
@@ -52,14 +55,20 @@ class Block:
         self.after, self.size = rest, size
         return rest
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is a segment of its own."""
+        return self.before is None and self.after is None
+
 
 class Pool:
     """Free blocks of one stream and one class of sizes, ordered by size and then address."""
 
-    __slots__ = ("blocks", "order", "small", "unmapped")
+    __slots__ = ("blocks", "max_split", "order", "requests", "small", "unmapped")
 
-    def __init__(self, small: bool) -> None:
-        self.small = small
+    def __init__(self, small: bool, max_split: int | None = None) -> None:
+        self.small, self.max_split = small, max_split
+        self.requests = 0  # that it was asked (get_free_blocks_call_count)
         self.unmapped: list[Block] = []  # ordered by address
         self.order: list[tuple[int, int]] = []
         self.blocks: dict[int, Block] = {}  # by address
@@ -68,6 +77,7 @@ class Pool:
         """Take a free block in."""
         bisect.insort(self.order, (block.size, block.address))
         self.blocks[block.address] = block
+        block.since = self.requests
 
     def remove(self, block: Block) -> None:
         """Let a free block go."""
@@ -76,6 +86,7 @@ class Pool:
 
     def best_fit(self, size: int) -> Block | None:
         """The smallest block that is large enough; one that can grow counts with what it can grow to."""
+        self.requests += 1
         place = bisect.bisect_left(self.order, (size, 0))
         if place == len(self.order):
             return None
@@ -84,8 +95,16 @@ class Pool:
             if _reach(self.blocks[address]) >= _reach(block):
                 break
             block = self.blocks[address]
+        if self.max_split is not None and block.size >= (
+            self.max_split if size < self.max_split else size + OVERSIZE_ROUNDING
+        ):
+            return None  # a large block is neither split nor given away whole for much less
         self.remove(block)
         return block
+
+    def wholes(self) -> Iterator[Block]:
+        """Free blocks that are segments of their own, the smallest first."""
+        return iter([block for _, address in self.order if (block := self.blocks[address]).whole])
 
 
 class Allocator:
@@ -93,10 +112,11 @@ class Allocator:
 
     Args:
         capacity_bytes: What the GPU can give; None for as much as is asked.
+        settings: As the process set them; None for PyTorch's defaults.
     """
 
-    def __init__(self, capacity_bytes: int | None = None) -> None:
-        self.capacity = capacity_bytes
+    def __init__(self, capacity_bytes: int | None = None, settings: Settings | None = None) -> None:
+        self.capacity, self.settings = capacity_bytes, settings or Settings()
         self.allocated = self.reserved = self.allocated_peak = self.reserved_peak = self.released = 0
         self.out_of_memory = False
         self._pools: dict[tuple[int, bool], Pool] = {}
@@ -107,9 +127,11 @@ class Allocator:
         """Serve a request of `size` bytes; nothing is taken for an empty tensor."""
         if size == 0:
             return
-        rounded = -(-size // MIN_BLOCK) * MIN_BLOCK
+        rounded = _rounded(size, self.settings.divisions)
         small = rounded <= SMALL_REQUEST
-        pool = self._pools.setdefault((stream, small), Pool(small))
+        pool = self._pools.get((stream, small))
+        if pool is None:
+            pool = self._pools[stream, small] = Pool(small, self.settings.max_split_bytes)
         block = pool.best_fit(rounded) or self._open(pool, rounded)
         self._split(pool, block, rounded)
         block.free = False
@@ -130,10 +152,55 @@ class Allocator:
     def empty_cache(self) -> None:
         """Give every wholly free segment back to the GPU."""
         for pool in self._pools.values():
-            for block in [one for one in pool.blocks.values() if one.before is None and one.after is None]:
-                pool.remove(block)
-                self.reserved -= block.size
-                self.released += 1
+            for block in pool.wholes():
+                self._release(block)
+
+    def _release(self, block: Block) -> None:
+        block.pool.remove(block)
+        self.reserved -= block.size
+        self.released += 1
+
+    def _collect_garbage(self) -> None:
+        """Give idle segments back that waited longer than the others, where more than a share of the memory is taken.
+
+        Source: garbage_collect_cached_blocks: rounds over the pool of large blocks, each with the mean age as bound.
+        """
+        if self.capacity is None or not self.settings.garbage_threshold:
+            return
+        wanted = self.reserved - int(self.settings.garbage_threshold * self.capacity)
+        pools = [pool for pool in self._pools.values() if not pool.small]
+        left = [block for pool in pools for block in pool.wholes()]
+        ages = sum(block.pool.requests - block.since for block in left)
+        while wanted > 0 and left:
+            bound = ages / len(left)
+            old = [block for block in left if block.pool.requests - block.since >= bound]
+            if not old:
+                return
+            for block in old:
+                ages -= block.pool.requests - block.since
+                wanted -= block.size
+                self._release(block)
+            left = [block for block in left if block not in old]
+
+    def _release_oversize(self, pool: Pool, rounded: int) -> None:
+        """Give unsplit large blocks of the same stream back, as many as the request needs.
+
+        Source: release_available_cached_blocks; only with max_split_size_mb.
+        """
+        least = self.settings.max_split_bytes
+        if least is None:
+            return
+        wanted = max(least, rounded)
+        blocks = [pool.blocks[address] for _, address in pool.order]
+        fitting = next((block for block in blocks if block.size >= wanted), None)
+        if fitting is not None:
+            self._release(fitting)
+            return
+        for block in reversed(blocks):
+            if wanted <= 0 or block.size < least:
+                return
+            wanted -= block.size
+            self._release(block)
 
     def _open(self, pool: Pool, rounded: int) -> Block:
         if pool.small:
@@ -142,19 +209,36 @@ class Allocator:
             size = MEDIUM_SEGMENT
         else:
             size = -(-rounded // LARGE_ROUNDING) * LARGE_ROUNDING
-        if self.capacity is not None and self.reserved + size > self.capacity:
+        self._collect_garbage()
+        if self._lacks(size):
+            self._release_oversize(pool, rounded)
+        if self._lacks(size):
             self.empty_cache()  # what PyTorch does before it gives up
-            self.out_of_memory = self.out_of_memory or self.reserved + size > self.capacity
+            self.out_of_memory = self.out_of_memory or self._lacks(size)
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         block = Block(pool, self._next_address, size)
         self._next_address += size
         return block
 
+    def _lacks(self, size: int) -> bool:
+        return self.capacity is not None and self.reserved + size > self.capacity
+
     def _split(self, pool: Pool, block: Block, rounded: int) -> None:
-        rest = block.size - rounded
-        if rest >= MIN_BLOCK if pool.small else rest > SMALL_REQUEST:
+        rest, most = block.size - rounded, self.settings.max_split_bytes
+        if rest >= MIN_BLOCK if pool.small else rest > SMALL_REQUEST and (most is None or rounded < most):
             pool.put(block.cut(rounded))
+
+
+def _rounded(size: int, divisions: int) -> int:
+    """A request as the allocator takes it: a multiple of MIN_BLOCK, or of a part of the power of two below it.
+
+    Source: round_size and roundup_power2_next_division.
+    """
+    if divisions > 1 and size > MIN_BLOCK * divisions:
+        part = (1 << (size.bit_length() - 1)) // divisions
+        return -(-size // part) * part
+    return -(-size // MIN_BLOCK) * MIN_BLOCK
 
 
 def _reach(block: Block) -> int:

@@ -61,6 +61,7 @@ class Expandable(Allocator):
     def _open(self, pool: Pool, rounded: int) -> Block:
         block = self._grow(pool, rounded, self.capacity)
         if block is None:
+            # A block of this mode is a part of its segment, so no threshold and no size gives one back before.
             self.empty_cache()  # what PyTorch does before it gives up
             block = self._grow(pool, rounded, self.capacity)
         if block is None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsgen.engine.simulate import allocator_settings
+
 __all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "METHODS", "filled"]
 
 DEFAULTS: dict[str, Any] = {
@@ -14,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "gpus_per_node": 8,
     "gpu_memory_bytes": 80 * 2**30,  # DeepSpeed flattens on the host where less than the weights is free
     "seq_len": 2048,
+    "lengths": None,  # tokens per sequence of each step in turn, a list; None: seq_len in every step
     "target_len": None,  # tokens of the targets where a model has an encoder; None: as many as seq_len
     "steps": 2,  # the first makes the optimizer states, the second is like all later ones
     "dtype": "bfloat16",  # of the parameters before initialize
@@ -25,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
     "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
+    "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
+    "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "every_pass": False,  # True: run also the passes of accumulation that do the same as the one before
     "time": False,  # True: the answer has the program of the last step, from which its time is computed
     "force": False,  # run with versions that were not tested
@@ -48,9 +53,9 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(request) - set(DEFAULTS) - set(_NEEDED)):
         raise ValueError(f"the request has unknown keys: {', '.join(unknown)}")
     asked = {**DEFAULTS, **request}
-    counts = _COUNTS if asked["target_len"] is None else (*_COUNTS, "target_len")
+    counts = (*_COUNTS, *(name for name in ("target_len", "empty_cache_steps") if asked[name] is not None))
     for name in counts:
-        if isinstance(asked[name], bool) or not isinstance(asked[name], int) or asked[name] < 1:
+        if not _is_count(asked[name]):
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
@@ -59,9 +64,19 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")
     if not isinstance(asked["model"].get("model_type"), str):
         raise ValueError("the model has no model_type: it is not a config.json of transformers")
+    lengths = asked["lengths"]
+    if lengths is not None and not (isinstance(lengths, list) and lengths and all(map(_is_count, lengths))):
+        raise ValueError(f"lengths is {lengths!r}; it must be a list of whole numbers of at least 1")
+    if not isinstance(asked["alloc_conf"], str):
+        raise ValueError(f"alloc_conf is {asked['alloc_conf']!r}; it must be text")
+    allocator_settings.parse(asked["alloc_conf"])
     _switches(asked)
     _followed(asked["config"])
     return asked
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _switches(asked: dict[str, Any]) -> None:

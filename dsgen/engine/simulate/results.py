@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.engine.simulate import allocator
+from dsgen.engine.simulate import allocator_settings, steady
+from dsgen.engine.simulate.allocator import Allocator
 from dsgen.engine.simulate.expandable import Expandable
-from dsgen.engine.simulate.ledger import GPU, HOST, Ledger, Phase
+from dsgen.engine.simulate.ledger import HOST, Ledger, Phase
 
-__all__ = ["collectives", "describe"]
+__all__ = ["allocated_and_reserved", "collectives", "describe"]
 
 _NAMES = ("gpu", "host")  # in the order of GPU, HOST
 _LARGEST = 40  # groups of equal tensors that a result lists for each place
 _SAMPLES = 400  # of the timeline, for each place
 
 
-def describe(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
+def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "") -> dict[str, Any]:
     """Phases, peaks and timelines of a run.
 
     Args:
         ledger: The record of the run.
         capacity_bytes: The GPU's memory: the allocator gives back what it keeps in reserve before it asks for more.
+        alloc_conf: The value of PYTORCH_CUDA_ALLOC_CONF.
 
     Returns:
         `phases`: phase, step, micro_batch and for gpu and host peak_bytes, peak_parts, end_bytes, end_parts;
@@ -42,7 +44,7 @@ def describe(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
         }
         if place == HOST:
             peaks[name]["pinned"] = _pinned(ledger, tops[index].event)
-    peaks["gpu"]["allocator"] = _allocator(ledger, capacity_bytes)
+    peaks["gpu"]["allocator"] = allocated_and_reserved(ledger, capacity_bytes, alloc_conf)
     return {
         "phases": [_phase(phase) for phase in phases],
         "peak": peaks,
@@ -62,16 +64,34 @@ def _phase(phase: Phase) -> dict[str, Any]:
     return told
 
 
-def _allocator(ledger: Ledger, capacity_bytes: int) -> dict[str, Any]:
-    replayed = allocator.replay(ledger.replay(GPU), allocator.Allocator(capacity_bytes))
-    expandable = allocator.replay(ledger.replay(GPU), Expandable(capacity_bytes))
+def allocated_and_reserved(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "") -> dict[str, Any]:
+    """What torch's allocator would have said: on this GPU, and the least GPU on which the run goes through.
+
+    `reserved_peak_bytes`, `out_of_memory`, `least_bytes` ... are with the settings as they are, those that begin with
+    `expandable_` with expandable segments. `growing_steps` is how many steps after the simulated ones reserved more.
+    """
+    settings, run = allocator_settings.parse(alloc_conf), steady.StepRequests(ledger)
+
+    def default(capacity: int | None) -> Allocator:
+        return Allocator(capacity, settings)
+
+    def expandable(capacity: int | None) -> Allocator:
+        return Expandable(capacity, settings)
+
+    told: dict[str, Any] = {}
+    for prefix, make in (("expandable_", expandable), ("", expandable if settings.expandable else default)):
+        played, growing = steady.played(run, make(capacity_bytes))
+        known = {capacity_bytes: played.out_of_memory}
+        told |= {
+            f"{prefix}reserved_peak_bytes": played.reserved_peak_bytes,
+            f"{prefix}out_of_memory": played.out_of_memory,
+            f"{prefix}least_bytes": steady.least_card(run, make, known),
+        }
     return {
-        "allocated_peak_bytes": replayed.allocated_peak_bytes,
-        "reserved_peak_bytes": replayed.reserved_peak_bytes,
-        "released_segments": replayed.released_segments,
-        "out_of_memory": replayed.out_of_memory,
-        "expandable_reserved_peak_bytes": expandable.reserved_peak_bytes,
-        "expandable_out_of_memory": expandable.out_of_memory,
+        **told,
+        "allocated_peak_bytes": played.allocated_peak_bytes,
+        "released_segments": played.released_segments,
+        "growing_steps": growing,
     }
 
 

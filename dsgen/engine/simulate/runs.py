@@ -177,11 +177,14 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
 def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch: int) -> None:
     """Forward and backward of one micro-batch, and the engine's step, which is one only after the last."""
     recorder.enter("input", micro_batch)
-    tokens, labels = _tokens(request, engine.train_micro_batch_size_per_gpu())
+    tokens, labels = _tokens(request, engine.train_micro_batch_size_per_gpu(), recorder.step)
     recorder.enter("forward", micro_batch)
     out = engine(input_ids=tokens, labels=labels)
     loss = out.loss
     del out  # a training loop keeps the loss alone
+    every = request["empty_cache_steps"]
+    if every and (recorder.step - 1) % every == 0:  # as transformers/trainer.py does in training_step
+        recorder.ledger.emptied()
     _end(recorder, engine.module, engine, micro_batch)
     recorder.enter("backward", micro_batch)
     with devices.telling():
@@ -192,9 +195,11 @@ def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch:
     del loss, tokens, labels  # a training loop refers to them while it steps
 
 
-def _tokens(request: dict[str, Any], samples: int) -> tuple[Any, Any]:
+def _tokens(request: dict[str, Any], samples: int, step: int) -> tuple[Any, Any]:
     """Token ids and labels of a micro-batch: one tensor, unless targets have another length."""
-    lengths = dict.fromkeys((request["seq_len"], request["target_len"] or request["seq_len"]))
+    turns = request["lengths"] or [request["seq_len"]]
+    length = turns[(step - 1) % len(turns)]
+    lengths = dict.fromkeys((length, request["target_len"] or length))
     made = [torch.zeros(samples, length, dtype=torch.long, device=devices.NAME) for length in lengths]
     return made[0], made[-1]
 

@@ -1,0 +1,69 @@
+"""The settings of PyTorch's CUDA allocator that change what it reserves, as PYTORCH_CUDA_ALLOC_CONF writes them.
+
+Source: c10/core/AllocatorConfig.cpp and c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.13 for names, units and bounds.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NAMES", "Settings", "parse"]
+
+MIB = 2**20
+NAMES = ("expandable_segments", "garbage_collection_threshold", "max_split_size_mb", "roundup_power2_divisions")
+_LEAST_SPLIT_MIB = 20  # max_split_size_mb must lie above large_segment_size, 20 MiB (parseMaxSplitSize)
+
+
+class Settings:
+    """What a process set.
+
+    Attributes:
+        expandable: Segments grow (expandable_segments).
+        max_split_bytes: Blocks of this size and more are not split; None for no bound.
+        garbage_threshold: Share of the memory above which idle segments are given back, 0 for never. PyTorch looks at
+            it only where the program has called `torch.cuda.set_per_process_memory_fraction`; that is taken as done.
+        divisions: Requests are rounded up to this part of a power of two; 0 for no such rounding.
+    """
+
+    __slots__ = ("divisions", "expandable", "garbage_threshold", "max_split_bytes")
+
+    def __init__(
+        self,
+        expandable: bool = False,
+        max_split_bytes: int | None = None,
+        garbage_threshold: float = 0.0,
+        divisions: int = 0,
+    ) -> None:
+        self.expandable, self.max_split_bytes = expandable, max_split_bytes
+        self.garbage_threshold, self.divisions = garbage_threshold, divisions
+
+
+def parse(text: str) -> Settings:
+    """The settings that a value of PYTORCH_CUDA_ALLOC_CONF means; an empty one is PyTorch's defaults.
+
+    Raises:
+        ValueError: A name that is not followed here, or a value that PyTorch does not take.
+    """
+    settings = Settings()
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (part.strip() for part in item.partition(":"))
+        if name == "expandable_segments" and value in ("True", "False"):
+            settings.expandable = value == "True"
+        elif name == "max_split_size_mb" and value.isdigit() and int(value) > _LEAST_SPLIT_MIB:
+            settings.max_split_bytes = int(value) * MIB
+        elif name == "garbage_collection_threshold" and _is_share(value):
+            settings.garbage_threshold = float(value)
+        elif name == "roundup_power2_divisions" and value.isdigit() and int(value).bit_count() == 1:
+            settings.divisions = int(value)
+        else:
+            raise ValueError(
+                f"{item!r} is no setting of CUDA's allocator that a simulation follows; it follows "
+                "expandable_segments:True or False, max_split_size_mb above 20, garbage_collection_threshold between 0 "
+                "and 1, and roundup_power2_divisions with one power of two"
+            )
+    return settings
+
+
+def _is_share(value: str) -> bool:
+    try:
+        return 0 < float(value) < 1
+    except ValueError:
+        return False

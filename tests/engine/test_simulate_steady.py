@@ -1,0 +1,194 @@
+"""Whole steps through the allocator until nothing more is reserved, and the least card on which a run goes through."""
+
+from __future__ import annotations
+
+import pytest
+
+from dsgen.engine.simulate.allocator import Allocator
+from dsgen.engine.simulate.expandable import Expandable
+from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
+from dsgen.engine.simulate.results import allocated_and_reserved
+from dsgen.engine.simulate.steady import StepRequests, least_card, played
+
+MIB = 2**20
+
+
+class Written:
+    """A ledger that is written by hand: names for storages, sizes in MiB."""
+
+    def __init__(self) -> None:
+        self.ledger, self.numbers = Ledger(), dict[str, int]()
+
+    def born(self, name: str, mib: float, place: int = GPU, stream: int = 0) -> None:
+        self.numbers[name] = self.ledger.born(int(mib * MIB), place, "other", stream, ("", "", "", ""))
+
+    def died(self, *names: str) -> None:
+        for name in names:
+            self.ledger.died(self.numbers.pop(name))
+
+    def ends(self, step: int) -> None:
+        self.ledger.mark("step" if step else "init", step, 0)
+
+    def run(self) -> StepRequests:
+        return StepRequests(self.ledger)
+
+
+def leaving() -> Written:
+    """Each step makes its gradient before it frees the one of the step before; RAM is written between."""
+    run = Written()
+    run.born("weights", 40)
+    run.born("states", 500, HOST)
+    run.ends(0)
+    for step in (1, 2):
+        run.born(f"batch {step}", 8, HOST)
+        run.born(f"gradient {step}", 60)
+        run.died(f"batch {step}")
+        if step > 1:
+            run.died(f"gradient {step - 1}")
+        run.ends(step)
+    return run
+
+
+def test_a_run_is_cut_before_its_last_step_whatever_ram_does():
+    run = leaving().run()
+
+    assert [(code > 0, size // MIB) for code, size, _ in run.before] == [(True, 40), (True, 60)]
+    assert [(code > 0, size // MIB) for code, size, _ in run.last] == [(True, 60), (False, 0)]
+
+
+def test_what_a_step_leaves_stands_for_what_it_freed_of_the_step_before():
+    run = leaving().run()
+    allocator = Allocator()
+
+    found, growing = played(run, allocator)
+
+    assert run.repeats
+    assert len(run.heirs) == 1
+    assert (found.reserved_peak_bytes, growing) == ((40 + 60 + 60) * MIB, 0)
+    assert allocator.allocated == (40 + 60) * MIB  # after any number of steps: nothing is kept twice, nothing is lost
+
+
+def test_a_step_that_keeps_more_than_it_frees_is_not_repeated():
+    """What grows from step to step has no steady state: it is told as it was simulated, not for ever."""
+    grown = Written()
+    grown.ends(0)
+    for step in (1, 2):
+        grown.born(f"kept {step}", 30)
+        grown.ends(step)
+    run = grown.run()
+
+    found, growing = played(run, Allocator())
+
+    assert not run.repeats
+    assert (found.reserved_peak_bytes, growing) == (60 * MIB, 0)
+
+
+def test_a_step_with_others_streams_or_sizes_than_the_one_before_is_not_repeated():
+    for size, stream in ((31, 0), (30, 1)):
+        changed = Written()
+        changed.born("first", 30)
+        changed.ends(1)
+        changed.born("second", size, stream=stream)
+        changed.died("first")
+        changed.ends(2)
+        assert not changed.run().repeats
+
+
+def growing_by_fragments() -> StepRequests:
+    """A step whose second turn cannot use the holes of the first: what stays splits the block that the next one needs.
+
+    At the end of the simulated step 20 MiB of the segment of 100 are in use, so the repeated one opens a new segment.
+    """
+    run = Written()
+    run.born("kept 1", 20)
+    run.ends(1)
+    run.born("large", 100)
+    run.died("large")
+    run.born("kept 2", 20)  # cut off the segment of 100
+    run.died("kept 1")
+    run.ends(2)
+    return run.run()
+
+
+def test_steps_are_repeated_until_nothing_more_is_reserved():
+    run = growing_by_fragments()
+    once, _ = played(run, Allocator(), most=0)
+    found, growing = played(run, Allocator())
+
+    assert once.reserved_peak_bytes == (20 + 100) * MIB
+    assert found.reserved_peak_bytes == (20 + 100 + 100) * MIB
+    assert growing == 1
+
+
+def test_the_least_card_is_where_the_allocator_has_given_back_all_that_it_can():
+    """Segments of 60 and 80 MiB that are never in use together: 140 are reserved, and a card of 80 does."""
+    run = Written()
+    run.ends(0)
+    run.born("small", 60)
+    run.died("small")
+    run.born("large", 80)
+    run.died("large")
+    run.ends(1)
+
+    found, _ = played(run.run(), Allocator())
+
+    assert (found.allocated_peak_bytes, found.reserved_peak_bytes) == (80 * MIB, 140 * MIB)
+    assert least_card(run.run(), Allocator, {}) <= 82 * MIB
+    assert least_card(run.run(), Allocator, {90 * MIB: False}) == 82 * MIB  # what was tried is not tried again
+
+
+def test_a_split_segment_is_not_given_back_by_default_and_its_free_pages_are_with_expandable_segments():
+    """20 of 100 MiB stay in use: by default the other 80 are lost to a request of 100, with pages they are not.
+
+    The segment of 20 MiB goes back before memory runs out, so 200 of the 220 MiB that are reserved do.
+    """
+    run = growing_by_fragments()
+
+    default, expandable = least_card(run, Allocator, {}), least_card(run, Expandable, {})
+
+    assert 195 * MIB < default <= 202 * MIB
+    assert 120 * MIB <= expandable < 150 * MIB
+
+
+@pytest.mark.parametrize(("card", "ran_out"), [(100, True), (140, True), (198, True), (200, False), (400, False)])
+def test_the_answer_agrees_with_the_card_that_was_asked(card, ran_out):
+    run = Written()
+    run.born("kept 1", 20)
+    run.ends(1)
+    run.born("large", 100)
+    run.died("large")
+    run.born("kept 2", 20)
+    run.died("kept 1")
+    run.ends(2)
+
+    told = allocated_and_reserved(run.ledger, card * MIB)
+
+    assert told["out_of_memory"] is ran_out
+    assert (told["least_bytes"] > card * MIB) is ran_out
+    assert told["expandable_least_bytes"] <= told["least_bytes"]
+
+
+def test_the_settings_of_a_run_are_those_of_its_own_numbers():
+    ledger = leaving().ledger
+
+    told = allocated_and_reserved(ledger, 1 << 40, "expandable_segments:True")
+
+    assert told["reserved_peak_bytes"] == told["expandable_reserved_peak_bytes"]
+    assert told["least_bytes"] == told["expandable_least_bytes"]
+
+
+def test_an_emptied_cache_is_emptied_in_every_step():
+    """The Trainer's torch_empty_cache_steps: the idle segment goes before the next one is opened."""
+    run = Written()
+    run.ends(0)
+    run.born("forward", 60)
+    run.died("forward")
+    run.ledger.emptied()
+    run.born("backward", 80)
+    run.died("backward")
+    run.ends(1)
+
+    found, _ = played(run.run(), Allocator())
+
+    assert found.reserved_peak_bytes == 80 * MIB  # 140 where it is not emptied
+    assert found.released_segments > 1
