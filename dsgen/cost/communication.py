@@ -7,16 +7,17 @@ from typing import NamedTuple
 from dsgen.cost.micro_batches import node_rates
 from dsgen.jobs.job import Job
 from dsgen.kernels import collective_lines, contention
-from dsgen.memory.buckets import filled_buckets, flat_chunks
+from dsgen.memory.buckets import Buckets, filled_buckets, flat_chunks
 from dsgen.memory.gathers import Rows, gathers, persistent_tensors
 from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run
+from dsgen.memory.together import runs_of
 from dsgen.memory.trained import trained
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["NO_COLLECTIVES", "Collectives", "Exchange", "Exchanges", "collectives", "exchanges", "late_share"]
+__all__ = ["NO_COLLECTIVES", "Collectives", "Exchange", "Exchanges", "collectives", "exchanges", "reductions"]
 
 SCALED = 6144  # elements that share a scale in fp32, as the quantizer of 0.19.8 divides weights of 4096 by 4608
 SCALE_BYTES = 4
@@ -117,12 +118,20 @@ def exchanges(job: Job, strategy: Strategy) -> Exchanges:
     return _exchanges(_asked(job, strategy, True))
 
 
-def late_share(job: Job, strategy: Strategy) -> float:
-    """Share of the gradients whose bucket is full, or at its end, when all blocks have had their backward."""
-    run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, strategy.stage == 3)
-    gradients = trained(job.model, *run.trains)
-    late = filled_buckets(gradients, strategy.buffers.reduce_bucket, job.world // strategy.tp).late
-    return late / max(gradients.elements, 1)
+def reductions(job: Job, strategy: Strategy) -> Buckets:
+    """The buckets in which the gradients of a pass are reduced, from stage 1 on."""
+    return _buckets(_asked(job, strategy, True))
+
+
+def _buckets(asked: _Exchanged) -> Buckets:
+    run = _run(asked)
+    runs = runs_of(run) if asked.model.experts else ()  # of a mixture, experts come before what is around them
+    replicas = asked.replicas if asked.stage < 3 else 0
+    return filled_buckets(trained(asked.model, *run.trains), asked.buffers.reduce_bucket, replicas, runs)
+
+
+def _run(asked: _Exchanged) -> Run:
+    return Run(asked.model, asked.training, 0, asked.precision, asked.tp, asked.checkpointing, asked.stage == 3)
 
 
 def _asked(job: Job, strategy: Strategy, deepspeed: bool) -> _Exchanged:
@@ -144,8 +153,8 @@ def _asked(job: Job, strategy: Strategy, deepspeed: bool) -> _Exchanged:
 @functools.lru_cache(maxsize=4096)
 def _exchanges(asked: _Exchanged) -> Exchanges:
     size = 4 if asked.precision == "fp32" else 2
-    training, buffers, replicas = asked.training, asked.buffers, asked.replicas
-    run = Run(asked.model, training, 0, asked.precision, asked.tp, asked.checkpointing, asked.stage == 3)
+    buffers, replicas = asked.buffers, asked.replicas
+    run = _run(asked)
     gradients = trained(asked.model, *run.trains)
     # At stage 0 and 1 the gradients of a step are reduced in its last micro-batch, from stage 2 on in each.
     passes = asked.accumulation if asked.stage >= 2 else 1
@@ -155,7 +164,7 @@ def _exchanges(asked: _Exchanged) -> Exchanges:
 
     if asked.stage == 0:
         return Exchanges(reduced=mean("all_reduce", flat_chunks(gradients)))
-    buckets = filled_buckets(gradients, buffers.reduce_bucket, replicas if asked.stage < 3 else 0).calls
+    buckets = _buckets(asked).calls
     if asked.stage < 3:
         # A bucket is summed whole, and each rank takes its part (stage_1_and_2.py, use_multi_rank_bucket_allreduce).
         reduced = mean("all_reduce", buckets)
@@ -165,7 +174,7 @@ def _exchanges(asked: _Exchanged) -> Exchanges:
     if not asked.deepspeed:
         return _by_block(asked, run, size)
     group = buffers.secondary if 1 < buffers.secondary < replicas else 0
-    first = gathers(run, buffers, bool(group))
+    first = gathers(run, buffers, bool(group), passes > 1 and not group)
     # hpZ's second shares are made when what was gathered is first released, and given up in the step
     # (partition_parameters.py, partition; stage3.py, invalidate_secondary_tensor).
     later = gathers(run, buffers) if group else first

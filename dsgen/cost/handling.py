@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.kernels import Rates, traffic_seconds
+from dsgen.memory.buckets import Buckets
 from dsgen.memory.modules import modules
 from dsgen.memory.numbers import Numbers
 from dsgen.memory.states import widths
@@ -41,6 +42,10 @@ STEP_BYTES_FP32 = {"stream": 8, "reduction": 4}  # its norm and its scaling
 # Of a 16-bit gradient that leaves for the CPU at stages 1 and 2, for its norm in fp64, whether it is finite, and its
 # fp32 copy (stage_1_and_2.py, complete_grad_norm_calculation_for_cpu_offload and set_norm_for_param_grad_in_gpu).
 AWAY_BYTES = {"mixed": 16, "reduction": 10, "stream": 2}
+AWAY_GATHERED_BYTES = {
+    "mixed": 16,
+    "reduction": 8,
+}  # the same at stage 3, in the last pass (stage3.py, partition_grads)
 
 
 # What the host dispatches for a trained tensor: operators from Python, from autograd's engine, and views. By ZeRO's
@@ -93,7 +98,7 @@ NO_HANDLING = Handling(0.0, 0.0)
 
 
 def handling(
-    job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int, late: float
+    job: Job, strategy: Strategy, rates: Rates, numbers: Numbers, copied: int, together: int, buckets: Buckets
 ) -> Handling:
     """What gradients and gathered parameters cost besides the collectives.
 
@@ -104,12 +109,12 @@ def handling(
         numbers: Of one tensor-parallel rank.
         copied: Elements that a micro-batch gathers.
         together: Those of them that come several tensors in a call.
-        late: Share of the gradients that are reduced when backward ends.
+        buckets: In which gradients are reduced.
     """
     size, replicas = (4 if strategy.precision == "fp32" else 2), job.world // strategy.tp
     stage, trained, later = strategy.stage, numbers.trained, 1 - 1 / strategy.accumulation
-    small = trained - _large(job, strategy, trained)
-    flattened = {0: small, GATHERS: trained * (1 - late)}.get(stage, trained if replicas > 1 else 0)
+    small = trained - buckets.larger
+    flattened = {0: small, GATHERS: trained * (1 - buckets.late_share)}.get(stage, buckets.flattened)
     mixed = FLATTENED * flattened
     if stage == 0:
         stream = float((UNFLATTENED + (DIVIDED if replicas > 1 else 0)) * trained)
@@ -126,9 +131,11 @@ def handling(
         if job.unsure.fetched:
             gathered += traffic_seconds(rates, (size + EIGHT_BITS) * copied)
     normed = 0.0
-    if strategy.offload_optimizer != "none" and stage < GATHERS:
-        for sort, moved in AWAY_BYTES.items():
+    if strategy.offload_optimizer != "none":
+        for sort, moved in (AWAY_GATHERED_BYTES if stage == GATHERS else AWAY_BYTES).items():
             normed += traffic_seconds(rates, trained / replicas * moved * size / 2, sort)
+    if stage == GATHERS:  # beside backward, with the reductions
+        reduced, normed = reduced + normed / strategy.accumulation, 0.0
     dispatched, kept_calls, stepped, emptied = _dispatched(job, strategy, rates, replicas)
     return Handling(reduced, gathered, dispatched, kept_calls, summed, stepped, emptied, normed)
 
@@ -207,15 +214,6 @@ def _counted(
     sizes = {tensor.place: tensor.numel for _, part in parts for one in part for tensor in one.tensors
              if not tensor.frozen}  # a module may read a tensor that is another's  # fmt: skip
     return tuple(sorted(Counter(sizes.values()).items()))
-
-
-def _large(job: Job, strategy: Strategy, trained: int) -> int:
-    """Elements of embedding and head where each fills a bucket alone."""
-    model = job.model
-    table = model.vocab_size * (model.embedding_size or model.hidden_size)
-    if job.training.method != "full" or table <= strategy.buffers.reduce_bucket:
-        return 0
-    return min(trained, table * (1 if model.tied_embeddings else 2))
 
 
 def adam_bytes(job: Job, strategy: Strategy) -> int:

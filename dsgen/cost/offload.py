@@ -46,7 +46,7 @@ def offload(job: Job, strategy: Strategy, rates: Rates, numbers: Numbers) -> Off
         gradients = _gradients(strategy, rates, 4 if strategy.precision == "fp32" else 2, own)
     if strategy.offload_param != "none":
         run = Run(job.model, job.training, 0, strategy.precision, strategy.tp, strategy.checkpointing, True)
-        every = gathers(run, strategy.buffers).elements
+        every = gathers(run, strategy.buffers, several=strategy.accumulation > 1).elements
         fetched = [fetch_seconds(job, strategy, rates, elements) for elements in every]
     return Offload(fetched[0], fetched[1], gradients, host_step_seconds(job, strategy, rates, numbers))
 
@@ -58,10 +58,12 @@ def host_step_seconds(job: Job, strategy: Strategy, rates: Rates, numbers: Numbe
     ranks, launcher = job.gpus_per_node, job.training.launcher
     size = 4 if strategy.precision == "fp32" else 2
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
-    # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
-    step = copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS) + cpu_adam_seconds(
+    step = cpu_adam_seconds(
         rates, own, ranks_per_node=ranks, bytes_per_element=adam_bytes(job, strategy), launcher=launcher
     )
+    if strategy.offload_param == "none":
+        # Stage 3 makes the 16-bit copy in memory that is not page-locked (stage3.py, _reassign_or_swap_out).
+        step += copy_seconds(rates, size * own, pinned=strategy.stage < GATHERS)
     step += host_traffic_seconds(rates, HOST_STEP_BYTES * own, ranks_per_node=ranks, launcher=launcher)
     if strategy.offload_optimizer == "nvme":
         moved = own * ranks * NVME_STATE_BYTES

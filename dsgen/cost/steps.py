@@ -8,7 +8,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, late_share
+from dsgen.cost.communication import NO_COLLECTIVES, Collectives, collectives, reductions
 from dsgen.cost.flow import Row, finished
 from dsgen.cost.handling import GATHERS, NO_HANDLING, Handling, beyond, handling, update_seconds, updates_alone
 from dsgen.cost.micro_batches import Pass, node_rates, numbers_of, passes
@@ -146,10 +146,11 @@ def _cost(asked: _Asked) -> StepCost:
     moved, away = collectives(job, strategy, deepspeed=asked.deepspeed), offload(job, strategy, node, numbers)
     adapters = training.method != "full" and not training.lora_train_embeddings
     overlaps = 0 < strategy.stage < GATHERS and strategy.buffers.overlap_comm
-    late = late_share(job, strategy) if overlaps or strategy.stage == GATHERS else 0.0
+    buckets = reductions(job, strategy)
+    late = buckets.late_share if overlaps or strategy.stage == GATHERS else 0.0
     own_work = NO_HANDLING
     if asked.deepspeed:
-        own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, late)
+        own_work = handling(job, strategy, node, numbers, moved.copied, moved.together, buckets)
         if strategy.stage == GATHERS and strategy.buffers.overlap_comm:
             own_work = own_work._replace(reduced=own_work.reduced * _beside_kernels(run.order, moved.again))
     apart = overlaps or (strategy.stage == GATHERS and away.gradients > 0)  # what comes last is behind everything
@@ -304,18 +305,24 @@ def _rows(
         reduce = leaves * moved.reduce if reduces else 0.0
         calls = share * calls + left * moved.reduces
         host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
-        device = one.device + left * own_work.reduced + made * summed
+        handled = (leaves if beside and 0 < strategy.stage < GATHERS and reduces else left) * own_work.reduced
+        device = one.device + handled + made * summed
         device, behind = device + share * gather * (1.0 + copied), 0.0
+        fetched = share * (away.fetch if one.forward else away.fetch_again)
         if strategy.stage == GATHERS:
-            device, behind = device + reduce, leaves * away.gradients
+            device, behind = device + reduce, leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0
+            if not beside:  # all on the stream of the kernels
+                device, fetched, behind = device + fetched + leaves * away.gradients, 0.0, 0.0
         elif strategy.stage and beside:
-            device, behind = device + moved.slows * reduce, reduce
+            device, behind = device + moved.slows * reduce, reduce + handled + min(handled, one.device)
         else:
             device += reduce
-        fetched = share * (away.fetch if one.forward else away.fetch_again)
         rows.append((one.repeats, (host, fetched, device, behind)))
     if shares.late:
-        reduce = shares.late * moved.reduce if reduces else 0.0
-        last = (reduce, shares.late * away.gradients) if strategy.stage == GATHERS else (0.0, reduce)
+        reduce, gradients = shares.late * moved.reduce if reduces else 0.0, shares.late * away.gradients
+        if strategy.stage == GATHERS:
+            last = (reduce, gradients) if beside else (reduce + gradients, 0.0)
+        else:
+            last = 0.0, reduce + (shares.late * own_work.reduced if reduces else 0.0)
         rows.append((1, (0.0, 0.0, *last)))
     return rows

@@ -63,6 +63,7 @@ class TensorUses(NamedTuple):
         wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
         later: Event -> the use before it whose tensor is only released then: an adapter's first one, whose type is read
             by the layer around it, when that layer is over.
+        inner: Events inside of the one before, whose tensors are there as long: the activation function of experts.
     """
 
     order: list[int]
@@ -76,6 +77,7 @@ class TensorUses(NamedTuple):
     frozen: frozenset[int]
     split: frozenset[int]
     later: dict[int, int]
+    inner: frozenset[int] = frozenset()
 
     @classmethod
     def over(cls, events: Sequence[ModuleEvent], persistence: int, wide: bool, anew: bool) -> "TensorUses":
@@ -96,12 +98,15 @@ class TensorUses(NamedTuple):
         frozen: set[int] = set()
         split: set[int] = set()
         later: dict[int, int] = {}
+        inner: set[int] = set()
         until: dict[int, int] = {}  # use -> the event after which it may be released
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
         own, below = [0], [0]
         for step, event in enumerate(events):
             size = 0
             over = _over(events, step) if event.module.name.endswith(_READ) else step
+            if event.module.second and step + 1 < len(events) and _within(events[step + 1], event):
+                inner.add(step + 1)
             for held in event.module.tensors:
                 size += held.numel
                 if held.frozen:
@@ -144,16 +149,25 @@ class TensorUses(NamedTuple):
         }
         wholes = frozenset(step for step, event in enumerate(events) if event.module.whole)
         sets = frozenset(frozen), frozenset(split)
-        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, *sets, later)
+        return cls(order, numels, extents, bounds, steps, nears, leaving, wholes, *sets, later, frozenset(inner))
 
-    def run(self, prefetch: int, max_live: int, max_reuse: int, alone: bool, copying: bool = False) -> Walked:
+    def run(
+        self,
+        prefetch: int,
+        max_live: int,
+        max_reuse: int,
+        alone: bool,
+        copying: bool = False,
+        decided: Sequence[frozenset[int]] | None = None,
+    ) -> Walked:
         """What is there, gathered and released; limits are in elements.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
-        the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart.
+        the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart. What is
+        released after an event is `decided` by an earlier walk: the coordinator keeps what its first walk decided.
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
-        bounds, leaving, wholes, later = self.bounds, self.leaving, self.wholes, self.later
+        bounds, leaving, wholes, later, inner = self.bounds, self.leaving, self.wholes, self.later, self.inner
         uses, waits = len(order), set(later.values())
         there: set[int] = set()
         coming: dict[int, _Gather] = {}
@@ -164,7 +178,7 @@ class TensorUses(NamedTuple):
         rests: list[int] = []
         released: list[frozenset[int]] = []
         gathers: list[tuple[int, Sequence[int], bool]] = []
-        live = here = ahead = buffers = done = begin = 0  # live: elements; here: what they take
+        live = here = ahead = buffers = done = begin = freed = 0  # live: elements; here: what they take
         for step, end in enumerate(bounds[1:]):
             most = here + buffers
             if begin < end:
@@ -191,8 +205,9 @@ class TensorUses(NamedTuple):
                 if end > ahead:
                     ahead = end
             starts.append(most)
-            if ahead < uses and live < max_live and prefetch:
-                room = max_live - live
+            around = freed if step in inner else 0
+            if ahead < uses and live + around < max_live and prefetch:
+                room = max_live - live - around
                 if room > prefetch:
                     room = prefetch
                 begun: list[int] = []
@@ -209,7 +224,7 @@ class TensorUses(NamedTuple):
                     live += fetching
                     here += self._fetched(step, begun, there, coming, alone, gathers, copied)
             peaks.append(here + buffers)
-            gone = _NOTHING
+            gone, freed = _NOTHING, 0
             if begin < end or step in later:
                 left = [
                     use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
@@ -219,9 +234,16 @@ class TensorUses(NamedTuple):
                     use = later.get(step, -1)
                     if use >= 0 and nears[use] >= max_reuse and marked.get(order[use], -1) <= step:
                         left.append(use)
+                if decided is not None:
+                    left = [
+                        use
+                        for use in (*range(begin, end), later.get(step, -1))
+                        if use >= 0 and order[use] in decided[step]
+                    ]
                 if left:
                     gone = frozenset([order[use] for use in left])
-                    live -= sum([numels[use] for use in left])
+                    freed = sum([numels[use] for use in left])
+                    live -= freed
                     here -= sum([extents[use] for use in left])
             if step in leaving:
                 late = [held for held in leaving[step] if held.place in there and held.place not in gone]
@@ -284,3 +306,7 @@ def _over(events: Sequence[ModuleEvent], step: int) -> int:
         if events[later].module.name == last and events[later].block == event.block:
             return later
     return step
+
+
+def _within(event: ModuleEvent, other: ModuleEvent) -> bool:
+    return event.block == other.block and event.module.name.startswith(f"{other.module.name}.")

@@ -17,7 +17,7 @@ from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
-__all__ = ["Gathered", "gathered", "uses_of", "walked"]
+__all__ = ["Gathered", "gathered", "uses_of", "walked", "walked_later"]
 
 # A block (BEFORE, AFTER, or counted from 0), the way through it, and the place in it: matrices before, and the stage.
 Where = tuple[int, int, int, int]
@@ -191,6 +191,17 @@ def walked(
     """A step as the coordinator walks it; arguments as for `gathered`, hpZ copies in it or not."""
     persistence, prefetch, max_live, max_reuse = limits
     return uses_of(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, copying)
+
+
+@functools.lru_cache(maxsize=256)
+def walked_later(step: Step, limits: tuple[int, int, int, int]) -> Walked:
+    """A step behind one that gathered anew what persists: the coordinator keeps what that one decided to release.
+
+    Source: partitioned_param_coordinator.py, __params_to_release, whose answers are kept (functools.lru_cache).
+    """
+    persistence, prefetch, max_live, max_reuse = limits
+    decided = walked(step, limits, False, True).released
+    return uses_of(step, persistence).run(prefetch, max_live, max_reuse, False, decided=decided)
 
 
 @functools.lru_cache(maxsize=256)

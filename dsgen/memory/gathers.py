@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import FORWARD
 from dsgen.memory.events import Step, events
-from dsgen.memory.gathered import uses_of, walked
+from dsgen.memory.gathered import uses_of, walked, walked_later
 from dsgen.memory.runs import Run
 from dsgen.strategies.buffers import Buffers
 
@@ -53,21 +53,29 @@ class Gathers(NamedTuple):
         return sum([one.elements * calls for rows in self for one, calls in rows if one.tensors > 1])
 
 
-def gathers(run: Run, buffers: Buffers, copying: bool = False) -> Gathers:
-    """What a micro-batch of a pass gathers; `copying` where hpZ makes its second shares in it."""
+def gathers(run: Run, buffers: Buffers, copying: bool = False, several: bool = False) -> Gathers:
+    """What a micro-batch of a pass gathers.
+
+    Args:
+        run: What runs.
+        buffers: The coordinator's limits.
+        copying: hpZ makes its second shares in it.
+        several: A step has several micro-batches, so that the coordinator learnt in one behind another what to release.
+    """
     limits = buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse
-    return _gathers(run.step(), limits, copying)
+    return _gathers(run.step(), limits, copying, several)
 
 
 @functools.lru_cache(maxsize=256)
-def _gathers(step: Step, limits: tuple[int, int, int, int], copying: bool) -> Gathers:
+def _gathers(step: Step, limits: tuple[int, int, int, int], copying: bool, several: bool) -> Gathers:
     """Tensors of one call are gathered apart where their types differ: adapters in fp32, and what is in 16 bits
     (partition_parameters.py, _all_gather_coalesced)."""
     steps, uses = events(step), uses_of(step, limits[0], False)
     extents, order, frozen, wide = uses.extents, uses.order, uses.frozen, step.wide
+    walk = walked_later(step, limits) if several else walked(step, limits, False, False, copying)
     forward: dict[tuple[int, int, bool], int] = {}
     backward: dict[tuple[int, int, bool], int] = {}
-    for event, called, second in walked(step, limits, False, False, copying).gathers:
+    for event, called, second in walk.gathers:
         calls = forward if steps[event].way == FORWARD else backward
         parts = [called]
         if len(called) == 1:

@@ -19,7 +19,7 @@ from dsgen.memory.states import States
 from dsgen.memory.trained import AFTER, BEFORE, trained
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Together", "per_sequence", "together"]
+__all__ = ["Together", "per_sequence", "runs_of", "together"]
 
 # The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
 # ranks that share what hpZ copies in this pass; what AutoTP has split is not cut again.
@@ -154,7 +154,8 @@ def _lasts(run: Run) -> list[int]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _runs(run: Run) -> Runs:
+def runs_of(run: Run) -> Runs:
+    """For every run of equal blocks how many, and elements of one's gradients as backward makes them."""
     runs = []
     for blocks in _active(run).blocks:
         ends = [*(moment.gradients for moment in blocks.arrivals), blocks.gradients]
@@ -168,7 +169,7 @@ def _together(run: Run, limits: Limits | None, bucket: int) -> Together:
     if limits is None:
         forward = tuple((alive, 0, 0) for alive in active.forward)
         backward = tuple((alive, 0, _waiting(alive, bucket)) for alive in active.backward)
-        return Together(active, _runs(run), forward, backward, (), None, 0, 0, {})
+        return Together(active, runs_of(run), forward, backward, (), None, 0, 0, {})
     there, before, behind = _beside(run, limits)
     waiting = [(alive, live, _waiting(alive, bucket)) for alive, live in behind]
     return there._replace(forward=before, backward=_highest(waiting))
@@ -200,7 +201,7 @@ def _beside(run: Run, limits: Limits) -> tuple[Together, tuple[Alive, ...], tupl
     if not anew:
         numbers = count(model, *run.trains, persistence)
         persistent = numbers.persistent + (numbers.persistent_adapters if run.wide else 0)
-    there = Together(active, _runs(run), (), (), (), gathered_then, 0 if read else run.size, persistent, {})
+    there = Together(active, runs_of(run), (), (), (), gathered_then, 0 if read else run.size, persistent, {})
     head = run.size * trained(model, *run.trains).head if chunked else 0
     layers = sum(blocks.repeats for blocks in active.blocks)
     forward = [(alive, live, 0) for alive, live in _among(there, active.forward, layers, False)]

@@ -69,7 +69,9 @@ def long_step(job: Job, chosen: Strategy, seconds: float) -> str | None:
     if seconds <= LONG_STEP_SECONDS:
         return None
     said = f"a step of {chosen.global_batch} sequences takes about {took(seconds)}"
-    fewer = int(chosen.global_batch * LONG_STEP_SECONDS / seconds) // job.world * job.world
+    most = int(chosen.global_batch * LONG_STEP_SECONDS / seconds)
+    each = chosen.micro_batch * job.world // chosen.tp  # sequences of a pass, so that the strategy can stay
+    fewer = most // each * each or most // job.world * job.world
     if not fewer or any(pin.field in ("accumulation", "train_batch") for pin in job.pins):
         return said
     return f"{said}; --global-batch {fewer} would take about {took(seconds * fewer / chosen.global_batch)}"

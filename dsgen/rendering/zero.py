@@ -69,6 +69,8 @@ def _overlap(plan: Plan) -> str:
     alone = plan.job.world == chosen.tp
     if not chosen.buffers.overlap_comm:
         return "one replica: there is nothing to reduce" if alone else "as set"
+    if alone and chosen.offload_optimizer == "none":
+        return "parameters come from the host on a stream of their own, beside the kernels"
     what = "gradients go to the CPU" if alone else "gradients are reduced"
     if chosen.stage == 3:
         return f"{what} while backward goes on, and parameters are gathered on a stream of their own"

@@ -50,7 +50,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         stage: ZeRO stage.
         tp: AutoTP degree; a rank's tensors are that much smaller.
         optimizer: Where the optimizer is: none, cpu or nvme. Gradients that leave for it may do so beside backward.
-        parameters_at: Where parameters wait: none, cpu or nvme.
+        parameters_at: Where parameters wait: none, cpu or nvme. With overlap_comm they come on a stream of their own.
     """
     zero = job.deepspeed.get("zero_optimization")
     pinned: dict[str, Any] = zero if isinstance(zero, dict) else {}
@@ -75,7 +75,7 @@ def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at
         swap_buffers=asked if isinstance(asked, int) else states * PIPELINED,
         overlap_comm=overlap
         if isinstance(overlap, bool)
-        else stage > 0 and (job.world // tp > 1 or optimizer != "none"),
+        else stage > 0 and (job.world // tp > 1 or optimizer != "none" or parameters_at != "none"),
         secondary=size("zero_hpz_partition_size", 0),
         contiguous=pinned.get("contiguous_gradients") is not False,
     )

@@ -13,25 +13,17 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MEDIAN, SHARE_WITHIN, WORST = 0.01, 0.91, 0.18  # of the errors; the share of scenarios within 5 %; the largest error
+MEDIAN, SHARE_WITHIN, WORST = 0.01, 0.94, 0.18  # of the errors; the share of scenarios within 5 %; the largest error
 LARGEST = 0.10  # error above which a scenario stands here with what it comes from
-_KEPT = "the bias of the router stays in fp32, and is gathered apart"
-_DECIDED = (
-    "what is released is decided in the first pass that knows the order, and kept (lru_cache of __params_to_release)"
-)
+_ADAPTED = "adapters of stacked experts (peft's target_parameters) are used in another order than they are listed"
 BEYOND = {
     "starcoder2 1": "what the CPU gives back by pieces waits for the collective, and neither is hidden",
     "qwen2.5-0.5b 1": "rank 0 steps the embedding alone, and dispatches less than the mean rank, which is counted",
     "falcon-7b 1": "its attention copies a number to the GPU in every block, and the host waits for that",
 }
 OTHER_EXCHANGES = {
-    "deepseek_v2 1": "4-bit tensors of experts",
-    "deepseek_v2 grouped 1": _KEPT,
-    "glm4_moe 1": _KEPT,
-    "glm4_moe normed 1": _KEPT,
-    "qwen2_moe 1": "experts make their gradients in another order than the model lists them",
-    "20b 1": _DECIDED,
-    "qwen3-4b 8": _DECIDED,
+    "deepseek_v2 1": _ADAPTED,
+    "glm4_moe normed 1": _ADAPTED,
 }
 
 
@@ -83,8 +75,8 @@ def test_all_collectives_are_those_of_the_simulation() -> None:
 
 @pytest.mark.parametrize(
     ("part", "least"),
-    [("matrix products", 1.0), ("attention", 1.0), ("optimizer", 1.0), ("memory traffic", 0.94), ("offload", 0.97),
-     ("host", 0.96), ("communication", 0.91)],
+    [("matrix products", 1.0), ("attention", 1.0), ("optimizer", 1.0), ("memory traffic", 0.96), ("offload", 0.98),
+     ("host", 0.96), ("communication", 0.94)],
 )  # fmt: skip
 def test_each_part_is_within_a_twentieth_of_the_step(part: str, least: float) -> None:
     """In nearly all scenarios; kernels that share the GPU count as communication in a simulation, as traffic here."""

@@ -70,7 +70,26 @@ def test_a_bucket_that_two_ranks_share_is_copied_flat():
 def test_buckets_of_one_backward(numels: tuple[int, ...], ranks: int, calls: int, late: int) -> None:
     blocks = (BEFORE, *range(len(numels) - 1))
 
-    assert filled_buckets(tensors(*numels, blocks=blocks), 100, ranks) == (calls, late)
+    made = filled_buckets(tensors(*numels, blocks=blocks), 100, ranks)
+
+    assert (made.calls, made.late, made.elements) == (calls, late, sum(numels))
+
+
+@pytest.mark.parametrize(
+    ("numels", "ranks", "larger", "flattened"),
+    [
+        ((20, 30, 50, 40), 1, 0, 0),  # one rank: every bucket is one slice
+        ((40, 40, 40, 20), 2, 0, 100),  # shares of 70 end inside the second tensor, which is in the first bucket
+        ((250, 30, 50, 40), 4, 250, 188 + 90),  # shares of 94 end inside the embedding, and inside the 50
+        ((250, 30, 50, 40), 0, 250, 0),
+    ],
+)
+def test_what_a_bucket_is_put_together_of(numels: tuple[int, ...], ranks: int, larger: int, flattened: int) -> None:
+    blocks = (BEFORE, *range(len(numels) - 1))
+
+    made = filled_buckets(tensors(*numels, blocks=blocks), 100, ranks)
+
+    assert (made.larger, made.flattened) == (larger, flattened)
 
 
 def test_own_gradients_are_kept_whole_from_their_first_reduction_on():
