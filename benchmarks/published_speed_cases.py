@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from dsgen.cost import StepCost, cost
 from dsgen.cost.steps import HIGH, LOW
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import HOST
+from dsgen.memory import Verdict, estimate
 from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.strategies import Strategy
 
@@ -133,6 +135,11 @@ class SpeedCase:
         return self.ours.low <= self.measured <= self.ours.high
 
     @property
+    def doubt(self) -> float:
+        """0 where dsgen says that it fits, 1 where it is not sure, infinite where a plan never takes it."""
+        return _doubt(self.name)
+
+    @property
     def held_back(self) -> bool:
         """Whether the row is kept from whoever tunes the model; by its name alone, so that it never changes."""
         return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], "big") % HELD_BACK == 0
@@ -189,6 +196,16 @@ def _case_of(record: Record, predictor: Predictor) -> SpeedCase:
         measured=measured_speed(record),
         ours=predictor(question.job, question.strategy, record["system"] == DEEPSPEED),
     )
+
+
+_DOUBTS = {Verdict.FITS: 0.0, Verdict.UNCERTAIN: 1.0, Verdict.DOES_NOT_FIT: math.inf}
+
+
+@functools.cache
+def _doubt(name: str) -> float:
+    question = _asked(name)
+    assert not isinstance(question, str)
+    return _DOUBTS[estimate(question.job, question.strategy).verdict]
 
 
 @functools.cache

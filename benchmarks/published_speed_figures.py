@@ -6,6 +6,7 @@ Pure arithmetic on rows: anything with `speed` and `measured` in tokens/s/GPU, a
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -147,7 +148,9 @@ def ordered(those: Sequence[Pair]) -> float:
     return sum(pair.right for pair in those) / len(those)
 
 
-def regrets(rows: Iterable[Row], strategy: Sequence[str]) -> list[Regret]:
+def regrets(
+    rows: Iterable[Row], strategy: Sequence[str], doubt: Callable[[Row], float] = lambda _: 0.0
+) -> list[Regret]:
     """For every job of which several strategies were measured, what it costs to take dsgen's fastest among them.
 
     Where dsgen says that several are equally fast, the slowest of them counts: nothing tells a person to take another.
@@ -155,12 +158,16 @@ def regrets(rows: Iterable[Row], strategy: Sequence[str]) -> list[Regret]:
     Args:
         rows: Rows of several jobs.
         strategy: The facts of a setup that a strategy decides; the others are the job's.
+        doubt: How little dsgen says that a row fits: it takes one of the least, and none where that is infinite.
     """
     found = []
     for those in _alike(rows, strategy):
         if len({_facts(row, strategy) for row in those}) > 1:
             best = max(those, key=lambda row: row.measured)
-            pick = max(those, key=lambda row: (row.speed, -row.measured))
+            least = min(map(doubt, those))
+            if least == math.inf:
+                continue
+            pick = max((row for row in those if doubt(row) == least), key=lambda row: (row.speed, -row.measured))
             names = tuple(row.name for row in those)
             found.append(Regret(best.source, names, pick.name, best.name, best.measured / pick.measured - 1))
     return found

@@ -162,7 +162,8 @@ def _times(ratio: float) -> str:
 
 def regret_tables(cases: Cases) -> list[str]:
     """What dsgen's choice costs, by source, and the worst choices."""
-    found = regrets(cases, STRATEGY)
+    found = regrets(cases, STRATEGY, lambda case: case.doubt)
+    without = len(regrets(cases, STRATEGY)) - len(found)
     rows = []
     for source in [*dict.fromkeys(regret.source for regret in found), None]:
         those = [regret for regret in found if source in (None, regret.source)]
@@ -174,6 +175,8 @@ def regret_tables(cases: Cases) -> list[str]:
     listed = [(one.pick, one.best, str(len(one.names)), _percent(one.cost)) for one in worst if one.cost > 0]
     return [
         *table(("source", "jobs", "median regret", "worst", "above 5 %"), rows),
+        "",
+        f"Of {without} more jobs dsgen says that none of what was measured fits.",
         "",
         "The worst, where neither is held back:",
         "",

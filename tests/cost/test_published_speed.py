@@ -262,6 +262,16 @@ def test_of_equally_fast_strategies_the_slowest_counts(module: Any) -> None:
     assert (found.pick, found.cost) == ("slowest", pytest.approx(0.5))
 
 
+def test_a_plan_takes_only_what_it_says_fits(module: Any) -> None:
+    rows = [row("too large", 100, 30), row("best", 150, 20, stage=3), row("leanest", 120, 10, stage=2)]
+    regrets = module("published_speed_figures").regrets
+    doubts = {"too large": math.inf, "best": 1.0, "leanest": 0.0}
+
+    assert [one.pick for one in regrets(rows, ("stage",), lambda one: doubts[one.name])] == ["leanest"]
+    assert [one.pick for one in regrets(rows, ("stage",), lambda one: max(doubts[one.name], 1.0))] == ["best"]
+    assert regrets(rows, ("stage",), lambda _: math.inf) == []
+
+
 def test_a_fit_never_sees_the_source_that_it_is_judged_by(module: Any) -> None:
     rows = [row("1", 2, 1), row("2", 4, 1), row("3", 10, 1, source="b")]
     seen = []
