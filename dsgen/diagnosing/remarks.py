@@ -41,7 +41,8 @@ def of(
     if root.code in ("loss-scale-at-minimum", "overflow", "not-a-number"):
         yield from _precision_beside(question)
     if root.code == "flash-attention-unsupported" and question.job.hardware.bf16_flops_per_second:
-        yield f"the job's {question.job.names['hardware']} takes FlashAttention: another GPU ran, nvidia-smi -L shows which"
+        own = question.job.names["hardware"]
+        yield f"the job's {own} takes FlashAttention: another GPU ran, nvidia-smi -L shows which"
     if root.code == "dummy-optimizer":
         wishes = question.job.training
         yield f"for this job: DummyOptim(parameters, lr={wishes.lr:g}, weight_decay={wishes.weight_decay:g})"
