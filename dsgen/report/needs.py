@@ -22,7 +22,7 @@ def text(needs: tuple[Need, ...], target: str) -> str:
         if item.install:
             lines.append(f"{_BOX}{item.install}")
         lines += [f"{_CODE}{line}".rstrip() for line in item.snippet.splitlines()]
-    lines.append(f"{len(needs)} things; dsgen render --target {target} -o ds_config.json writes the files")
+    lines += _wrapped(f"{len(needs)} things; dsgen render --target {target} -o ds_config.json writes the files", "  ")
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ import attrs
 from dsgen.linting.launch_files.words import Command, Word, split
 from dsgen.shapes.findings import Span
 
-__all__ = ["Filled"]
+__all__ = ["FilledScript"]
 
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 # "${ARGS[@]}", and the form that `set -u` of old shells needs: ${ARGS[@]+"${ARGS[@]}"}.
@@ -29,7 +29,7 @@ class _Array:
     doubtful: set[str] = attrs.field(factory=set)
 
 
-class Filled:
+class FilledScript:
     """Commands in the order of a script: each with what those before it say of arrays.
 
     An array that a branch alone makes is not known; of one that a branch adds to, the options that it adds are not.

@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.linting.launch_files.commands import option_named
 from dsgen.linting.launch_files.files import scan, script_commands
-from dsgen.linting.launch_files.filled import Filled
+from dsgen.linting.launch_files.filled import FilledScript
 from dsgen.linting.launch_files.words import Word
 from dsgen.shapes.findings import Span
 
@@ -89,7 +89,7 @@ def starts(text: str, name: str) -> tuple[Started, ...]:
         counts[setting.name] = counts.get(setting.name, 0) + 1
     plain = {one.name: (one.value, one.at) for one in launch.settings if counts[one.name] == 1}
     known = {name: said for name, said in plain.items() if "$" not in said[0] and "`" not in said[0]}
-    filled = Filled(text, known)
+    filled = FilledScript(text, known)
     started = [_program(filled.words_of(command)) for command in script_commands(text, name)]
     return tuple(one for one in started if one is not None)
 
