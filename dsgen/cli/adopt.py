@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -17,8 +18,16 @@ __all__ = ["command"]
 @click.option("--args", "arguments", metavar="FILE", help="Arguments of the training program, in YAML or JSON.")
 @scenario_options
 @click.option("-o", "--output", metavar="FILE", help="Write the scenario to a file, whole or not at all.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: scenario, config and numbers on stdout.",
+)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(config: str, arguments: str | None, output: str | None, force: bool, **options: Any) -> None:
+def command(config: str, arguments: str | None, output: str | None, form: str, force: bool, **options: Any) -> None:
     """Turn a DeepSpeed CONFIG that exists into a scenario that renders back to the same config.
 
     Say the job around it as dsgen plan takes it, --hw and --model at least; --args names the file of the
@@ -38,10 +47,13 @@ def command(config: str, arguments: str | None, output: str | None, force: bool,
     source = config_reader.read(config)
     told = read_arguments(arguments) if arguments is not None else None
     made = adopt(scenario_from(None, options), source, told, output or "scenario.yaml")
+    if output is not None:
+        made.write(output, force=force)
+    if form == "json":
+        emit(json.dumps(adopted.data(made, output), indent=2, ensure_ascii=False) + "\n", "json")
+        return
     if output is None:
         click.echo(made.text, nl=False)
-    else:
-        made.write(output, force=force)
     emit(adopted.text(made, source.document.name, width(), output), "speedups", err=True)
     for warning in made.config.warnings:
         click.echo(fit(f"warning: {warning}"), err=True)

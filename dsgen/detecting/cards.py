@@ -41,6 +41,8 @@ NVIDIA_NAMES: Mapping[str, str] = {
     "RTX PRO 6000 Blackwell Server Edition": "rtxpro6000-96g",
     "RTX PRO 6000 Blackwell Workstation Edition": "rtxpro6000-96g",
     "Tesla T4": "t4-16g",
+    "Tesla V100-PCIE-16GB": "v100-16g-pcie",
+    "Tesla V100-PCIE-32GB": "v100-32g-pcie",
     "Tesla V100-SXM2-16GB": "v100-16g",
     "Tesla V100-SXM2-32GB": "v100-32g",
     "Tesla V100-SXM3-32GB": "v100-32g",
@@ -53,9 +55,9 @@ AmdDevice = tuple[str, str | None]
 # rocminfo prints them (github.com/ROCm/legacy-rocm-build issue 4414, github.com/ROCm/amdsmi issue 130).
 AMD_DEVICES: Mapping[int, AmdDevice] = {
     0x7408: ("AMD Instinct MI250X", "mi250x-128g"),
-    0x740C: ("AMD Instinct MI250", None),
+    0x740C: ("AMD Instinct MI250", "mi250-128g"),
     0x740F: ("AMD Instinct MI210", "mi210-64g"),
-    0x74A0: ("AMD Instinct MI300A", None),
+    0x74A0: ("AMD Instinct MI300A", "mi300a-128g"),
     0x74A1: ("AMD Instinct MI300X", "mi300x-192g"),
     0x74A2: ("AMD Instinct MI308X", None),
     0x74A5: ("AMD Instinct MI325X", "mi325x-256g"),

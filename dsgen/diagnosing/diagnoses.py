@@ -10,7 +10,7 @@ from dsgen.asking.memory_questions import Question
 from dsgen.asking.plan_questions.speedups import Speedup, speedups
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.diagnosing import remarks
-from dsgen.diagnosing.next_changes import NextChange, bf16, less_memory
+from dsgen.diagnosing.next_changes import NextChange, bf16, less_memory, torch_attention
 from dsgen.diagnosing.paces import Pace, of_pace, paced
 from dsgen.diagnosing.records import RunRecord, Symptom, read
 from dsgen.memory import MemoryEstimate, estimate
@@ -22,7 +22,11 @@ __all__ = ["SLOW_STEPS", "Diagnosis", "diagnose"]
 
 SLOW_STEPS = "slow-steps"  # the code of a run that fails nowhere and is slower than predicted
 MOST_SPEEDUPS = 3  # changes that are shown
-_OVERFLOWING = ("loss-scale-at-minimum", "overflow", "not-a-number")
+# Cause -> the one change that it asks for, with its numbers.
+_ONE_CHANGE: Mapping[str, Callable[[Question], NextChange | None]] = {
+    **dict.fromkeys(("loss-scale-at-minimum", "overflow", "not-a-number"), bf16),
+    **dict.fromkeys(("flash-attention-unsupported", "flash-attention-missing"), torch_attention),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -116,8 +120,8 @@ def _changes(
     """The changes that have numbers for a cause."""
     if root is None or question is None or predicted is None:
         return ()
-    if root.code in _OVERFLOWING:
-        change = bf16(question)
+    if (only := _ONE_CHANGE.get(root.code)) is not None:
+        change = only(question)
         return (change,) if change is not None else ()
     finder = _FINDERS.get(root.code)
     return finder(root, question, predicted) if finder is not None else ()

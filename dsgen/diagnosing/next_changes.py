@@ -16,7 +16,7 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, best_precision
 
-__all__ = ["NextChange", "bf16", "less_memory", "phase_bytes"]
+__all__ = ["NextChange", "bf16", "less_memory", "phase_bytes", "torch_attention"]
 
 MOST = 4  # changes that are shown; a person tries one or two
 ENOUGH_CHOICES = 2  # changes that train the same and are enough, beside which no others are offered
@@ -101,6 +101,17 @@ def bf16(question: Question) -> NextChange | None:
     other = attrs.evolve(asked, precision=best_precision(job))
     way = Way(job=job, strategy=other, options={"precision": "bf16"}, program="bf16=True, fp16=False")
     start = Way(job=job, strategy=asked, options={}, program="")
+    return _told(question, start, way, estimate(job, asked), "gpu", None, 0)
+
+
+def torch_attention(question: Question) -> NextChange | None:
+    """Torch's own attention kernel instead of flash-attn; None where the job is not said to take flash-attn."""
+    asked, job = question.strategy, question.job
+    if job.training.attention != "flash":
+        return None
+    start = Way(job=job, strategy=asked, options={}, program="")
+    other = attrs.evolve(job, training=attrs.evolve(job.training, attention="sdpa"))
+    way = Way(job=other, strategy=asked, options={"attention": "sdpa"}, program='attn_implementation="sdpa"')
     return _told(question, start, way, estimate(job, asked), "gpu", None, 0)
 
 

@@ -189,7 +189,7 @@ class _Notes:
         error = _ERROR.match(text)
         if cause is not None:
             self._sign(cause.code, number, text, window, rank)
-        elif error and not _ECHOES.search(text):
+        elif error and not _ECHOES.search(text) and not (error[2] == "" and _cause_below(window)):
             self._sign(UNKNOWN_ERROR, number, text, window, rank)
         if error and not _ECHOES.search(text):
             self.last_error = _quoted(text)
@@ -247,6 +247,12 @@ class _Notes:
 def _cause(line: str, window: str) -> Cause | None:
     """The first cause that a line tells; None where it tells none."""
     return next((one for one in CAUSES if any(sign.tells(line, window) for sign in one.signs)), None)
+
+
+def _cause_below(window: str) -> bool:
+    """Whether the line below, where one is written, tells a cause: messages may begin there."""
+    below = next((line for line in window.split("\n")[1:4] if line.strip()), "")
+    return _cause(below, below) is not None
 
 
 def _said(text: str, window: str) -> str:

@@ -40,6 +40,17 @@ def of(
         yield from _timeout_beside(root, now)
     if root.code in ("loss-scale-at-minimum", "overflow", "not-a-number"):
         yield from _precision_beside(question)
+    if root.code == "flash-attention-unsupported" and question.job.hardware.bf16_flops_per_second:
+        own = question.job.names["hardware"]
+        yield f"the job's {own} takes FlashAttention: another GPU ran, nvidia-smi -L shows which"
+    if root.code == "dummy-optimizer":
+        wishes = question.job.training
+        yield f"for this job: DummyOptim(parameters, lr={wishes.lr:g}, weight_decay={wishes.weight_decay:g})"
+    if root.code == "quantized-elsewhere":
+        weights, gpu = predicted.gpu.parts.get("weights", 0), predicted.gpu
+        yield f"its weights take {gib(weights)} of the {gib(gpu.limit_bytes)} GiB of every rank's GPU: whole on each"
+    if root.code == "accelerate-batch-unknown":
+        yield f"for this job: train_micro_batch_size_per_gpu = {question.strategy.micro_batch}"
 
 
 def _size(symptom: Symptom, name: str) -> int | None:

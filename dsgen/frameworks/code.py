@@ -273,6 +273,19 @@ def _one_file(at: _AskedCode) -> str:
     return "# in a shell: python -m deepspeed.utils.zero_to_fp32 checkpoints weights"
 
 
+def _universal(at: _AskedCode) -> str:
+    folder = "checkpoints"
+    if at.target in ON_TRAINER:
+        folder = f"{'checkpoints' if at.launched else 'output'}/checkpoint-500"
+    # below stage 3 it wants names of pipelines and of split weights, which such a checkpoint does not have
+    inject = "" if at.plan.chosen.strategy.stage == 3 else " --inject_missing_state"
+    return (
+        f"# in a shell: python -m deepspeed.checkpoint.ds_to_universal{inject} \\\n"
+        f"#   --input_folder {folder}/$(cat {folder}/latest) --output_folder {folder}/universal\n"
+        '# then resume as ever, with "checkpoint": {"load_universal": true} in the config'
+    )
+
+
 def _adapters_alone(at: _AskedCode) -> str:
     if at.target == "accelerate":
         return (
@@ -306,4 +319,5 @@ _SNIPPETS: Mapping[str, Callable[[_AskedCode], str]] = {
     "save": _save,
     "resume": _resume,
     "one-file": _one_file,
+    "universal": _universal,
 }

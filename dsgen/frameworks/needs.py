@@ -8,6 +8,7 @@ import attrs
 from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
 from dsgen.frameworks.code import ON_TRAINER, snippet
+from dsgen.frameworks.conversions import as_one_file, as_universal
 from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.frameworks.rank_environment import job_variables
@@ -22,6 +23,9 @@ __all__ = ["Need", "needs"]
 _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
 # Bytes of a trained element in a checkpoint beside its weight: the fp32 master weight, and the optimizer's moments.
 _STATES = {"AdamW": 12, "Adam": 12, "Lion": 8, "Adagrad": 8, "Muon": 8, "SGD": 4}
+# Programs that load by no tag, and so what latest_universal names (engine.load_checkpoint); Accelerate and Lightning
+# give the tag of what they saved.
+_LOADS_UNIVERSAL = ("deepspeed", *ON_TRAINER)
 _SLOWER = 0.01  # a difference of speed that is said
 
 _INSTALL = {
@@ -70,7 +74,7 @@ def _needs(plan: Plan, target: str, launched: bool) -> Iterator[Need]:
         install = _INSTALL.get(item.code, {})
         told = install.get(item.words, install.get("", ""))
         yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target, launched), told)
-    others = {**_environment(plan, target), **_start(plan, target), **_about_checkpoints(plan)}
+    others = {**_environment(plan, target), **_start(plan, target), **_about_checkpoints(plan, target)}
     for code, (what, without) in others.items():
         yield Need(code, what, without, snippet(code, plan, target, launched))
 
@@ -143,7 +147,7 @@ _OTHERWISE: Mapping[str, Callable[[Plan], str]] = {
 }
 
 
-def _about_checkpoints(plan: Plan) -> Mapping[str, tuple[str, str]]:
+def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
     """What belongs to a run's end: saving, resuming, generating, and turning what was saved into one file."""
     job, chosen = plan.job, plan.chosen.strategy
     total = parameter_count(job.model)
@@ -157,10 +161,30 @@ def _about_checkpoints(plan: Plan) -> Mapping[str, tuple[str, str]]:
     if job.training.method == "full":
         size = gib(total * (_WEIGHT + _STATES[job.training.optimizer]))
         told["save"] = (f"checkpoints of {size} GiB, saved by every rank", apart)
-        whole = f"{gib(total * _FP32)} GiB of RAM and as much disk in fp32"
+        taken = as_one_file(total, chosen.stage)
+        whole = f"{gib(taken.ram_bytes)} GiB of RAM and {gib(taken.disk_bytes)} of disk in fp32"
         told["one-file"] = (f"one set of weights at the end: {whole}", "a checkpoint is one file a rank")
     else:
         told["save"] = ("checkpoints, saved by every rank", apart)
         told["one-file"] = ("the adapters at the end, by themselves", "they lie in a checkpoint of DeepSpeed's alone")
+    if target in _LOADS_UNIVERSAL and _can_be_universal(plan):
+        made = as_universal(total, job.world // chosen.tp, chosen.stage)
+        told["universal"] = (
+            f"to resume on another number of GPUs, a universal checkpoint: {gib(made.ram_bytes)} GiB of RAM and "
+            f"{gib(made.disk_bytes)} of disk while it is made, {gib(made.left_bytes)} after",
+            "ZeRO's states lie in a file for each rank, and load on as many ranks alone",
+        )
     told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
     return told
+
+
+def _can_be_universal(plan: Plan) -> bool:
+    """Whether a run's checkpoints can be made universal with two commands, and there is a reason to.
+
+    ds_to_universal reads Adam's two moments; what AutoTP splits and adapters are left to a person.
+    """
+    job, chosen = plan.job, plan.chosen.strategy
+    adam = job.training.optimizer in ("AdamW", "Adam")
+    swaps = "nvme" in (chosen.offload_optimizer, chosen.offload_param)
+    whole = job.training.method == "full" and chosen.stage > 0 and chosen.tp == 1
+    return whole and adam and not swaps and job.world > 1

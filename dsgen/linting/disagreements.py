@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.documents.document import Document
-from dsgen.linting.statements import WORLD, Statement, differs
+from dsgen.linting.statements import LAUNCHED_DTYPE, WORLD, Statement, differs
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE_NAME", "in_config", "in_statements"]
@@ -30,13 +30,14 @@ def in_config(document: Document, statements: Sequence[Statement], target: str) 
             continue
         key, value = _key(statement), _value(document.config, _key(statement))
         there = f"{_stated(statement, statements)} in {statement.name}:{statement.line}"
-        said = f"{key} is {say(value)}, and {there}; {_outcome(target)}"
+        severity, outcome = _judged(statement, target)
+        said = f"{key} is {say(value)}, and {there}; {outcome}"
         fix = (
             Fix('write "auto"', (Assign(key, "auto"),), safe=False)
             if target == "hf-trainer" and "[" not in key
             else None
         )
-        yield RULE_NAME, Fault(key, said, fix, _severity(target), on="value")
+        yield RULE_NAME, Fault(key, said, fix, severity, on="value")
 
 
 def in_statements(
@@ -53,17 +54,9 @@ def in_statements(
         line = config.position(config.span(key).start)[0]
         there = f"{key} is {say(value)} in {config.name}:{line}"
         said = f"{_stated(statement, statements)}, and {there}"
-        severity = Severity.ERROR if statement.key == WORLD else _severity(target)
-        yield (
-            RULE_NAME,
-            Fault(
-                statement.path or statement.word,
-                f"{said}; {_outcome('world' if statement.key == WORLD else target)}",
-                severity=severity,
-                span=statement.span,
-                on="value",
-            ),
-        )
+        severity, outcome = _judged(statement, target)
+        path = statement.path or statement.word
+        yield RULE_NAME, Fault(path, f"{said}; {outcome}", severity=severity, span=statement.span, on="value")
 
 
 def _differ(config: Mapping[str, Any], statement: Statement, every: Sequence[Statement]) -> bool:
@@ -117,14 +110,15 @@ def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _severity(target: str) -> Severity:
-    return Severity.WARNING if target in _SILENT else Severity.ERROR
-
-
-def _outcome(target: str) -> str:
-    """What happens then."""
-    if target == "world":
-        return "DeepSpeed multiplies the batch sizes with the GPUs and stops at the parse"
+def _judged(statement: Statement, target: str) -> tuple[Severity, str]:
+    """How grave a difference is, and what happens then."""
+    if statement.key == WORLD:
+        return Severity.ERROR, "DeepSpeed multiplies the batch sizes with the GPUs and stops at the parse"
+    if statement.word.lstrip("-").replace("-", "_") == LAUNCHED_DTYPE:
+        if statement.value is False:  # the config has the other dtype on
+            return Severity.ERROR, "Accelerate refuses the two (ValueError)"
+        return Severity.WARNING, "Accelerate leaves what the config says, so it trains in another dtype than is said"
     if target in _SILENT:
-        return "DeepSpeed goes by the config" + ("; a Trainer would stop" if target == "accelerate" else "")
-    return "the Trainer compares them and stops with a ValueError"
+        trainer = "; a Trainer would stop" if target == "accelerate" else ""
+        return Severity.WARNING, f"DeepSpeed goes by the config{trainer}"
+    return Severity.ERROR, "the Trainer compares them and stops with a ValueError"

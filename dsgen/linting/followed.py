@@ -14,7 +14,7 @@ from dsgen.documents.document import Document
 from dsgen.documents.hjson import reader
 from dsgen.linting import accelerate_files, launch_files, statements, wrapped_configs
 from dsgen.linting.launch_files import Passed, Started
-from dsgen.linting.statements import WORLD, Statement
+from dsgen.linting.statements import LAUNCHED_DTYPE, WORLD, Statement
 from dsgen.shapes.findings import Fault, Severity
 
 __all__ = ["Told", "Use", "against_job", "is_training_json", "told"]
@@ -146,10 +146,19 @@ def _of_program(start: Started, document: Document, open_file: Callable[[Path], 
         if inner.uses or argument.name:
             files.append(file)
         for use in inner.uses:
-            own = {one.key for one in said}
-            whole = (*said, *(one for one in use.said if one.key not in own))
+            ours = [one for one in said if not (_is_launched_dtype(one) and _says_dtype(use.said))]
+            own = {one.key for one in ours}
+            whole = (*ours, *(one for one in use.said if one.key not in own))
             uses.append(attrs.evolve(use, ranks=ranks or use.ranks, said=whole))
     return Told(uses=tuple(uses), files=tuple(files), missing=tuple(missing))
+
+
+def _is_launched_dtype(one: Statement) -> bool:
+    return one.word.lstrip("-").replace("-", "_") == LAUNCHED_DTYPE
+
+
+def _says_dtype(said: Iterable[Statement]) -> bool:
+    return any(one.key in ("bf16.enabled", "fp16.enabled") for one in said)
 
 
 def _configs(start: Started) -> Iterator[tuple[Passed, str | None]]:

@@ -1,7 +1,8 @@
 """What the files that start a training say of its DeepSpeed config: arguments of the Trainer, as keys of DeepSpeed's.
 
 Read in transformers 5.23.0: integrations/deepspeed.py (`HfTrainerDeepSpeedConfig.trainer_config_process`), which
-compares these and refuses a difference; axolotl has the same arguments and one of its own name.
+compares these and refuses a difference; axolotl has the same arguments and one of its own name. And in accelerate
+1.15.0: utils/dataclasses.py (`DeepSpeedPlugin.set_mixed_precision`), which compares the launcher's dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dsgen.documents.document import Document
 from dsgen.linting.launch_files import Passed, Started
 from dsgen.shapes.findings import Span
 
-__all__ = ["WORLD", "Statement", "differs", "of_accelerate", "of_program", "of_training_file"]
+__all__ = ["LAUNCHED_DTYPE", "WORLD", "Statement", "differs", "of_accelerate", "of_program", "of_training_file"]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
 _MICRO = "train_micro_batch_size_per_gpu"
@@ -37,6 +38,9 @@ _NUMBERS = (
 _FINDS_OUT = "auto_find_batch_size"
 _AT_LEAST_ONE = ("warmup_steps", "max_steps")  # below it they mean a share of the steps, or nothing
 _DTYPES = ("bf16", "fp16")
+LAUNCHED_DTYPE = "mixed_precision"  # of `accelerate launch`; what its program is told of a dtype comes before it
+# What it says -> the dtype that is to be on; "no" says nothing, because the config's dtype is taken then.
+_LAUNCHED = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
 _AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
 _ITS_MARK = "base_model"  # a key that every config of axolotl has
 
@@ -78,6 +82,10 @@ def of_program(start: Started, document: Document) -> tuple[Statement, ...]:
 
     values = {name: _read(argument.value, name in (*_DTYPES, _FINDS_OUT)) for name, argument in said.items()}
     made = [state(key, value, values[name], said[name]) for name, key, value in _keys(values)]
+    launched = start.options.get(LAUNCHED_DTYPE) if start.launcher == "accelerate" else None
+    if launched is not None and not any(values.get(dtype) for dtype in _DTYPES):
+        on = _LAUNCHED.get((launched.value or "").lower())
+        made += [state(f"{dtype}.enabled", dtype == on, launched.value, launched) for dtype in _DTYPES if on]
     if start.ranks is not None:
         ranks, option = start.ranks
         made.append(state(WORLD, ranks, ranks, option))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dsgen.asking.adopting import Adoption
 from dsgen.planning.candidates import Candidate
-from dsgen.report import costs
+from dsgen.report import costs, speedups
 from dsgen.report.bars import place_line
 from dsgen.report.memory import headline, wrapped
 from dsgen.report.speedups import NARROWEST, change_lines
 from dsgen.strategies.strategies import describe
 
-__all__ = ["text"]
+__all__ = ["data", "text"]
 
 _CLOSE = 0.02  # of the speed: no gain that a person would change a config for, as dsgen plan --config has it
 
@@ -72,3 +73,18 @@ def _otherwise(made: Adoption) -> Iterator[str]:
         yield f"dsgen would take {takes}: {much} for the same sequences a step"
     else:
         yield f"dsgen would take {takes}: {-made.gain:.0%} slower than what is there"
+
+
+def data(made: Adoption, written_to: str | None = None) -> dict[str, Any]:
+    """The same as plain JSON types: bytes, seconds, and shares of the speed."""
+    return {
+        "scenario": made.text,
+        "written_to": written_to,
+        "config": dict(made.config),
+        "warnings": [str(warning) for warning in made.config.warnings],
+        "notes": list(made.question.notes),
+        "runs": costs.data(made.speedups.now),
+        "dsgen_would": costs.data(made.own) if made.own is not None else None,
+        "gain": made.gain,
+        "faster": speedups.data(made.speedups),
+    }

@@ -290,3 +290,22 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         adoption.write(str(target))
     with pytest.raises(DsgenError, match=r"ends in \.yaml"):
         adoption.write(str(tmp_path / "s.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("lora_r: 8\n", {"method": "lora", "lora_rank": 8}),
+        ("use_peft: true\nload_in_4bit: true\nlora_r: 64\nlora_target_modules: [q_proj, v_proj]\n",
+         {"method": "qlora", "lora_rank": 64, "lora_targets": ["q_proj", "v_proj"]}),
+        ("finetuning_type: lora\nlora_rank: 16\nlora_target: all\nquantization_bit: 4\n",
+         {"method": "qlora", "lora_rank": 16, "lora_targets": ["all-linear"]}),
+        ("adapter: qlora\nlora_r: 32\nload_in_4bit: true\n", {"method": "qlora", "lora_rank": 32}),
+        ("use_peft: false\nlora_r: 8\nbf16: true\n", {"precision": "bf16"}),
+        ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16"}),
+        ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
+        ("use_peft: true\nlora_target_modules: null\n", {"method": "lora"}),
+    ],
+)  # fmt: skip
+def test_adapters_are_read_as_each_program_names_them(tmp_path: Path, text: str, fields: dict[str, object]) -> None:
+    assert dict(read_arguments(arguments(tmp_path, text)).fields) == fields

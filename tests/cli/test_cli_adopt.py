@@ -94,3 +94,20 @@ def test_a_config_that_does_not_start_is_refused_with_its_finding(tmp_path: Path
 def test_no_model_and_no_config_are_refused(config: str, tmp_path: Path) -> None:
     assert "--model" in refused("adopt", config, "--hw", "a100-80g")
     assert "no such file" in refused("adopt", str(tmp_path / "none.json"), *JOB).lower()
+
+
+def test_json_has_the_scenario_and_the_numbers(config: str, tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.yaml"
+    alone = run("adopt", config, *JOB, "--format", "json")
+    written = run("adopt", config, *JOB, "--format", "json", "-o", str(scenario))
+
+    told, again = json.loads(alone.out), json.loads(written.out)
+    assert (alone.code, alone.err, written.err) == (0, "", "")
+    assert again["written_to"] == str(scenario) and told["written_to"] is None
+    assert scenario.read_text() == again["scenario"]
+    assert told["config"] == CONFIG
+    assert told["runs"]["seconds_per_step"] > 0
+    assert told["gain"] == pytest.approx(
+        told["dsgen_would"]["tokens_per_second_per_gpu"] / told["runs"]["tokens_per_second_per_gpu"] - 1
+    )
+    assert told["faster"] and isinstance(told["notes"], list)

@@ -286,3 +286,22 @@ def test_what_is_given_does_not_change() -> None:
 
     assert diagnose([full()], asked).question == asked
     assert attrs.has(type(diagnose([full()])))
+
+
+@pytest.mark.parametrize(
+    ("line", "said_of_job", "words"),
+    [
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", {"hw": "v100-32g"}, "--attention sdpa"),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", {}, "another GPU ran"),
+        ("ValueError: You cannot create a `DummyOptim` without specifying an optimizer in the config file.",
+         {"set": {"training.lr": 3e-4}}, "DummyOptim(parameters, lr=0.0003, weight_decay="),
+        ("ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision on a different device",
+         {"method": "qlora", "gpus": 2}, "its weights take 3.7 of the 39.4 GiB"),
+        ("ValueError: When using DeepSpeed `accelerate.prepare()` requires you to pass at least one of training or "
+         "evaluation dataloaders", {"micro_batch": 2}, "train_micro_batch_size_per_gpu = 2"),
+    ],
+)  # fmt: skip
+def test_what_a_library_refused_gets_this_job_s_number(line: str, said_of_job: dict[str, Any], words: str) -> None:
+    answer = diagnose([f"{line}\n".encode()], question(**said_of_job))
+
+    assert words in said(answer)

@@ -27,7 +27,7 @@ OOM = (
 TIMEOUT = (
     "[Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7753, OpType=ALLREDUCE, NumelIn=1, "
     "NumelOut=1, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.",
-    "RuntimeError: NCCL communicator was aborted on rank {0}.",
+    "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:{0}, unhandled system error",
 )
 SLOW = settings(max_examples=60, deadline=None)
 
@@ -275,3 +275,13 @@ def test_an_overflow_at_the_lowest_scale_is_a_cause_and_one_at_the_start_is_none
     assert diagnose([log(told.format("65536, reducing to 32768"))]).code is None
     assert diagnose([log(told.format("65536, reducing to 32768"), told.format(scale))]).code == "overflow"
     assert diagnose([log(*[told.format("65536, reducing to 32768")] * 50)]).code == "overflow"
+
+
+@pytest.mark.parametrize("blank", [(), ("",)])
+def test_an_error_whose_message_begins_in_the_next_line_is_read(blank: tuple[str, ...]) -> None:
+    told = "    CUDA Setup failed despite GPU being available. Please run the following command"
+
+    record = read([log("RuntimeError:", *blank, told)])
+
+    assert [one.code for one in record.symptoms] == ["bitsandbytes-broken"]
+    assert record.root is not None and record.root.line == 2 + len(blank)

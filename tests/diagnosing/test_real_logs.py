@@ -33,6 +33,33 @@ arguments = TrainingArguments("out", per_device_train_batch_size=2, deepspeed="d
 Trainer(LlamaForCausalLM(small), arguments, train_dataset=[{"input_ids": [1], "labels": [1]}] * 8).train()
 """
 
+FLASH = """
+from transformers import AutoModelForCausalLM, LlamaConfig
+sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8}
+small = LlamaConfig(**sizes, num_hidden_layers=1, num_attention_heads=1)
+AutoModelForCausalLM.from_config(small, attn_implementation="flash_attention_2")
+"""
+RESUME = """
+from transformers import TrainingArguments, Trainer
+os.makedirs("out")
+arguments = TrainingArguments("out", report_to=[], use_cpu=True)
+Trainer(model, arguments, train_dataset=[{"x": [1]}] * 8).train(resume_from_checkpoint=True)
+"""
+ACCELERATE = """
+os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
+from accelerate import Accelerator, DeepSpeedPlugin
+from accelerate.utils import DummyOptim
+keys = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}}
+"""
+DUMMY = """
+Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=keys)).prepare(model, DummyOptim(model.parameters()))
+"""
+TWICE = """
+keys["optimizer"] = {"type": "Adam", "params": {"torch_adam": True}}
+optimizer = torch.optim.AdamW(model.parameters())
+Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=keys)).prepare(model, optimizer)
+"""
+
 
 def log_of(folder: Path, program: str, port: int) -> Diagnosis:
     """What is said of the log of a program that fails."""
@@ -60,6 +87,10 @@ def log_of(folder: Path, program: str, port: int) -> Diagnosis:
         ("model.load_state_dict(torch.nn.Linear(3, 3).state_dict())", "checkpoint-shapes", "load"),
         ("import no_such_package", "package-missing", "launch"),
         (TRAINER, "config-mismatch", "init"),
+        (FLASH, "flash-attention-missing", "load"),
+        (RESUME, "nothing-to-resume", "resume"),
+        (ACCELERATE + DUMMY, "dummy-optimizer", "init"),
+        (ACCELERATE + TWICE, "dummy-optimizer", "init"),
     ],
     ids=lambda value: value.strip()[:30],
 )  # fmt: skip

@@ -416,3 +416,108 @@ def ours(arguments: dict[str, Any]) -> list[str]:
     stated = statements.of_training_file(document, "deepspeed")
     paths = {fault.path for _, fault in disagreements.in_config(unwritten(CONFIG, "ds.json"), stated, "hf-trainer")}
     return sorted({path.partition("[")[0] for path in paths})
+
+
+# Arrays, and scripts inside of scripts.
+
+ARRAYS = (
+    'ARGS=(--deepspeed ds.json --per_device_train_batch_size 2)\ndeepspeed train.py "${ARGS[@]}"\n',
+    "ARGS=(\n  --deepspeed ds.json  # ours\n  --bf16 True\n)\n"
+    'ARGS+=(--per_device_train_batch_size 2)\ntorchrun --nproc_per_node 8 train.py "${ARGS[@]}"\n',
+    "BATCH=2\nONE=(--per_device_train_batch_size $BATCH)\n"
+    'ALL=("${ONE[@]}" --deepspeed ds.json)\npython train.py ${ALL[@]+"${ALL[@]}"}\n',
+    'CMD=(deepspeed train.py --deepspeed ds.json --per_device_train_batch_size 2)\n"${CMD[@]}"\n',
+    "declare -a ARGS=(--deepspeed ds.json --per_device_train_batch_size=2)\naccelerate launch train.py ${ARGS[*]}\n",
+)
+INSIDE = (
+    "srun bash -c 'torchrun --nproc_per_node 8 train.py --deepspeed ds.json --per_device_train_batch_size 2'\n",
+    'srun bash -lc "cd . && deepspeed train.py \\\n  --deepspeed \\"ds.json\\" --per_device_train_batch_size 2"\n',
+    "sbatch <<EOF\n#!/bin/bash\ndeepspeed train.py --deepspeed ds.json \\\\\n  --per_device_train_batch_size 2\nEOF\n",
+    "sbatch --nodes 2 <<'EOF'\nsrun bash -c 'deepspeed train.py --deepspeed ds.json "
+    "--per_device_train_batch_size 2'\nEOF\n",
+    "cat > job.sbatch <<EOF\ndeepspeed train.py --deepspeed ds.json --per_device_train_batch_size 2\nEOF\n"
+    "sbatch job.sbatch\n",
+    "cat <<EOF | sbatch\ndeepspeed train.py --deepspeed ds.json --per_device_train_batch_size 2\nEOF\n",
+)
+
+
+@pytest.mark.parametrize("text", (*ARRAYS, *INSIDE))
+def test_what_stands_in_an_array_or_in_a_script_inside_is_compared(text: str) -> None:
+    name = script(text)
+
+    assert said("ds.json", name) == [
+        ("ds.json", "train_micro_batch_size_per_gpu"),
+        (name, "--per_device_train_batch_size"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a branch says it otherwise
+        'ARGS=(--deepspeed ds.json --per_device_train_batch_size 2)\nif [ "$BIG" ]; then\n'
+        '  ARGS+=(--per_device_train_batch_size 4)\nfi\ndeepspeed train.py "${ARGS[@]}"\n',
+        'ARGS=(--deepspeed ds.json --per_device_train_batch_size 2)\n[ "$BIG" ] && '
+        'ARGS+=(--per_device_train_batch_size 4)\ndeepspeed train.py "${ARGS[@]}"\n',
+        # a branch makes it
+        "if [ $BIG ]; then\n  B=(--per_device_train_batch_size 4)\nelse\n  B=(--per_device_train_batch_size 2)\nfi\n"
+        'deepspeed train.py --deepspeed ds.json "${B[@]}"\n',
+        # it is never used, or made again
+        "ARGS=(--deepspeed ds.json --per_device_train_batch_size 2)\ndeepspeed train.py --deepspeed ds.json\n",
+        "ARGS=(--per_device_train_batch_size 2)\nARGS=(--per_device_train_batch_size 4)\n"
+        'deepspeed train.py --deepspeed ds.json "${ARGS[@]}"\n',
+        # text that nobody runs
+        "cat <<EOF\ndeepspeed train.py --deepspeed ds.json --per_device_train_batch_size 2\nEOF\n",
+        "cat > notes.txt <<EOF\ndeepspeed train.py --deepspeed nowhere.json --per_device_train_batch_size 2\nEOF\n",
+        "python -c 'deepspeed train.py --deepspeed nowhere.json'\n",
+        "echo bash -c 'x'\n",
+    ],
+)
+def test_what_a_branch_decides_and_what_nobody_runs_is_not_said(text: str) -> None:
+    assert said("ds.json", script(text)) == []
+
+
+def test_a_setting_inside_of_a_script_inside_stands_where_it_is_written() -> None:
+    text = "sbatch <<EOF\nexport OMP_NUM_THREADS=8\nEOF\nsrun bash -c 'NCCL_DEBUG=INFO deepspeed train.py'\n"
+
+    launch = launch_files.scan(text, "x.sh")
+
+    assert [(one.name, one.exported, text[one.at.start : one.at.end]) for one in launch.settings] == [
+        ("OMP_NUM_THREADS", True, "8"),
+        ("NCCL_DEBUG", True, "INFO"),
+    ]
+
+
+# The dtype of `accelerate launch`.
+
+
+@pytest.mark.parametrize(
+    ("option", "config", "expected"),
+    [
+        ("--mixed_precision fp16", {"bf16": {"enabled": True}}, [("bf16.enabled", Severity.ERROR)]),
+        ("--mixed_precision=bf16", {"fp16": {"enabled": True}}, [("fp16.enabled", Severity.ERROR)]),
+        ("--mixed-precision bf16", {"bf16": {"enabled": False}}, [("bf16.enabled", Severity.WARNING)]),
+        ("--mixed_precision bf16", {"bf16": {"enabled": True}}, []),
+        ("--mixed_precision bf16", {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}, []),
+        ("--mixed_precision bf16", {}, []),  # Accelerate writes it into the config
+        ("--mixed_precision no", {"bf16": {"enabled": True}}, []),  # the config's is taken
+        ("--mixed_precision $DTYPE", {"bf16": {"enabled": True}}, []),
+    ],
+)
+def test_the_dtype_of_accelerate_s_launcher_is_compared(
+    option: str, config: dict[str, Any], expected: list[tuple[str, Severity]]
+) -> None:
+    write({"train_micro_batch_size_per_gpu": 4, **config})
+    name = script(f"accelerate launch --use_deepspeed --deepspeed_config_file ds.json {option} train.py\n")
+
+    in_config = [(finding.path, finding.severity) for file, finding in findings("ds.json", name) if file == "ds.json"]
+    in_script = [finding.severity for file, finding in findings("ds.json", name) if file == name]
+    assert in_config == expected
+    assert in_script == [severity for _, severity in expected]
+
+
+def test_what_the_program_is_told_of_a_dtype_comes_before_its_launcher() -> None:
+    start = "accelerate launch --mixed_precision fp16 train.py --deepspeed ds.json"
+
+    assert said("ds.json", script(f"{start}\n")) == [("ds.json", "bf16.enabled"), ("train.sh", "--mixed_precision")]
+    assert said("ds.json", script(f"{start} --bf16\n")) == []

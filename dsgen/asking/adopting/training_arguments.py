@@ -24,6 +24,14 @@ _COUNTS = {
 }
 # What training programs call the length of a sequence: TRL, LLaMA-Factory, Axolotl, Alpaca's train.py.
 _LENGTHS = ("max_seq_length", "max_length", "cutoff_len", "sequence_len", "model_max_length")
+# And the rank of adapters and the matrices that get them: peft and TRL, LLaMA-Factory, ms-swift, FastChat.
+_RANKS = ("lora_r", "lora_rank")
+_TARGETS = ("lora_target_modules", "lora_target", "target_modules")
+_ADAPTERS = {"use_peft": True, "lora_enable": True, "use_lora": True, "finetuning_type": "lora", "train_type": "lora",
+             "tuner_type": "lora", "adapter": "lora"}  # fmt: skip
+_FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_lora": True, "bits": 4,
+              "adapter": "qlora"}  # fmt: skip
+_EVERY_MATRIX = ("all", "all-linear")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -89,9 +97,27 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "precision", dtype
     if isinstance(values.get("gradient_checkpointing"), bool):
         yield "checkpointing", "full" if values["gradient_checkpointing"] else "none"
+    yield from _adapters(values)
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
     if length is not None:
         yield "seq_len", length
+
+
+def _adapters(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is trained, where it is adapters; a rank alone counts unless the program is told to train all."""
+    four_bits = any(values.get(name) == value for name, value in _FOUR_BITS.items())
+    switch = [values[name] for name in _ADAPTERS if name in values]
+    rank = next((values[name] for name in _RANKS if _is_count(values.get(name))), None)
+    asked = any(values.get(name) == value for name, value in _ADAPTERS.items()) or values.get("adapter") == "qlora"
+    if not (asked or (rank is not None and not switch)):
+        return
+    yield "method", "qlora" if four_bits else "lora"
+    if rank is not None:
+        yield "lora_rank", rank
+    targets = next((values[name] for name in _TARGETS if values.get(name)), None)
+    names = [one.strip() for one in targets.split(",")] if isinstance(targets, str) else targets
+    if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
+        yield "lora_targets", ["all-linear"] if any(one in _EVERY_MATRIX for one in names) else names
 
 
 def _is_count(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dsgen.diagnosing.causes.cause import CONSEQUENCE, ROOT, SLOW, UNKNOWN, Cause, Sign
+from dsgen.diagnosing.causes.libraries import LIBRARIES
 from dsgen.diagnosing.causes.machines import MACHINES
 from dsgen.diagnosing.causes.memory import MEMORY
 from dsgen.diagnosing.causes.networks_and_ranks import COMMUNICATION
@@ -11,5 +12,5 @@ from dsgen.diagnosing.causes.program_errors import PROGRAMS
 
 __all__ = ["BY_CODE", "CAUSES", "CONSEQUENCE", "ROOT", "SLOW", "UNKNOWN", "Cause", "Sign"]
 
-CAUSES: tuple[Cause, ...] = (*MEMORY, *NUMBERS, *PROGRAMS, *MACHINES, *COMMUNICATION)
+CAUSES: tuple[Cause, ...] = (*MEMORY, *NUMBERS, *LIBRARIES, *PROGRAMS, *MACHINES, *COMMUNICATION)
 BY_CODE = {cause.code: cause for cause in CAUSES}

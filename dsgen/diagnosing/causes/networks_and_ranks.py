@@ -104,6 +104,8 @@ COMMUNICATION = (
             Sign("ran for", r"milliseconds before timing out"),
             Sign("monitoredBarrier", r"(?i)timed? ?out|failed"),
             Sign("NCCL timeout"),
+            Sign("NCCL communicator was aborted"),  # as torch does when a watchdog's time is over
+            Sign("is setting up NCCL communicator and", r"(?i)time-?out"),
         ),
         why="At least one rank never came to a collective that the others wait in: it died, it still works on "
         "something that only it does (preprocessing, saving, evaluating), or it went another way.",
@@ -158,7 +160,6 @@ COMMUNICATION = (
             Sign("ncclInvalidUsage"),
             Sign("NCCL error in:"),
             Sign("NCCL Error "),
-            Sign("NCCL communicator was aborted"),
         ),
         why="A call of CUDA or of the system failed inside NCCL: the driver is too old for it, GPU memory "
         "or /dev/shm is full, peer access does not work, or another rank is gone.",

@@ -224,6 +224,19 @@ PROGRAMS = (
         source="https://github.com/deepspeedai/DeepSpeed/issues/1233",
     ),
     Cause(
+        code="dtypes-in-one-gather",
+        words="ZeRO-3 is to gather parameters of several dtypes together",
+        phase="forward",
+        signs=(Sign("expected there to be only one unique element in"),),
+        why="A module's parameters are gathered in one call, and must have one dtype: an 8-bit base, or fp32 adapters "
+        "beside 16-bit weights, have several.",
+        changes=(
+            "no load_in_8bit with ZeRO-3; adapters in the dtype of the model (autocast_adapter_dtype=False)",
+            "ZeRO-2, where nothing is gathered",
+        ),
+        source="https://github.com/bigcode-project/starcoder/issues/96",
+    ),
+    Cause(
         code="device-mismatch",
         words="tensors of different devices meet",
         signs=(Sign("Expected all tensors to be on the same device"),),
@@ -247,6 +260,8 @@ PROGRAMS = (
             Sign("non-inflight parameter"),
             Sign("assert not param.ds_active_sub_modules"),
             Sign("'weight' must be 2-D"),
+            Sign("in the parameter fetch queue"),
+            Sign("tracing error at step"),
         ),
         why="ZeRO-3 gathers parameters in hooks of each module's forward. A parameter used outside of its module, a "
         "module that runs in another order, or a forward that was interrupted breaks that.",

@@ -83,6 +83,8 @@ def understand(commands: Iterable[Command], text: str) -> tuple[tuple[Assignment
         exported |= named
         settings += [attrs.evolve(item, exported=item.exported or everything) for item in leading]
         options += _launched(rest)
+        for word in words:
+            options += _launched(list(word.items or ()))  # CMD=(deepspeed --num_gpus 8 train.py)
         for item in leading:
             inner = Span(item.at.start + 1, item.at.end - 1)
             if text[item.at.start : item.at.start + 1] in ('"', "'") and item.value.startswith(tuple(_LAUNCHERS)):

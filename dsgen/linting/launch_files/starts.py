@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from dsgen.linting.launch_files.commands import option_named
 from dsgen.linting.launch_files.files import scan, script_commands
-from dsgen.linting.launch_files.words import Word, split
+from dsgen.linting.launch_files.filled import FilledScript
+from dsgen.linting.launch_files.words import Word
 from dsgen.shapes.findings import Span
 
 __all__ = ["Passed", "Started", "starts"]
 
 _NUMBER = re.compile(r"-\.?[0-9]")
-_WHOLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 _MAIN = ("deepspeed", "deepspeed.pt", "accelerate", "torchrun", "llamafactory-cli", "lmf", "swift", "axolotl")
 _PYTHON = re.compile(r"python[0-9.]*")
 # Modules of `python -m` and `accelerate launch -m` that are one of the programs above.
@@ -89,31 +89,9 @@ def starts(text: str, name: str) -> tuple[Started, ...]:
         counts[setting.name] = counts.get(setting.name, 0) + 1
     plain = {one.name: (one.value, one.at) for one in launch.settings if counts[one.name] == 1}
     known = {name: said for name, said in plain.items() if "$" not in said[0] and "`" not in said[0]}
-    started = []
-    for command in script_commands(text, name):
-        words = [word for given in command.words for word in _expanded(given, known, text)]
-        started.append(_program(words))
+    filled = FilledScript(text, known)
+    started = [_program(filled.words_of(command)) for command in script_commands(text, name)]
     return tuple(one for one in started if one is not None)
-
-
-def _expanded(word: Word, known: Mapping[str, tuple[str, Span]], text: str) -> Iterator[Word]:
-    """A word with the variables that are known in their place; one without quotes may become several words."""
-    alone = _WHOLE.fullmatch(word.text)
-    if alone and not word.quoted and (said := known.get(alone[1] or alone[2])):
-        inner = said[1]
-        if text[inner.start : inner.start + 1] in ("'", '"'):
-            inner = Span(inner.start + 1, inner.end - 1)
-        for command in split(text, inner.start, inner.end)[0]:
-            yield from command.words
-    elif "$" in word.text:
-
-        def value(match: re.Match[str]) -> str:
-            said = known.get(match[1] or match[2])
-            return said[0] if said else match[0]
-
-        yield attrs.evolve(word, text=_WHOLE.sub(value, word.text))
-    else:
-        yield word
 
 
 def _program(words: list[Word]) -> Started | None:

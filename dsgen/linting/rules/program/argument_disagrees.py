@@ -26,10 +26,12 @@ RULE = Rule(
     severity=Severity.ERROR,
     what="What starts the training and the DeepSpeed config say different things.",
     why=(
-        "Launch scripts, training files and the config they lead to are read together, and both places are shown. The "
-        "Trainer compares batch, accumulation, clipping, precision, optimizer and schedule with its arguments and "
-        'raises one ValueError for all that differ; "auto" in the config takes the argument. Accelerate and '
-        "DeepSpeed compare nothing but the batch sizes with the GPUs, and go by the config: there it is a warning."
+        "Launch scripts, with their arrays and the scripts inside of them (bash -c, sbatch <<EOF), training files and "
+        "the config they lead to are read together, and both places are shown. The Trainer compares batch, "
+        "accumulation, clipping, precision, optimizer and schedule with its arguments and raises one ValueError for "
+        'all that differ; "auto" in the config takes the argument. Accelerate and DeepSpeed compare nothing but the '
+        "batch sizes with the GPUs, and go by the config: there it is a warning. Only a --mixed_precision of "
+        "accelerate launch beside the other dtype in the config is refused."
     ),
     example="""per_device_train_batch_size: 2
 deepspeed:
@@ -43,7 +45,10 @@ deepspeed:
   zero_optimization:
     stage: 2
 """,
-    evidence=("transformers/integrations/deepspeed.py (5.23.0): fill_match, trainer_config_finalize",),
+    evidence=(
+        "transformers/integrations/deepspeed.py (5.23.0): fill_match, trainer_config_finalize",
+        "accelerate/utils/dataclasses.py (1.15.0): DeepSpeedPlugin.set_mixed_precision",
+    ),
     check=check,
     reads="job",
 )
