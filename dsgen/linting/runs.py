@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -51,12 +51,12 @@ def _changes(before: Subject, after: Subject, own: str) -> Iterator[tuple[str, A
     paths = dict.fromkeys(path for subject in (before, after) for path, _ in subject.leaves())
     for path in paths:
         same = _same(lookup(before.config, path), lookup(after.config, path))
-        if same or _within(path, own) or isinstance(lookup(after.config, path)[1], Mapping):
+        if same or _within(path, own) or path in after.surface.sections:
             continue
         if before.surface.key(path, before.config) is None and after.surface.key(path, after.config) is None:
             continue
-        if not after.written(path) and (after.surface.hindrance(path, after.config) or ("", ""))[0] == own:
-            continue  # it hangs on the finding's own key, of which the rule has judged
+        if not after.written(path) and own == f"{path.rpartition('.')[0]}.device":
+            continue  # it hangs on that device, of which the rule has judged
         was, becomes = _in_force(before, path), _in_force(after, path)
         if not _same(was, becomes):
             yield path, was, becomes
