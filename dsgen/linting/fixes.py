@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
+from dsgen.deepspeed.keys import lookup
 from dsgen.documents import editor
 from dsgen.documents.document import Document
 from dsgen.documents.editor import apply_to_config
 from dsgen.linting import launch_files
-from dsgen.shapes.findings import Edit, Finding, Fix, Move, Severity
+from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
 
 __all__ = ["MAX_ROUNDS", "FixResult", "Linter", "Reader", "apply_to_config", "diff", "fix", "is_fixable"]
 
@@ -25,6 +27,16 @@ Linter = Callable[[Document], tuple[Finding, ...]]
 Reader = Callable[[str, str], Document]
 """What makes a document of a text and a name; it raises nothing."""
 
+# Sections that mean something even when they are empty: their presence is asked for, or a program needs them.
+_MEANT_EMPTY = (
+    "zero_optimization",
+    "zero_optimization.zenflow",
+    "optimizer",
+    "optimizer.params",
+    "scheduler",
+    "scheduler.params",
+    "activation_checkpointing",
+)
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPELLED = re.compile(r'[\x00-\x1f\x7f"\\]')  # letters of a file's name that a diff cannot hold as they are
 
@@ -168,6 +180,11 @@ def _attempt(work: _Work, state: _Mending, wanted: Sequence[Finding]) -> _Mendin
     if text in work.seen:
         return None
     document = work.read(text, state.document.name)
+    if left_empty := _emptied(state.document, document, edits):
+        with contextlib.suppress(ValueError):
+            document = work.read(_edited(document, left_empty), state.document.name)
+    if document.text in work.seen:
+        return None
     findings = work.lint(document)
     left = collections.Counter(_place(finding) for finding in findings)
     were = collections.Counter(_place(finding) for finding in state.findings)
@@ -181,7 +198,22 @@ def _attempt(work: _Work, state: _Mending, wanted: Sequence[Finding]) -> _Mendin
 
 
 def _edited(document: Document, edits: Sequence[Edit]) -> str:
-    return (launch_files.edited if document.kind == "launch" else editor.apply)(document, edits)
+    if document.kind == "launch":
+        return launch_files.edited(document, edits)
+    return editor.apply(document, edits)
+
+
+def _emptied(before: Document, after: Document, edits: Iterable[Edit]) -> list[Edit]:
+    """The removal of each section that edits have left empty, unless it means something so or has a comment in it."""
+    gone: list[Edit] = []
+    for edit in edits:
+        path = edit.path.rpartition(".")[0] if isinstance(edit, Remove) else ""
+        there, value = lookup(after.config or {}, path) if path and path not in _MEANT_EMPTY else (False, None)
+        if there and value == {} and lookup(before.config or {}, path)[1] and Remove(path) not in gone:
+            span = after.span(path, "value")
+            if "".join(after.text[span.start : span.end].split()) == "{}":
+                gone.append(Remove(path))
+    return gone
 
 
 def _place(finding: Finding) -> tuple[str, str]:

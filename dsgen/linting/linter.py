@@ -12,6 +12,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.linting.rules import RULES, Rule
+from dsgen.linting.runs import judged_fix
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.shapes.findings import Fault, Finding, Severity
 from dsgen.targets import Target
@@ -107,7 +108,8 @@ def _asked(rule: Rule, subject: Subject) -> Iterator[tuple[Fault, Finding]]:
         yield fault, attrs.evolve(_placed(subject.document, rule, fault), code="DSG000", rule="rule-broke")
         return
     for fault in faults:
-        yield fault, _placed(subject.document, rule, fault)
+        finding = _placed(subject.document, rule, fault)
+        yield fault, attrs.evolve(finding, fix=judged_fix(subject, finding)) if finding.fix is not None else finding
 
 
 def _placed(document: Document, rule: Rule, fault: Fault) -> Finding:

@@ -62,8 +62,8 @@ class Fix:
     Attributes:
         title: What it does, in the imperative: "rename to autotp_size".
         edits: What changes, in order.
-        safe: Whether DeepSpeed then does what it does now, or what was plainly meant. An unsafe fix changes what is
-            trained or decides something for the person.
+        safe: Whether the run stays the same, but for the finding's own key; of a config that DeepSpeed refuses, whether
+            it has only one reading. An unsafe fix is an offer: it changes what runs today or decides for the person.
     """
 
     title: str

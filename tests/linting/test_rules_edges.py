@@ -228,7 +228,7 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
         "unread-key",
         {"overlap_comm": True, **z(2)},
         {},
-        (Move("overlap_comm", "zero_optimization.overlap_comm"), True),
+        (Move("overlap_comm", "zero_optimization.overlap_comm"), False),
     ),
     ("unread-key", {"max_grad_norm": 1.0}, {}, (Move("max_grad_norm", "gradient_clipping"), False)),
     (

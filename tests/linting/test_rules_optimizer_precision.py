@@ -400,7 +400,7 @@ MENDED: list[tuple[dict[str, Any], tuple[Any, ...], bool]] = [
     ({**opt(lr="1e-3"), **z(2)}, (Assign("optimizer.params.lr", 0.001),), True),
     (sched("Warmup_lr"), (Assign("scheduler.type", "WarmupLR"),), True),
     (sched("WarmupCosine"), (Assign("scheduler.type", "WarmupCosineLR"),), False),
-    (sched("WarmupLR", warmup_type="Linear"), (Assign("scheduler.params.warmup_type", "linear"),), True),
+    (sched("WarmupLR", warmup_type="Linear"), (Assign("scheduler.params.warmup_type", "linear"),), False),
     ({**torch(), **z(2), **BF16, "fp16": {"auto_cast": True}}, (Remove("fp16.auto_cast"),), True),
     ({**torch(), **z(2), "gradient_clipping": -1}, (Assign("gradient_clipping", 0),), True),
 ]

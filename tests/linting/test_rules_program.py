@@ -174,7 +174,7 @@ def test_another_name_of_a_filled_key_is_renamed() -> None:
     finding = one(put("zero_optimization.prefetch_bucket_size", "auto"), "auto-not-filled", target="hf-trainer")
 
     assert finding.fix is not None
-    assert finding.fix.title == "rename to stage3_prefetch_bucket_size"
+    assert finding.fix.title.startswith("rename to stage3_prefetch_bucket_size")
 
 
 def test_what_accelerate_settles_without_asking_is_said() -> None:

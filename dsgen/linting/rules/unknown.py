@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -13,9 +13,9 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import check_value
 from dsgen.linting.rules.values import outdone
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.findings import Fix, Move
+from dsgen.shapes.findings import Edit, Fix, Move, Remove
 
-__all__ = ["Unknown", "renaming", "unknown_keys"]
+__all__ = ["Unknown", "lifting", "renaming", "unknown_keys"]
 
 _SURE = 0.75  # difflib ratio of two names from which one is taken for a slip of the other: cpu-offload, overlap_com
 _WORD = 0.5  # the same of each word in them: pipe_parallel_size is no slip of data_parallel_size
@@ -74,6 +74,27 @@ def renaming(unknown: Unknown) -> Fix | None:
     best = unknown.meant[0]
     verb = f"rename to {best.rpartition('.')[2]}" if unknown.here else f"move to {best}"
     return Fix(verb, (Move(unknown.path, best),), safe=unknown.sure)
+
+
+def lifting(subject: Subject, unknown: Unknown) -> Fix | None:
+    """The offer to move keys out of a section that nothing reads, to where they are read; None where none has a place.
+
+    A key goes to the top where one of its name is there, else to the only place that has the name.
+    """
+    if not isinstance(unknown.value, Mapping):
+        return None
+    moved: list[Edit] = []
+    for name, value in unknown.value.items():
+        places = [path for path in subject.surface.paths if path.rpartition(".")[2] == name]
+        best = name if name in places else places[0] if len(places) == 1 else ""
+        if best and not best.startswith(unknown.path) and _fits(subject, best, value):
+            moved.append(Move(f"{unknown.path}.{name}", best))
+    if not moved:
+        return None
+    names = ", ".join(edit.path.rpartition(".")[2] for edit in moved)
+    rest = len(moved) < len(unknown.value)
+    title = f"move {names} out of {unknown.path}{' and remove the rest' if rest else ''}"
+    return Fix(title, (*moved, *((Remove(unknown.path),) if rest else ())), safe=False)
 
 
 def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown:

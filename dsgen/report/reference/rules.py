@@ -56,6 +56,14 @@ deprecated-key = "error"         # or warning, info, off
 `seq-len`, `accelerator`, `client-optimizer`, `missing`, `calls` and `parameters` mean what the options of these names
 do.
 
+## Fixes
+
+A fix is safe when the run stays the same: for the program that loads the config, every value in force is equal
+before and after, but for the finding's own key. What DeepSpeed refuses has no run to keep; there a fix is safe
+when the key has only one reading. What a person seems to have meant is an offer: its fix is unsafe and says
+both runs ("today ZeRO 0, with it ZeRO 3"). A misplaced key is moved and not deleted, and a section that a fix
+empties goes, unless it means something empty.
+
 ## Silence a finding
 
 - In HJSON and YAML a comment at the end of the line, or alone on the line above: `# dsgen: ignore[unread-key]`.

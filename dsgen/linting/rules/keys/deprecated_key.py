@@ -25,11 +25,12 @@ def check(subject: Subject) -> Iterator[Fault]:
             continue
         seen += (f"{path}.",)
         new = key.replaced_by or ""
+        keeps = path != "bfloat16" or subject.target.takes_every_auto  # Accelerate hides it with a bf16 of its own
         if path == "bfloat16" and subject.written("bf16"):
             message = "bfloat16 is the old name of bf16, and DeepSpeed does not read it beside bf16"
             yield Fault(path, message, Fix("remove bfloat16", (Remove(path),)))
         elif not subject.written(new):
-            yield Fault(path, f"{path} is the old name of {new}; {_consequence(key)}", _mend(key, value, new))
+            yield Fault(path, f"{path} is the old name of {new}; {_consequence(key)}", _mend(key, value, new, keeps))
 
 
 def _consequence(key: Key) -> str:
@@ -40,14 +41,14 @@ def _consequence(key: Key) -> str:
     return "DeepSpeed still takes it, with a warning"
 
 
-def _mend(key: Key, value: Any, new: str) -> Fix:
+def _mend(key: Key, value: Any, new: str, keeps: bool) -> Fix:
     if new in _DEVICES:
         offloaded = read_strict(key, value) is True
         edits: tuple[Edit, ...] = (Remove(key.path), *((Assign(f"{new}.device", "cpu"),) if offloaded else ()))
         return Fix(f"write {new}.device: cpu" if offloaded else "remove it: it says what is so without it", edits)
     if key.path.endswith("_use_pin_memory"):
         return Fix("remove it: it does nothing", (Remove(key.path),))
-    return Fix(f"rename to {new.rpartition('.')[2]}", (Move(key.path, new),))
+    return Fix(f"rename to {new.rpartition('.')[2]}", (Move(key.path, new),), safe=keeps)
 
 
 RULE = Rule(

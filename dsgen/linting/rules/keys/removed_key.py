@@ -22,7 +22,16 @@ def check(subject: Subject) -> Iterator[Fault]:
         off = _switched_off(value)
         still = ", even switched off" if off else ""
         message = f"DeepSpeed {key.removed} removed {path} and rejects a config that has it{still}{instead}"
-        yield Fault(path, message, Fix(f"remove {path.rpartition('.')[2]}", (Remove(path),), safe=off))
+        lost = _lost(subject, path) if not off else ""
+        yield Fault(path, message, Fix(f"remove {path.rpartition('.')[2]}{lost}", (Remove(path),), safe=off))
+
+
+def _lost(subject: Subject, path: str) -> str:
+    """What the run then is without, where it is more than the key."""
+    if path != "amp":
+        return ""
+    left = [name for name in ("fp16", "bf16", "torch_autocast") if subject.on(name)]
+    return f": mixed precision is then {left[0]} alone" if left else ": its mixed precision is lost, the run is fp32"
 
 
 def _switched_off(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.unknown import Unknown, renaming, unknown_keys
+from dsgen.linting.rules.unknown import Unknown, lifting, renaming, unknown_keys
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
@@ -29,7 +29,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown key outside the strict sections."""
     for unknown in unknown_keys(subject):
         if not unknown.strict and unknown.later is None:
-            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(unknown))
+            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(subject, unknown))
 
 
 def _said(subject: Subject, unknown: Unknown) -> str:
@@ -49,8 +49,9 @@ def _meant(unknown: Unknown) -> str:
     return f"; {first} is meant" if unknown.here else f"; it belongs in {first.rpartition('.')[0]}"
 
 
-def _mend(unknown: Unknown) -> Fix:
-    return renaming(unknown) or Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
+def _mend(subject: Subject, unknown: Unknown) -> Fix:
+    removal = Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=False)
+    return renaming(unknown) or lifting(subject, unknown) or removal
 
 
 RULE = Rule(

@@ -21,7 +21,7 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield Fault(
                 setting.name,
                 f"nothing reads {setting.name}; {OWNERS[owner]} reads {name}",
-                Fix(f"rename to {name}", (Move(setting.name, name),)),
+                Fix(f"rename to {name}", (Move(setting.name, name),), safe=False),  # it does nothing today
                 span=setting.key,
             )
 

@@ -21,8 +21,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         key = subject.surface.key(path, subject.config)
         if key is None or key.removed or not key.types or ("string" in key.types and (not key.enum or key.folded)):
             continue
-        fix = Fix('write "auto"', (Assign(path, AUTO),)) if subject.target.fills(key.path) else None
-        stops = key.strict or {"number", "integer", "array"} & set(key.types)
+        stops = key.strict or bool({"number", "integer", "array"} & set(key.types))
+        fix = Fix('write "auto"', (Assign(path, AUTO),), safe=stops) if subject.target.fills(key.path) else None
         made = "DeepSpeed refuses it" if stops else "DeepSpeed does not check it"
         message = f'{path} is {say(value)}; only "auto", written so, is filled in, and {made}'
         yield Fault(path, message, fix, None if stops else Severity.WARNING, on="value")

@@ -10,6 +10,8 @@ from dsgen.shapes.findings import Fault, Fix, Move, Severity
 
 __all__ = ["RULE", "check"]
 
+_BOTH = "today the arguments alone decide, with it bf16, and a run without --bf16 stops"
+
 
 def check(subject: Subject) -> Iterator[Fault]:
     """The section where it stands alone."""
@@ -19,7 +21,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     message = f"{old} does nothing here: Accelerate adds a section {new}, and DeepSpeed reads {old} only without one"
     if subject.raw("bfloat16.enabled") == "auto":
         message += '; the "auto" in it is filled in by nobody'
-    yield Fault(old, message, Fix(f"rename to {new}", (Move(old, new),)))
+    yield Fault(old, message, Fix(f"rename to {new}: {_BOTH}", (Move(old, new),), safe=False))
 
 
 RULE = Rule(

@@ -13,6 +13,7 @@ from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 __all__ = ["RULE", "check"]
 
 _KNOWN = ("log", "linear")
+_TAKEN = "log"  # what DeepSpeed takes for any other text
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -27,8 +28,9 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault(path, said, None, Severity.ERROR, on="value")
     elif value not in _KNOWN:
         meant = value.strip().lower() if isinstance(value, str) else ""
-        sure = meant in _KNOWN
-        fix = Fix(f"write {meant if sure else 'log'}", (Assign(path, meant if sure else "log"),))
+        best = meant if meant in _KNOWN else _TAKEN
+        both = "" if best == _TAKEN else f": today {_TAKEN} runs, with it {best}"
+        fix = Fix(f"write {best}{both}", (Assign(path, best),), safe=best == _TAKEN)
         said = f"DeepSpeed has no warmup_type {say(value)} and takes log; it must be log or linear"
         yield Fault(path, said, fix, on="value")
 

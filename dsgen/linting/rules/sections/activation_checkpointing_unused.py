@@ -11,6 +11,7 @@ from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 __all__ = ["RULE", "check"]
 
 _SECTION = "activation_checkpointing"
+_NEVER = ("hf-trainer", "accelerate")  # they never call deepspeed.checkpointing; Lightning does, with this section
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -24,7 +25,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         _SECTION,
         f"{_SECTION} saves no memory by itself: only a program that calls deepspeed.checkpointing reads it, and "
         f"deepspeed.initialize does not",
-        Fix(f"remove {_SECTION}", (Remove(_SECTION),), safe=subject.target.name != "deepspeed"),
+        Fix(f"remove {_SECTION}", (Remove(_SECTION),), safe=subject.target.name in _NEVER),
         None if asks else Severity.INFO,
     )
 

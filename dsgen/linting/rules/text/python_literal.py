@@ -21,8 +21,10 @@ def check(subject: Subject) -> Iterator[Fault]:
         if word(text) in _WORDS:
             meant = _WORDS[word(text)]
             message = f"{path} is the text {say(text)} to DeepSpeed; it must be {say(meant)}"
-            fix = Fix(f"write {say(meant)}", (Assign(path, meant),))
-            yield Fault(path, message, fix, severity=severity_at(subject, path), on="value")
+            severity = severity_at(subject, path)
+            keeps = meant is True or severity is Severity.ERROR  # elsewhere any text counts as true
+            fix = Fix(f"write {say(meant)}", (Assign(path, meant),), safe=keeps)
+            yield Fault(path, message, fix, severity=severity, on="value")
 
 
 RULE = Rule(

@@ -1,0 +1,196 @@
+"""Safe fixes keep the run; what would change it is an offer that says both runs, and leaves nothing half emptied."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsgen import targets
+from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
+from dsgen.documents.editor import apply_to_config
+from dsgen.documents.hjson import reader
+from dsgen.effective import load_many
+from dsgen.linting import fixes, linter
+from dsgen.linting.rules import RULES
+from dsgen.linting.subjects import Facts, Subject
+from dsgen.shapes.findings import Finding, Severity
+
+MICRO = {"train_micro_batch_size_per_gpu": 1}
+OFFLOAD = {"device": "cpu"}
+KNOWN = surface.load()
+# What the report of a loaded config cannot show: an optimizer of the program, a type that only the step computes with,
+# a number of GPUs, a device that stages below 3 never look at.
+NOT_SHOWN = {
+    "two-optimizers",
+    "optimizer-type-missing",
+    "optimizer-argument-type",
+    "tensor-parallel-batch",
+    "tensor-parallel-zero-3-batch",
+    "offload-param-below-stage-3",
+    "gradient-clipping-negative",
+}
+
+
+def one(config: dict[str, Any], rule: str, target: str = "deepspeed") -> Finding:
+    [finding] = [item for item in linter.lint_config({**MICRO, **config}, target=target) if item.rule == rule]
+    assert finding.fix is not None
+    return finding
+
+
+def fixed(config: Mapping[str, Any], *, unsafe: bool) -> Any:
+    text = json.dumps(config, indent=2)
+    lint = functools.partial(linter.lint, target="deepspeed")
+    return json.loads(fixes.fix(reader.read(text, "ds.json"), unsafe=unsafe, lint=lint, read=reader.read).text)
+
+
+OFFERS: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"zero_optimisation": {"stage": 3}}, "unread-key", "deepspeed", "today ZeRO 0, with it ZeRO 3"),
+    ({"zero_optimization": {"stage": 2}, "offload_optimizer": OFFLOAD}, "unread-key", "deepspeed", "with it cpu"),
+    ({"bfloat16": {"enabled": True}, "zero_optimization": {}}, "bfloat16-hidden", "hf-trainer", "without --bf16 stops"),
+    ({"amp": {"enabled": True, "opt_level": "O1"}}, "removed-key", "deepspeed", "the run is fp32"),
+]
+
+
+@pytest.mark.parametrize(("config", "rule", "target", "said"), OFFERS)
+def test_what_changes_the_run_is_an_offer_that_says_so(
+    config: dict[str, Any], rule: str, target: str, said: str
+) -> None:
+    fix = one(config, rule, target).fix
+
+    assert fix is not None and not fix.safe
+    assert said in fix.title
+
+
+def test_what_would_change_nothing_stays_safe() -> None:
+    fix = one({"gradiant_clipping": KNOWN.default("gradient_clipping")}, "unread-key").fix
+
+    assert fix is not None and fix.safe
+
+
+def test_lightning_keeps_its_activation_checkpoints() -> None:
+    section = {"activation_checkpointing": {"partition_activations": True}}
+    safe = {
+        item.fix.safe
+        for item in linter.lint_config({**MICRO, **section}, target="lightning")
+        if item.path == "activation_checkpointing" and item.fix is not None
+    }
+
+    assert True not in safe
+
+
+def test_a_misplaced_key_is_lifted_and_what_has_no_place_goes() -> None:
+    base = {**MICRO, "gradient_clipping": 1.0}
+    assert fixed({**base, "log": {"steps_per_print": 50}}, unsafe=True) == {**base, "steps_per_print": 50}
+    assert fixed({**base, "log": {"steps_per_print": 50, "x": 1}}, unsafe=True) == {**base, "steps_per_print": 50}
+    assert fixed({**base, "log": {"x": 1}}, unsafe=True) == base
+
+
+def test_a_section_that_a_fix_has_emptied_goes_with_it() -> None:
+    assert fixed({**MICRO, "fp16": {"auto_cast": True}}, unsafe=False) == MICRO
+
+
+def test_a_comment_keeps_the_section_that_it_stands_in() -> None:
+    text = '{\n  "train_batch_size": 1,\n  "fp16": {\n    // ours\n    "auto_cast": true\n  }\n}\n'
+    lint = functools.partial(linter.lint, target="deepspeed")
+
+    new = fixes.fix(reader.read(text, "ds.json"), unsafe=False, lint=lint, read=reader.read).text
+
+    assert "// ours" in new
+    assert "auto_cast" not in new
+
+
+NAMES = ["stage", "stagee", "overlap_comm", "reduce_bucket_size", "gradient_clipping", "gradiant_clipping", "enabled"]
+NAMES += ["offload_optimizer", "cpu_offload", "steps_per_print", "legacy_stage1", "device", "lr", "type", "params"]
+SECTIONS = [
+    "zero_optimization",
+    "zero_optimisation",
+    "bf16",
+    "bfloat16",
+    "fp16",
+    "optimizer",
+    "scheduler",
+    "log",
+    "aio",
+]
+VALUES = st.sampled_from([0, 1, 2, 3, 1.0, 5_000_000, True, False, "auto", "cpu", "AdamW", {}, OFFLOAD])
+FLAT = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4)
+CONFIGS = st.builds(
+    lambda top, sections: {**MICRO, **top, **sections},
+    FLAT,
+    st.dictionaries(st.sampled_from(SECTIONS), FLAT, max_size=4),
+)
+
+
+def within(path: str, own: str) -> bool:
+    return path == own or path.startswith(f"{own}.")
+
+
+@settings(deadline=None, max_examples=150)
+@given(CONFIGS, st.sampled_from([target.name for target in targets.TARGETS]))
+def test_a_safe_fix_leaves_every_other_value_in_force(config: dict[str, Any], target: str) -> None:
+    """Of what runs: all known keys but the finding's own, asked one by one."""
+    document = unwritten(config)
+    for finding in linter.lint(document, target=target):
+        if finding.fix is None or not finding.fix.safe or finding.severity is Severity.ERROR:
+            continue
+        before = Subject(config=config, surface=KNOWN, target=targets.find(target), document=document)
+        after = attrs.evolve(before, config=apply_to_config(config, finding.fix.edits))
+        for path in KNOWN.paths:
+            own = within(path, finding.path) or within(finding.path, path) or "cpu_offload" in finding.path
+            if not own and path not in KNOWN.sections:
+                assert before.value(path) == after.value(path), (finding, path)
+        assert before.stage == after.stage
+        assert before.offload("optimizer") == after.offload("optimizer")
+
+
+@settings(deadline=None, max_examples=60)
+@given(CONFIGS, st.booleans())
+def test_fixing_random_configs_once_is_enough(config: dict[str, Any], unsafe: bool) -> None:
+    once = fixed(config, unsafe=unsafe)
+
+    assert fixed(once, unsafe=unsafe) == once
+
+
+def pairs() -> Iterator[tuple[Finding, str, dict[str, Any], dict[str, Any]]]:
+    """Every safe fix of a rule's example alone: finding, target, config before, config after."""
+    fields = {field.name for field in attrs.fields(Facts)}
+    for rule in RULES:
+        document = reader.read(rule.example, "example")
+        if rule.reads == "launch" or not isinstance(document.config, dict) or rule.given.get("deepspeed"):
+            continue
+        target = rule.given.get("target") or targets.guess(document.config).name
+        facts = Facts(**{name: value for name, value in rule.given.items() if name in fields})
+        for finding in linter.lint(document, target=target, facts=facts):
+            if finding.fix is not None and finding.fix.safe and finding.rule not in NOT_SHOWN:
+                yield finding, target, document.config, apply_to_config(document.config, finding.fix.edits)
+
+
+@pytest.mark.proof
+def test_the_real_deepspeed_holds_the_same_after_a_safe_fix() -> None:
+    """Of every example that it takes: all values in force but the finding's own."""
+    tried = list(pairs())
+    compared = 0
+    for target in {target for _, target, _, _ in tried}:
+        mine = [item for item in tried if item[1] == target]
+        loaded = iter(load_many([config for item in mine for config in item[2:]], target=target))
+        for (finding, *_), before, after in zip(mine, loaded, loaded, strict=True):
+            if before.refused is None:
+                assert after.refused is None, finding
+                values = [
+                    {path: value for path, value in one.values.items() if not within(path, finding.path)}
+                    for one in (before, after)
+                ]
+                above = [path for path in values[0] if within(finding.path, path)]
+                assert {k: v for k, v in values[0].items() if k not in above} == {
+                    k: v for k, v in values[1].items() if not within(finding.path, k)
+                }, finding
+                compared += 1
+    assert compared > 15
