@@ -154,11 +154,11 @@ def test_auto_that_is_filled_in_is_no_fault(target: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*KNOWN[:3], "zero_optimization.overlap_comm", "dump_state"])
-def test_any_other_auto_is_refused_by_accelerate(path: str) -> None:
+@pytest.mark.parametrize("target", ["accelerate", "hf-trainer"])
+def test_any_other_auto_is_refused_by_accelerate_and_so_by_the_trainer(path: str, target: str) -> None:
     config = put(path, "auto")
 
-    assert one(config, "auto-not-filled", target="accelerate").severity is Severity.ERROR
-    assert one(config, "auto-not-filled", target="hf-trainer").severity is Severity.WARNING
+    assert one(config, "auto-not-filled", target=target).severity is Severity.ERROR
 
 
 @pytest.mark.parametrize("path", ["wall_clock_breakdown", "optimizer.params.momentum", "communication_data_type"])
@@ -216,7 +216,7 @@ def test_zero_optimization_must_be_there_as_a_map() -> None:
     none = {"train_micro_batch_size_per_gpu": "auto"}
 
     assert one(none, "section-the-program-needs", target="accelerate").severity is Severity.ERROR
-    assert one(none, "section-the-program-needs", target="hf-trainer").severity is Severity.WARNING
+    assert one(none, "section-the-program-needs", target="hf-trainer").severity is Severity.ERROR
     assert found(none, "section-the-program-needs", target="deepspeed") == []
     switch = one({**none, "zero_optimization": True}, "section-the-program-needs", target="hf-trainer")
     assert switch.severity is Severity.ERROR

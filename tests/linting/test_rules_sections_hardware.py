@@ -158,6 +158,14 @@ def test_what_the_program_calls_makes_it_right() -> None:
     assert set(said(change, Facts(calls=calls))) == {"weight-quantization-unused", "timers-left-on"}
 
 
+def test_activation_checkpointing_is_read_by_lightning() -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "activation_checkpointing": {"partition_activations": True}}
+
+    for target, rules in (("deepspeed", {"activation-checkpointing-unused"}), ("lightning", set())):
+        heard = {item.rule for item in lint_config(config, target=target)}
+        assert heard & {"activation-checkpointing-unused"} == rules
+
+
 def test_activation_checkpointing_is_one_finding_and_quiet_when_it_asks_for_nothing() -> None:
     asks = {"partition_activations": True, "cpu_checkpointing": True, "number_checkpoints": 8}
     (found,) = linted(merged({"activation_checkpointing": asks}))

@@ -10,7 +10,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 
-from dsgen.engine.simulate.allocator_settings import Settings
+from dsgen.engine.simulate.allocator_settings import AllocatorSettings
 
 __all__ = ["Allocator", "Block", "Pool", "Reserved", "join_free", "replay"]
 
@@ -115,8 +115,8 @@ class Allocator:
         settings: As the process set them; None for PyTorch's defaults.
     """
 
-    def __init__(self, capacity_bytes: int | None = None, settings: Settings | None = None) -> None:
-        self.capacity, self.settings = capacity_bytes, settings or Settings()
+    def __init__(self, capacity_bytes: int | None = None, settings: AllocatorSettings | None = None) -> None:
+        self.capacity, self.settings = capacity_bytes, settings or AllocatorSettings()
         self.allocated = self.reserved = self.allocated_peak = self.reserved_peak = self.released = 0
         self.out_of_memory = False
         self._pools: dict[tuple[int, bool], Pool] = {}

@@ -5,14 +5,14 @@ Source: c10/core/AllocatorConfig.cpp and c10/cuda/CUDAAllocatorConfig.cpp of PyT
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "Settings", "parse"]
+__all__ = ["NAMES", "AllocatorSettings", "parse"]
 
 MIB = 2**20
 NAMES = ("expandable_segments", "garbage_collection_threshold", "max_split_size_mb", "roundup_power2_divisions")
 _LEAST_SPLIT_MIB = 20  # max_split_size_mb must lie above large_segment_size, 20 MiB (parseMaxSplitSize)
 
 
-class Settings:
+class AllocatorSettings:
     """What a process set.
 
     Attributes:
@@ -36,13 +36,13 @@ class Settings:
         self.garbage_threshold, self.divisions = garbage_threshold, divisions
 
 
-def parse(text: str) -> Settings:
+def parse(text: str) -> AllocatorSettings:
     """The settings that a value of PYTORCH_CUDA_ALLOC_CONF means; an empty one is PyTorch's defaults.
 
     Raises:
         ValueError: A name that is not followed here, or a value that PyTorch does not take.
     """
-    settings = Settings()
+    settings = AllocatorSettings()
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = (part.strip() for part in item.partition(":"))
         if name == "expandable_segments" and value in ("True", "False"):

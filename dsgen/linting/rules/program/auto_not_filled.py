@@ -44,12 +44,11 @@ def _settled(subject: Subject, path: str, name: str) -> Fault:
 
 def _refused(subject: Subject, path: str, key: Key, name: str) -> Fault:
     filled = outcome(subject, path, key)
-    worst = subject.target.name == "accelerate" or (filled is not None and filled.severity is Severity.ERROR)
     message = f"{name}, which {subject.target.title} does not fill in; Accelerate's prepare() refuses it (ValueError)"
     fix = filled.fix if filled else removal(path)
     if key.path != path and subject.target.fills(key.path):
         fix = Fix(f"rename to {key.path.rpartition('.')[2]}", (Move(path, key.path),))
-    return Fault(path, message, fix, Severity.ERROR if worst else None, on="value")
+    return Fault(path, message, fix, Severity.ERROR, on="value")
 
 
 RULE = Rule(

@@ -19,7 +19,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         if not subject.written(section):
             message = f"{section} is missing; {target.title} refuses a config without it (ValueError)"
             fix = Fix("add it with stage 0, which is what DeepSpeed does without it", (Assign(section, {"stage": 0}),))
-            yield Fault(section, message, fix, None if target.name == "accelerate" else Severity.WARNING)
+            yield Fault(section, message, fix)
         elif isinstance(value := subject.raw(section), bool):
             stage = {"stage": int(value)}
             message = f"{section} is {say(value)}, and {target.title} looks for keys in it (AttributeError)"

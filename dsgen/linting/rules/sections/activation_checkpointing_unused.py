@@ -15,7 +15,9 @@ _NEVER = ("hf-trainer", "accelerate")  # they never call deepspeed.checkpointing
 
 
 def check(subject: Subject) -> Iterator[Fault]:
-    """The section as a whole, unless the program is known to use deepspeed.checkpointing."""
+    """The section as a whole, unless the program is known to use deepspeed.checkpointing, as Lightning does."""
+    if subject.target.name == "lightning":
+        return  # its strategy calls deepspeed.checkpointing.configure with the section (2.6.6, strategies/deepspeed.py)
     section = subject.section(_SECTION)
     known = [name for name in section if subject.surface.key(f"{_SECTION}.{name}") is not None]
     if not known or any(call.startswith("checkpointing") for call in subject.facts.calls):
