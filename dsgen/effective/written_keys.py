@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
-from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
+from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, GIVEN, KEPT, MOVED, NOT_READ, WrittenKey
 from dsgen.effective.refusals import nearest_key
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
@@ -43,9 +43,10 @@ def rows(
     open_: Collection[str],
     target: Target,
     known: Surface,
+    filled: Collection[str] = (),
 ) -> tuple[WrittenKey, ...]:
     """A row for every written key, in the order of the file; a section that nobody reads is one row."""
-    reader = _Rows(written, report, values, open_, target, known)
+    reader = _Rows(written, report, values, open_, target, known, filled)
     return tuple(reader.below(written, ""))
 
 
@@ -78,9 +79,10 @@ class _Rows:
         open_: Collection[str],
         target: Target,
         known: Surface,
+        filled: Collection[str],
     ) -> None:
         self.written, self.report, self.values = written, report, values
-        self.open, self.target, self.known = open_, target, known
+        self.open, self.target, self.known, self.filled = open_, target, known, filled
         self.seen = set(report["seen"])
 
     def below(self, section: Mapping[str, Any], before: str) -> Iterator[WrittenKey]:
@@ -109,7 +111,7 @@ class _Rows:
             return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")
         held = self._held(canonical)
         if held is not _NOTHING:
-            happened = _compared(path, value, held)
+            happened = GIVEN if path in self.filled else _compared(path, value, held)
             return WrittenKey(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
         if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
             return WrittenKey(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
