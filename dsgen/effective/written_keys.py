@@ -22,6 +22,7 @@ _DTYPES = {
     "torch.bfloat16": ("bf16", "bfloat16"),
     "torch.int8": ("int8",),
 }
+_WHOLE = "pipeline"  # a section that DeepSpeed holds as it is written, with the keys that nothing reads
 _OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
 _UNTOLD = ("last_batch_iteration",)  # arguments of a constructor that no config sets
 
@@ -110,10 +111,13 @@ class _Rows:
             to = self.report["moved"][canonical]
             return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")
         held = self._held(canonical)
-        if held is not _NOTHING:
+        unread = path.startswith(f"{_WHOLE}.") and self.known.key(path, self.written) is None
+        if held is not _NOTHING and not unread:
             happened = GIVEN if path in self.filled else _compared(path, value, held)
             return WrittenKey(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
-        if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
+        if (not unread and path in self.seen) or (
+            self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)
+        ):
             return WrittenKey(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
         close = nearest_key(path, self.known)
         hint = offer([close] if close else [])

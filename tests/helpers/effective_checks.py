@@ -86,7 +86,13 @@ def contradictions(config: Taken, loaded: Effective) -> list[tuple[str, ...]]:
         wrong.append((name, "refused", str(told.refused), str(errors)))
     keys = _KEY.findall(told.refused.sentence) if told.refused else []
     blamed = [key for key in keys[:1] if subject.written(key)]
-    if errors and blamed and not any(blamed[0].startswith(path) or path.startswith(blamed[0]) for path in errors):
+    advised = told.refused is not None and any(path.rpartition(".")[2] in told.refused.sentence for path in errors)
+    if (
+        errors
+        and blamed
+        and not advised
+        and not any(blamed[0].startswith(path) or path.startswith(blamed[0]) for path in errors)
+    ):
         wrong.append((name, "blames", blamed[0], str(errors)))
     if loaded.refused is not None or loaded.answers is None:
         return wrong
@@ -98,7 +104,8 @@ def contradictions(config: Taken, loaded: Effective) -> list[tuple[str, ...]]:
         ("parameters on", said.offload_parameters, offloads[1]),
         ("optimizer named", bool(said.optimizer), bool(subject.optimizer)),
     ]
-    if all(subject.value(f"{dtype}.enabled") is not OPEN for dtype in ("fp16", "bf16")):
+    hidden = not subject.target.takes_every_auto and subject.written("bfloat16")  # the rule bfloat16-hidden
+    if not hidden and all(subject.value(f"{dtype}.enabled") is not OPEN for dtype in ("fp16", "bf16")):
         pairs.append(("dtype", said.dtype, meanings.precision(subject) or said.dtype))
     for item in judged.findings:
         row = next((row for row in loaded.rows if row.path == item.path), None)

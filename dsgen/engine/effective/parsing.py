@@ -78,10 +78,25 @@ def _implied(written: Any) -> int:
     keys = (_TRAIN, _MICRO, _STEPS) if isinstance(written, dict) else ()
     counts = [value for key in keys if type(value := written.get(key)) is int and value > 0]
     if len(counts) < 3:
-        return 1
+        return _mesh(written)
     train, micro, steps = counts
     ranks, rest = divmod(train, micro * steps)
     return ranks if rest == 0 and ranks <= _MOST_RANKS else 1
+
+
+def _mesh(written: Any) -> int:
+    """The number of ranks in the mesh that a config asks for; 1 where it asks for none."""
+    sizes = (
+        [written.get(key) for key in ("data_parallel_size", "sequence_parallel_size")]
+        if isinstance(written, dict)
+        else []
+    )
+    ranks = 1
+    for size in sizes:
+        if type(size) is not int or size < 1:
+            return 1
+        ranks *= size
+    return ranks if ranks <= _MOST_RANKS else 1
 
 
 def _join(ranks: int) -> None:
