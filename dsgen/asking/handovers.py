@@ -12,7 +12,7 @@ from dsgen.deepspeed.autos import unfilled
 from dsgen.effective import Effective, Refusal, load
 from dsgen.linting import config_reader
 from dsgen.linting.sources import STDIN, Source
-from dsgen.linting.taken import Taken, taken
+from dsgen.linting.taken import Handover, taken
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
 
@@ -64,7 +64,7 @@ def effective(
     return agreeing(loaded, known)
 
 
-def agreeing(loaded: Effective, known: Taken) -> Effective:
+def agreeing(loaded: Effective, known: Handover) -> Effective:
     """What was loaded, refused where lint knows an error of it."""
     if loaded.refused is not None:
         return loaded

@@ -19,14 +19,14 @@ from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["Taken", "arguments_of", "taken"]
+__all__ = ["Handover", "arguments_of", "taken"]
 
 _YAML = (".yaml", ".yml")
 _KEY = "deepspeed"  # of a training file, beside its arguments
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Taken:
+class Handover:
     """One config, and what lint knows of how it is run.
 
     Attributes:
@@ -50,7 +50,7 @@ def taken(
     target: str | None = None,
     world_size: int | None = None,
     arguments: str | None = None,
-) -> Taken | None:
+) -> Handover | None:
     """A config as lint takes it; None where the file holds none that can be read as a map.
 
     Args:
@@ -80,7 +80,7 @@ def taken(
     if told:
         faults = tuple(disagreements.in_config(document, told, one.target))
         one = attrs.evolve(one, document=attrs.evolve(document, faults=(*document.faults, *faults)))
-    return Taken(source=one, settings=linted.settings, told=statements.settles([*_of_job(one), *told]))
+    return Handover(source=one, settings=linted.settings, told=statements.settles([*_of_job(one), *told]))
 
 
 def arguments_of(path: str) -> tuple[Statement, ...]:

@@ -26,8 +26,11 @@ VERDICTS = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "deepsp
 
 def verdicts() -> Mapping[str, Any]:
     """Release -> what it said of the files, and of the moved ones."""
-    releases: Mapping[str, Any] = json.loads(VERDICTS.read_text(encoding="utf-8"))["releases"]
-    return releases
+    said: dict[str, dict[str, dict[str, str | None]]] = {}
+    for record in json.loads(VERDICTS.read_text(encoding="utf-8")):
+        part = "migrated" if record["moved"] else "files"
+        said.setdefault(record["release"], {"files": {}, "migrated": {}})[part][record["file"]] = record["refused"]
+    return said
 
 
 def test_every_release_line_was_asked() -> None:

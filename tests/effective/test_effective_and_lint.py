@@ -13,7 +13,7 @@ from dsgen.asking import handovers
 from dsgen.documents.hjson import reader
 from dsgen.effective import load_many
 from dsgen.linting import rules
-from dsgen.linting.taken import Taken, arguments_of, taken
+from dsgen.linting.taken import Handover, arguments_of, taken
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 
@@ -90,7 +90,7 @@ def test_arguments_are_the_trainers(tmp_path: Path) -> None:
         taken(TRAINER, target="deepspeed", arguments=put(tmp_path, "args.yaml", ARGUMENTS))
 
 
-def examples() -> list[Taken]:
+def examples() -> list[Handover]:
     """The rules' own examples that are configs, each for its program."""
     texts = [(rule.example, rule.given.get("target")) for rule in rules.RULES if rule.reads == "config"]
     configs = [(reader.read(text, "example").config, target) for text, target in texts]

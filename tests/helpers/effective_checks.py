@@ -13,7 +13,7 @@ from dsgen.documents.document import unwritten
 from dsgen.effective import Effective
 from dsgen.linting import meanings
 from dsgen.linting.subjects import OPEN, Subject
-from dsgen.linting.taken import Taken
+from dsgen.linting.taken import Handover
 from dsgen.shapes.findings import Severity
 
 __all__ = ["compare", "contradictions"]
@@ -76,7 +76,7 @@ def _subject(found: Effective, known: surface.Surface, target: str) -> Subject:
     return Subject(config=config, surface=known, target=targets.find(target), document=unwritten(config))
 
 
-def contradictions(config: Taken, loaded: Effective) -> list[tuple[str, ...]]:
+def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]:
     """Where a config as DeepSpeed loaded it is not what lint says of it: the file, and both sides."""
     name, subject = loaded.name, _as_linted(config)
     judged = config.judged(loaded.deepspeed)
@@ -117,7 +117,7 @@ def contradictions(config: Taken, loaded: Effective) -> list[tuple[str, ...]]:
     return wrong + [(name, what, str(theirs), str(ours)) for what, theirs, ours in pairs if theirs != ours]
 
 
-def _as_linted(config: Taken) -> Subject:
+def _as_linted(config: Handover) -> Subject:
     source = config.source
     return Subject(
         config=source.document.config if isinstance(source.document.config, Mapping) else {},
