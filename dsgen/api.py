@@ -220,6 +220,7 @@ def effective(
     *,
     world_size: int | None = None,
     target: str | None = None,
+    arguments: Path | None = None,
     python: str | None = None,
     timeout_seconds: float = 120,
 ) -> Effective:
@@ -228,21 +229,21 @@ def effective(
     Args:
         source: A config: a Config, a dict of DeepSpeed's keys or a file.
         world_size: GPUs in all; by default as the batch keys imply. No rank is started.
-        target: The program that hands the config over; by default DeepSpeed's own, or that of the file that holds it.
+        target: The program that hands the config over; by default as in `lint`.
+        arguments: File of the Trainer's arguments, YAML or JSON, which fill in its "auto".
         python: Interpreter that has torch and deepspeed; by default this one.
         timeout_seconds: For everything but the imports.
 
     Raises:
-        DsgenError: No such file, a package is missing, or the child was lost. What DeepSpeed refuses is in `.refused`.
+        DsgenError: No such file, a package is missing, or the child was lost. What is refused is in `.refused`.
     """
-    from dsgen.asking.handovers import loadable
-    from dsgen.effective import load
+    from dsgen.asking import handovers
 
-    given, program, ranks = (source, None, None) if isinstance(source, Mapping) else loadable(path_of(source))
-    return load(
-        given,
-        world_size=world_size or ranks,
-        target=target or program or "deepspeed",
+    return handovers.effective(
+        source if isinstance(source, Mapping) else path_of(source),
+        world_size=world_size,
+        target=target,
+        arguments=None if arguments is None else path_of(arguments),
         python=python,
         timeout_seconds=timeout_seconds,
     )

@@ -5,31 +5,83 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
+from dsgen.effective import Effective, Refusal, load
 from dsgen.linting import config_reader
-from dsgen.linting.sources import Source
-from dsgen.shapes.errors import mistake
+from dsgen.linting.sources import STDIN, Source
+from dsgen.linting.taken import Handover, taken
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Severity
 
-__all__ = ["loadable", "provable"]
+__all__ = ["agreeing", "effective", "provable"]
 
 _ALONE = "deepspeed"  # the target where no program stands before DeepSpeed
 
 
-def loadable(file: str) -> tuple[str | Mapping[str, Any], str, int | None]:
-    """What DeepSpeed is given, by whom, and for how many ranks, where that is said.
+def effective(
+    source: str | Mapping[str, Any],
+    *,
+    target: str | None = None,
+    arguments: str | None = None,
+    world_size: int | None = None,
+    python: str | None = None,
+    timeout_seconds: float = 120,
+) -> Effective:
+    """What the installed DeepSpeed makes of a config, handed over by the program that lint takes it to be for.
 
-    It opens a file itself; what another program's file holds or names is handed over.
+    What lint calls an error for that program is a refusal too: the program stops before DeepSpeed, or DeepSpeed later
+    than at its parser and its optimizer.
+
+    Args:
+        source: A file (- is the standard input), or a config.
+        target: The program that hands the config over; by default the one that lint says.
+        arguments: File of the Trainer's arguments, which fill in its "auto".
+        world_size, python, timeout_seconds: As for `dsgen.effective.load`.
 
     Raises:
-        DsgenError: Unreadable, or no config.
+        DsgenError: Unreadable, an argument is wrong, a package is missing, or the child was lost.
     """
-    if file != "-" and not file.lower().endswith((".yaml", ".yml")):
-        return file, _ALONE, None
-    source = config_reader.read(file, bare=True)
-    if file != "-" and source.document.whole is None and source.of is None:
-        return file, _ALONE, None  # DeepSpeed's own words on YAML
-    return source.document.config, source.target, source.world_size
+    known = taken(source, target=target, world_size=world_size, arguments=arguments)
+    if known is None:  # DeepSpeed's own words on the file
+        if source == "-":
+            config_reader.read("-", bare=True)  # it says what is wrong
+        return load(
+            source, world_size=world_size, target=target or _ALONE, python=python, timeout_seconds=timeout_seconds
+        )
+    document = known.source.document
+    whole = isinstance(source, str) and document.whole is None and document.name != STDIN
+    loaded = load(
+        document.name if whole else document.config,
+        world_size=world_size or known.source.world_size,
+        target=known.source.target,
+        told=known.told,
+        python=python,
+        timeout_seconds=timeout_seconds,
+    )
+    return agreeing(loaded, known)
+
+
+def agreeing(loaded: Effective, known: Handover) -> Effective:
+    """What was loaded, refused where lint knows an error of it."""
+    if loaded.refused is not None:
+        return loaded
+    errors = [item for item in known.judged(_known(loaded.deepspeed)).findings if item.severity is Severity.ERROR]
+    if not errors:
+        return loaded
+    first = errors[0]
+    rule = f"{first.rule} ({first.code})"
+    return attrs.evolve(loaded, refused=Refusal(phase="run", kind=rule, message=first.message, sentence=first.message))
+
+
+def _known(release: str) -> str:
+    """A release whose surface is known: of one that is not, the newest."""
+    try:
+        return surface.load(release).version
+    except DsgenError:
+        return surface.load().version
 
 
 def provable(source: Mapping[str, Any] | str) -> dict[str, Any]:

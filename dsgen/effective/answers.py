@@ -24,13 +24,15 @@ def answers(
         written: The config as written.
     """
     optimizer, schedule = report.get("optimizer") or {}, report.get("schedule") or {}
+    stage = values.get("zero_optimization.stage", 0)
+    offload_optimizer, offload_parameters = _offload(values, stage)
     batch = {key: None if _undecided(key, open_, written) else values.get(key) for key in (_TRAIN, _MICRO, _STEPS)}
     return Answers(
         dtype=_dtype(values, open_),
         autocast=_autocast(values),
-        stage=values.get("zero_optimization.stage", 0),
-        offload_optimizer=_device(values, "zero_optimization.offload_optimizer"),
-        offload_parameters=_device(values, "zero_optimization.offload_param"),
+        stage=stage,
+        offload_optimizer=offload_optimizer,
+        offload_parameters=offload_parameters,
         gradient_clipping=None if "gradient_clipping" in open_ else values.get("gradient_clipping"),
         train_batch_size=batch[_TRAIN],
         micro_batch=batch[_MICRO],
@@ -67,5 +69,11 @@ def _autocast(values: Mapping[str, Any]) -> str | None:
     return str(values.get("torch_autocast.dtype") or "by torch").removeprefix("torch.")
 
 
-def _device(values: Mapping[str, Any], section: str) -> str:
-    return str(values.get(f"{section}.device") or "none")
+def _offload(values: Mapping[str, Any], stage: Any) -> tuple[str, str]:
+    """Where optimizer and parameters go: nothing at stage 0, no parameters below 3, and NVMe below 3 means the CPU."""
+    optimizer, parameters = (
+        str(values.get(f"zero_optimization.offload_{what}.device") or "none") for what in ("optimizer", "param")
+    )
+    if stage == 3:
+        return optimizer, parameters
+    return ("cpu" if optimizer == "nvme" else optimizer) if stage else "none", "none"

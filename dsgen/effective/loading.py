@@ -27,6 +27,7 @@ __all__ = ["load", "load_many"]
 _INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
 _SERVER = "effective.loading"
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
+_DTYPES = ("fp16", "bf16")  # sections that a program adds
 _STAND_IN = {"train_micro_batch_size_per_gpu": 1}  # for a batch that the target fills in: any will do
 
 Source = str | Path | Mapping[str, Any]
@@ -34,13 +35,26 @@ Source = str | Path | Mapping[str, Any]
 
 @attrs.frozen(kw_only=True)
 class _Job:
-    """One config on its way: the file that DeepSpeed opens itself, or the config that the target would hand over."""
+    """One config on its way: the file that DeepSpeed opens itself, or the config that the target would hand over.
+
+    Attributes:
+        name: Of the file.
+        file: The one that DeepSpeed opens.
+        config: The config that is handed over, as written.
+        open: Keys that the target fills in, nobody knows with what.
+        filled: Keys whose "auto" the target fills in -> the value.
+        added: Keys of sections that the target adds -> the value; None where nobody knows it.
+        stand_in: Top-level key -> what is put in its place so that the config can be read at all.
+        refused: What was wrong with the file.
+    """
 
     name: str
     file: str | None = None
     config: Any = None
     open: tuple[str, ...] = ()
-    stand_in: Mapping[str, int] = {}
+    filled: Mapping[str, Any] = {}
+    added: Mapping[str, Any] = {}
+    stand_in: Mapping[str, Any] = {}
     refused: Refusal | None = None
 
 
@@ -49,6 +63,7 @@ def load(
     *,
     world_size: int | None = None,
     target: str = "deepspeed",
+    told: Mapping[str, Any] | None = None,
     python: str | None = None,
     timeout_seconds: float = 120,
 ) -> Effective:
@@ -58,13 +73,14 @@ def load(
         source: A file, or a config of plain JSON types.
         world_size: Number of ranks; by default what the three batch keys imply, else 1. No rank is started.
         target: The program that hands the config to DeepSpeed; what it fills in is left open.
+        told: DeepSpeed's key -> what the program's arguments fill in there.
         python: Interpreter that has torch and deepspeed; by default this one.
         timeout_seconds: For one config; the imports do not count.
 
     Raises:
         DsgenError: No such file, a package is missing, an argument is wrong, or the child was lost.
     """
-    options: dict[str, Any] = {"world_size": world_size, "target": target, "python": python}
+    options: dict[str, Any] = {"world_size": world_size, "target": target, "told": told, "python": python}
     return load_many([source], **options, timeout_seconds=timeout_seconds)[0]
 
 
@@ -73,6 +89,7 @@ def load_many(
     *,
     world_size: int | None = None,
     target: str = "deepspeed",
+    told: Mapping[str, Any] | None = None,
     python: str | None = None,
     timeout_seconds: float = 120,
 ) -> tuple[Effective, ...]:
@@ -83,7 +100,7 @@ def load_many(
     check_gpus(world_size or 1, "world_size")
     if not timeout_seconds > 0:
         raise mistake(f"timeout_seconds is {timeout_seconds!r}", must="it must be more than 0")
-    jobs = [_job(source, program) for source in sources]
+    jobs = [_job(source, program, told or {}) for source in sources]
     interpreter = python or sys.executable
     missing = None if python else next((name for name in ("torch", "deepspeed") if find_spec(name) is None), None)
     if missing is not None:
@@ -110,9 +127,9 @@ def _missing(package: str, python: str) -> DsgenError:
     )
 
 
-def _job(source: Source, program: Target) -> _Job:
+def _job(source: Source, program: Target, told: Mapping[str, Any]) -> _Job:
     if isinstance(source, Mapping):
-        return _handed_over("<config>", dict(source), program)
+        return _handed_over("<config>", dict(source), program, told)
     path = Path(source)
     try:
         if path.is_dir():
@@ -132,17 +149,29 @@ def _job(source: Source, program: Target) -> _Job:
         kind, message = type(error).__name__, str(error)
         said = in_words({"kind": kind, "message": message, "faults": []}, None, 1, surface.load())
         return _Job(name=str(source), refused=Refusal(phase="read", kind=kind, message=message, sentence=said))
-    return _handed_over(str(source), config, program)
+    return _handed_over(str(source), config, program, told)
 
 
-def _handed_over(name: str, config: Any, program: Target) -> _Job:
-    """The config as the target hands it over, but without what it fills in: that hangs on the model."""
+def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any]) -> _Job:
+    """The config as the target hands it over, but without what nobody knows of what it fills in."""
     if not isinstance(config, dict):
         return _Job(name=name, config=config)
-    open_ = tuple(path for path, value in _leaves(config) if value == "auto" and program.fills(path))
+    autos = [path for path, value in _leaves(config) if value == "auto" and program.fills(path)]
+    known = {**program.settled, **told}
+    filled = {path: known[path] for path in autos if path in known}
+    open_ = tuple(path for path in autos if path not in known)
+    # DeepSpeedPlugin.set_mixed_precision of Accelerate adds both, Lightning the one of its precision.
+    adds = [name for name in _DTYPES if name in program.brings and name not in config]
+    added = {f"{name}.enabled": told.get(f"{name}.enabled") for name in adds}
+    if "gradient_clipping" in program.brings and config.get("gradient_clipping") is None:
+        added["gradient_clipping"] = told.get("gradient_clipping")
+    hides = not program.takes_every_auto  # Accelerate's lie in DeepSpeed's way to the old bfloat16
+    stand_in: dict[str, Any] = {name: {"enabled": added[f"{name}.enabled"] is True} for name in adds if hides}
     batch = [key for key in _BATCH if config.get(key) is not None and key not in open_]
-    filled = program.brings_batch or any(key in open_ for key in _BATCH)
-    return _Job(name=name, config=config, open=open_, stand_in=_STAND_IN if filled and not batch else {})
+    brings = program.brings_batch or any(key in open_ for key in _BATCH)
+    if brings and not batch:
+        stand_in |= _STAND_IN
+    return _Job(name=name, config=config, open=open_, filled=filled, added=added, stand_in=stand_in)
 
 
 def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,6 +197,7 @@ def _load(
         "config": job.config,
         "world_size": ranks,
         "open": list(job.open),
+        "filled": dict(job.filled),
         "stand_in": dict(job.stand_in),
         "timeout_seconds": timeout_seconds,
         "folder": str(session.job_folder()),
@@ -212,13 +242,14 @@ def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: T
         )
     if "held" not in report or not isinstance(written, dict):
         return base
-    values = in_force(report, job.stand_in)
+    unknown = tuple(path for path, value in job.added.items() if value is None)
+    values = {path: value for path, value in in_force(report, job.stand_in).items() if path not in unknown}
     return attrs.evolve(
         base,
         values=values,
-        rows=rows(written, report, values, job.open, program, known),
+        rows=rows(written, report, values, job.open, program, known, job.filled),
         defaults=defaults(written, report, values, job.open, known),
-        answers=answers(report, values, job.open, written),
+        answers=answers(report, values, {*job.open, *unknown}, written),
     )
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "COERCED",
     "DROPPED",
     "FILLED",
+    "GIVEN",
     "KEPT",
     "MOVED",
     "NOT_READ",
@@ -28,6 +29,7 @@ COERCED = "converted"  # "2" is read as 2
 DROPPED = "dropped"  # "auto" in a strict section: the default is in force
 MOVED = "moved"  # a deprecated key's value went to its successor
 NOT_READ = "not read"
+GIVEN = "filled in"  # "auto" whose value the program, or what it was told, is known to fill in
 FILLED = "left open"  # "auto" that the program fills in later
 CHANGED = "changed"  # DeepSpeed holds something else
 
@@ -37,8 +39,9 @@ class Refusal:
     """Why DeepSpeed does not take a config.
 
     Attributes:
-        phase: "read" (the file), "parse" (DeepSpeedConfig) or "initialize" (its optimizer or schedule).
-        kind: Class of the exception.
+        phase: "read" (the file), "parse" (DeepSpeedConfig), "initialize" (its optimizer or schedule), or "run": what
+            the program, or DeepSpeed later, refuses as `dsgen lint` knows.
+        kind: Class of the exception; in the phase "run" the rule.
         message: Its text.
         sentence: The same in one plain sentence.
         site: The place in DeepSpeed that raised it: "deepspeed/runtime/config.py:596".
@@ -70,7 +73,7 @@ class Answers:
         dtype: "fp32", "fp16" or "bf16".
         autocast: The dtype of torch.autocast where it is on.
         stage: ZeRO stage.
-        offload_optimizer, offload_parameters: "none", "cpu" or "nvme".
+        offload_optimizer, offload_parameters: Where they really go: "none", "cpu" or "nvme".
         gradient_clipping: Largest gradient norm; 0 is no clipping.
         train_batch_size, micro_batch, accumulation: As DeepSpeed resolved them at this number of ranks.
         optimizer: The class that DeepSpeed builds; None where the program must bring one.

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
-from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, KEPT, MOVED, NOT_READ, WrittenKey
+from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, GIVEN, KEPT, MOVED, NOT_READ, WrittenKey
 from dsgen.effective.refusals import nearest_key
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
@@ -22,6 +22,7 @@ _DTYPES = {
     "torch.bfloat16": ("bf16", "bfloat16"),
     "torch.int8": ("int8",),
 }
+_WHOLE = "pipeline"  # a section that DeepSpeed holds as it is written, with the keys that nothing reads
 _OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
 _UNTOLD = ("last_batch_iteration",)  # arguments of a constructor that no config sets
 
@@ -43,9 +44,10 @@ def rows(
     open_: Collection[str],
     target: Target,
     known: Surface,
+    filled: Collection[str] = (),
 ) -> tuple[WrittenKey, ...]:
     """A row for every written key, in the order of the file; a section that nobody reads is one row."""
-    reader = _Rows(written, report, values, open_, target, known)
+    reader = _Rows(written, report, values, open_, target, known, filled)
     return tuple(reader.below(written, ""))
 
 
@@ -78,9 +80,10 @@ class _Rows:
         open_: Collection[str],
         target: Target,
         known: Surface,
+        filled: Collection[str],
     ) -> None:
         self.written, self.report, self.values = written, report, values
-        self.open, self.target, self.known = open_, target, known
+        self.open, self.target, self.known, self.filled = open_, target, known, filled
         self.seen = set(report["seen"])
 
     def below(self, section: Mapping[str, Any], before: str) -> Iterator[WrittenKey]:
@@ -108,10 +111,13 @@ class _Rows:
             to = self.report["moved"][canonical]
             return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")
         held = self._held(canonical)
-        if held is not _NOTHING:
-            happened = _compared(path, value, held)
+        unread = path.startswith(f"{_WHOLE}.") and self.known.key(path, self.written) is None
+        if held is not _NOTHING and not unread:
+            happened = GIVEN if path in self.filled else _compared(path, value, held)
             return WrittenKey(path=path, written=value, in_force=held, happened=happened, note=self._note(path))
-        if path in self.seen or (self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)):
+        if (not unread and path in self.seen) or (
+            self.known.key(path, self.written) is not None and not path.startswith(_OLD_BF16)
+        ):
             return WrittenKey(path=path, written=value, in_force=value, happened=KEPT, note=self._note(path))
         close = nearest_key(path, self.known)
         hint = offer([close] if close else [])

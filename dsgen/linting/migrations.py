@@ -1,4 +1,4 @@
-"""Which findings of a file speak of its DeepSpeed release: another release would not have them."""
+"""Which findings of a file speak of its DeepSpeed release: others say otherwise, or this one refuses it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def migrated(linted: Linted, *, unsafe: bool = False) -> Mended:
 
 
 def about_release(linted: Linted) -> Linted:
-    """The same file with only the findings that some other release does not have, or whose rule is about releases.
+    """The same file with only the findings that a move to its release is about.
 
-    A key that was removed, renamed or deprecated, or that the release does not know yet, is found in some releases and
-    not in others, and so is a default that changed; a key that nothing ever read is found in all of them. Of a file
-    that cannot be read the findings stay, for nothing of it can be moved.
+    Those are the findings that some other release does not have, or has with another severity (a key that was removed,
+    renamed or deprecated, that the release does not know yet, that it refuses and another ignores, a default that
+    changed), those whose rule is about releases, and every error: what the release refuses has not been moved to it,
+    whoever else refuses it. A key that nothing ever read is the same in all of them and left alone. Of a file that
+    cannot be read the findings stay, for nothing of it can be moved.
     """
     if not isinstance(linted.document.config, Mapping):
         return attrs.evolve(linted, hidden=())
@@ -39,11 +41,13 @@ def about_release(linted: Linted) -> Linted:
     elsewhere = []
     for release in surface.known_versions():
         other = check(linted.source, attrs.evolve(every, deepspeed=release))
-        elsewhere.append({(finding.rule, finding.path) for finding in other.findings})
+        elsewhere.append({_known_by(finding) for finding in other.findings})
     kept = tuple(
         finding
         for finding in linted.findings
-        if finding.rule in always or any((finding.rule, finding.path) not in others for others in elsewhere)
+        if finding.severity is Severity.ERROR
+        or finding.rule in always
+        or any(_known_by(finding) not in others for others in elsewhere)
     )
     return attrs.evolve(linted, findings=kept, hidden=())
 
@@ -51,6 +55,11 @@ def about_release(linted: Linted) -> Linted:
 def is_to_do(finding: Finding) -> bool:
     """Whether a config must change for the release; the others are worth knowing."""
     return finding.severity is not Severity.INFO or finding.rule in _always()
+
+
+def _known_by(finding: Finding) -> tuple[str, str, Severity]:
+    """What makes a finding of one release the same as that of another."""
+    return finding.rule, finding.path, finding.severity
 
 
 def _always() -> frozenset[str]:

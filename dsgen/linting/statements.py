@@ -8,7 +8,8 @@ compares these and refuses a difference; axolotl has the same arguments and one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import attrs
@@ -17,7 +18,16 @@ from dsgen.documents.document import Document
 from dsgen.linting.launch_files import Passed, Started
 from dsgen.shapes.findings import Span
 
-__all__ = ["LAUNCHED_DTYPE", "WORLD", "Statement", "differs", "of_accelerate", "of_program", "of_training_file"]
+__all__ = [
+    "LAUNCHED_DTYPE",
+    "WORLD",
+    "Statement",
+    "differs",
+    "of_accelerate",
+    "of_program",
+    "of_training_file",
+    "settles",
+]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
 _MICRO = "train_micro_batch_size_per_gpu"
@@ -35,6 +45,9 @@ _NUMBERS = (
     ("warmup_steps", "scheduler.params.warmup_num_steps"),
     ("max_steps", "scheduler.params.total_num_steps"),
 )
+_BETAS = "optimizer.params.betas"  # the list that adam_beta1 and adam_beta2 make
+_BETA_COUNT = 2  # items of it
+_PLAIN = re.compile(r"[a-z0-9_.]+")  # a key, no item of a list, no product, no WORLD
 _FINDS_OUT = "auto_find_batch_size"
 _AT_LEAST_ONE = ("warmup_steps", "max_steps")  # below it they mean a share of the steps, or nothing
 _DTYPES = ("bf16", "fp16")
@@ -112,6 +125,21 @@ def of_training_file(document: Document, path: str) -> tuple[Statement, ...]:
 def of_accelerate(document: Document, ranks: int) -> tuple[Statement, ...]:
     """The number of GPUs that Accelerate's file fixes."""
     return (_stated(document, "num_processes", WORLD, ranks, ranks),)
+
+
+def settles(statements: Iterable[Statement]) -> dict[str, Any]:
+    """DeepSpeed's key -> the value that an "auto" there becomes; what the files leave open is not in it."""
+    values: dict[str, Any] = {}
+    twice = set()
+    for one in statements:
+        if one.key in values and values[one.key] != one.value:
+            twice.add(one.key)  # two trainings of one config
+        values[one.key] = one.value
+    told = {key: value for key, value in values.items() if key not in twice and _PLAIN.fullmatch(key)}
+    betas = {key: value for key, value in values.items() if key not in twice and key.startswith(f"{_BETAS}[")}
+    if len(betas) == _BETA_COUNT:
+        told[_BETAS] = [betas[f"{_BETAS}[{place}]"] for place in range(_BETA_COUNT)]
+    return told
 
 
 def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:

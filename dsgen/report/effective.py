@@ -74,6 +74,9 @@ def _headline(effective: Effective) -> str:
 
 def _refused(refused: Refusal, width: int) -> list[str]:
     phase = {"read": "the file cannot be read", "parse": "refused", "initialize": "refused at initialize"}
+    if refused.phase == "run":
+        lines = _wrapped(refused.sentence, "refused, or stops later: ", width, hanging=2)
+        return lines + _wrapped(refused.kind, "  dsgen lint's rule: ", width, hanging=4)
     lines = _wrapped(refused.sentence, f"{phase[refused.phase]}: ", width, hanging=2)
     words = " ".join(f"{refused.kind}: {refused.message}".split())
     site = f" ({refused.site})" if refused.site else ""

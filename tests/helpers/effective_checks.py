@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from dsgen import targets
+from dsgen.asking import handovers
 from dsgen.deepspeed import surface
 from dsgen.documents.document import unwritten
 from dsgen.effective import Effective
+from dsgen.linting import meanings
 from dsgen.linting.subjects import OPEN, Subject
+from dsgen.linting.taken import Handover
+from dsgen.shapes.findings import Severity
 
-__all__ = ["compare"]
+__all__ = ["compare", "contradictions"]
 
 _DEVICES = {f"zero_optimization.offload_{what}.device": what for what in ("optimizer", "param")}
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+_THE_MACHINE = "a machine with a GPU may take it"  # it loads on a CPU, which lint does not assume
+_KEY = re.compile(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+|train_\w+|gradient_\w+")  # in a sentence
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
@@ -66,3 +74,54 @@ def _subject(found: Effective, known: surface.Surface, target: str) -> Subject:
             node = node.setdefault(section, {})
         node[key] = item.written
     return Subject(config=config, surface=known, target=targets.find(target), document=unwritten(config))
+
+
+def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]:
+    """Where a config as DeepSpeed loaded it is not what lint says of it: the file, and both sides."""
+    name, subject = loaded.name, _as_linted(config)
+    judged = config.judged(loaded.deepspeed)
+    errors = {item.path for item in judged.findings if item.severity is Severity.ERROR}
+    told = handovers.agreeing(loaded, config)
+    wrong: list[tuple[str, ...]] = []
+    if loaded.refused is not None and _THE_MACHINE in loaded.refused.sentence:
+        return []
+    if (told.refused is not None) != bool(errors):
+        wrong.append((name, "refused", str(told.refused), str(errors)))
+    keys = _KEY.findall(told.refused.sentence) if told.refused else []
+    blamed = [key for key in keys[:1] if subject.written(key)]
+    advised = told.refused is not None and any(path.rpartition(".")[2] in told.refused.sentence for path in errors)
+    if (
+        errors
+        and blamed
+        and not advised
+        and not any(blamed[0].startswith(path) or path.startswith(blamed[0]) for path in errors)
+    ):
+        wrong.append((name, "blames", blamed[0], str(errors)))
+    if loaded.refused is not None or loaded.answers is None:
+        return wrong
+    said = loaded.answers
+    offloads = meanings.offloads(subject, subject.stage)
+    pairs = [
+        ("stage", said.stage, subject.stage),
+        ("optimizer on", said.offload_optimizer, offloads[0]),
+        ("parameters on", said.offload_parameters, offloads[1]),
+        ("optimizer named", bool(said.optimizer), bool(subject.optimizer)),
+    ]
+    hidden = not subject.target.takes_every_auto and subject.written("bfloat16")  # the rule bfloat16-hidden
+    if not hidden and all(subject.value(f"{dtype}.enabled") is not OPEN for dtype in ("fp16", "bf16")):
+        pairs.append(("dtype", said.dtype, meanings.precision(subject) or said.dtype))
+    for item in judged.findings:
+        row = next((row for row in loaded.rows if row.path == item.path), None)
+        if item.rule == "unread-key" and row is not None and row.happened != "not read":
+            wrong.append((name, "reads", item.path, row.happened))
+    return wrong + [(name, what, str(theirs), str(ours)) for what, theirs, ours in pairs if theirs != ours]
+
+
+def _as_linted(config: Handover) -> Subject:
+    source = config.source
+    return Subject(
+        config=source.document.config if isinstance(source.document.config, Mapping) else {},
+        surface=surface.load("0.19"),
+        target=targets.find(source.target),
+        document=source.document,
+    )

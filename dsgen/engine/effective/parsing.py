@@ -29,7 +29,8 @@ def run(job: dict[str, Any], report: Path) -> bool:
 
     Args:
         job: file (or config, a parsed one), world_size (None: what the batch keys imply), open (dotted keys that the
-            target fills in, taken out), stand_in (a batch key and value put in their place, or None).
+            target fills in, taken out), filled (dotted key -> the value it fills in), stand_in (top-level key -> what
+            is put in its place).
         report: JSON file to write: written, world_size, implied, refused, held, aliases, moved, seen, warnings,
             optimizer, schedule.
     """
@@ -43,7 +44,7 @@ def run(job: dict[str, Any], report: Path) -> bool:
             result.update(implied=job["world_size"] is None, world_size=job["world_size"] or implied)
             _join(result["world_size"])
             phase = "parse"
-            config = _without(written, job["open"]) if isinstance(written, dict) else written
+            config = _handed_over(written, job["open"], job["filled"]) if isinstance(written, dict) else written
             if isinstance(config, dict):
                 config.update(job["stand_in"])
                 config = Witness(config)
@@ -77,10 +78,25 @@ def _implied(written: Any) -> int:
     keys = (_TRAIN, _MICRO, _STEPS) if isinstance(written, dict) else ()
     counts = [value for key in keys if type(value := written.get(key)) is int and value > 0]
     if len(counts) < 3:
-        return 1
+        return _mesh(written)
     train, micro, steps = counts
     ranks, rest = divmod(train, micro * steps)
     return ranks if rest == 0 and ranks <= _MOST_RANKS else 1
+
+
+def _mesh(written: Any) -> int:
+    """The number of ranks in the mesh that a config asks for; 1 where it asks for none."""
+    sizes = (
+        [written.get(key) for key in ("data_parallel_size", "sequence_parallel_size")]
+        if isinstance(written, dict)
+        else []
+    )
+    ranks = 1
+    for size in sizes:
+        if type(size) is not int or size < 1:
+            return 1
+        ranks *= size
+    return ranks if ranks <= _MOST_RANKS else 1
 
 
 def _join(ranks: int) -> None:
@@ -98,15 +114,18 @@ def _join(ranks: int) -> None:
     deepspeed.init_distributed(dist_backend="fake", verbose=False)
 
 
-def _without(written: Mapping[str, Any], paths: list[str]) -> dict[str, Any]:
-    """A copy of the config without some dotted keys."""
+def _handed_over(written: Mapping[str, Any], open_: list[str], filled: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the config without some dotted keys, and with the values of others."""
     copied: dict[str, Any] = json.loads(json.dumps(written))
-    for path in paths:
+    for path in (*open_, *filled):
         *sections, key = path.split(".")
         node: Any = copied
         for section in sections:
             node = node[section]
-        del node[key]
+        if path in filled:
+            node[key] = filled[path]
+        else:
+            del node[key]
     return copied
 
 

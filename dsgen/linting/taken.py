@@ -1,0 +1,155 @@
+"""A config as lint takes it: who hands it over, with which settings, and what the files of its job fill into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsgen.documents.document import Document
+from dsgen.documents.hjson import reader
+from dsgen.linting import disagreements, sources, statements
+from dsgen.linting.files import Excluded, Linted, check, lint_files, lint_one
+from dsgen.linting.settings import Settings, checked
+from dsgen.linting.sources import Source
+from dsgen.linting.statements import Statement
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Severity
+from dsgen.targets.hf_trainer import HF_TRAINER
+
+__all__ = ["Handover", "arguments_of", "taken"]
+
+_YAML = (".yaml", ".yml")
+_KEY = "deepspeed"  # of a training file, beside its arguments
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Handover:
+    """One config, and what lint knows of how it is run.
+
+    Attributes:
+        source: The document, its program and its number of ranks.
+        settings: What holds for it.
+        told: DeepSpeed's key -> what the arguments of its program fill in where it says "auto".
+    """
+
+    source: Source
+    settings: Settings
+    told: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def judged(self, deepspeed: str) -> Linted:
+        """The same config, linted for a release."""
+        return check(self.source, attrs.evolve(self.settings, deepspeed=deepspeed, severity=Severity.INFO))
+
+
+def taken(
+    source: str | Mapping[str, Any],
+    *,
+    target: str | None = None,
+    world_size: int | None = None,
+    arguments: str | None = None,
+) -> Handover | None:
+    """A config as lint takes it; None where the file holds none that can be read as a map.
+
+    Args:
+        source: A file (- is the standard input), or a config.
+        target: The program asked for; by default what lint says: the settings, the file that names it, or a guess.
+        world_size: GPUs in all.
+        arguments: File of the Trainer's arguments.
+
+    Raises:
+        DsgenError: Broken settings; arguments that cannot be read, or of a config that the Trainer does not load.
+    """
+    told = arguments_of(arguments) if arguments is not None else ()
+    said = checked(Settings(target=target or (HF_TRAINER.name if told else None), world_size=world_size))
+    linted = _linted(source, said)
+    if linted is None:
+        return None
+    one = linted.source
+    if arguments is not None and one.target != HF_TRAINER.name:
+        raise mistake(
+            f"the config is handed over by {one.target}",
+            must=f"the arguments of a file are those of {HF_TRAINER.title}",
+            where=arguments,
+            todo=f"Say --target {HF_TRAINER.name}, or leave --args away.",
+            code="contradiction",
+        )
+    document = one.document
+    if told:
+        faults = tuple(disagreements.in_config(document, told, one.target))
+        one = attrs.evolve(one, document=attrs.evolve(document, faults=(*document.faults, *faults)))
+    return Handover(source=one, settings=linted.settings, told=statements.settles([*_of_job(one), *told]))
+
+
+def arguments_of(path: str) -> tuple[Statement, ...]:
+    """What a file of the Trainer's arguments, YAML or JSON, says of a DeepSpeed config.
+
+    Raises:
+        DsgenError: Unreadable, broken, or without an argument that the Trainer fills in or compares.
+    """
+    from dsgen.documents.yaml import documents
+    from dsgen.documents.yaml.reader import read_text
+    from dsgen.linting import wrapped_configs
+
+    text = read_text(Path(path))
+    document = documents.read(text, path) if path.lower().endswith(_YAML) else reader.read(text, path)
+    if not isinstance(document.config, Mapping):
+        line, what = _broken(document)
+        raise mistake(what, must="it must be a map of arguments", where=f"{path}:{line}" if line else path)
+    wrapped = wrapped_configs.of(document)
+    said = statements.of_training_file(document, wrapped.key or _KEY)
+    if not said:
+        raise mistake(
+            "it has no argument that the Trainer fills into a config, or compares with it",
+            must="such as per_device_train_batch_size, learning_rate, bf16 or max_grad_norm",
+            where=path,
+            code="missing",
+        )
+    return said
+
+
+def _broken(document: Document) -> tuple[int | None, str]:
+    """Line and cause of what cannot be read as a map."""
+    for _, fault in document.faults:
+        return (document.position(fault.span.start)[0] if fault.span else None), fault.message
+    return None, "it is no map"
+
+
+def _linted(source: str | Mapping[str, Any], said: Settings) -> Linted | None:
+    """The first config that a file is or leads to, linted."""
+    if isinstance(source, Mapping):
+        return lint_one(source, said)
+    if source != "-" and (Path(source).is_dir() or not Path(source).exists()):
+        return None
+    for item in lint_files([source], said):
+        if isinstance(item, DsgenError):
+            raise item
+        if isinstance(item, Excluded):  # it is linted by nobody, and asked of here all the same
+            item = next(
+                check(one, said) for one in sources.documents([source], target=said.target) if one.document.text
+            )
+        if isinstance(item.document.config, Mapping) and item.document.kind != "launch":
+            return item
+    return None
+
+
+def _of_job(source: Source) -> tuple[Statement, ...]:
+    """What the file that named a config says of it."""
+    if source.of is None:
+        return ()
+    from dsgen.linting import followed
+
+    def opened(path: Path) -> str | None:
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+
+    text = opened(Path(source.of))
+    if text is None:
+        return ()
+    here = Path(source.document.name).resolve()
+    uses = followed.told(text, source.of, opened).uses
+    return tuple(one for use in uses if use.config.resolve() == here for one in use.said)

@@ -1,0 +1,131 @@
+"""`dsgen effective` and `dsgen lint` say the same of a config: who loads it, whether it runs, and as what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effective_checks import contradictions
+
+from dsgen.asking import handovers
+from dsgen.documents.hjson import reader
+from dsgen.effective import load_many
+from dsgen.linting import rules
+from dsgen.linting.taken import Handover, arguments_of, taken
+from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.findings import Severity
+
+TRAINER: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}},
+}
+ARGUMENTS = """per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+learning_rate: 2e-5
+bf16: true
+adam_beta1: 0.9
+adam_beta2: 0.95
+"""
+
+
+def put(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def test_the_program_is_the_one_that_lint_takes(tmp_path: Path) -> None:
+    trainer = taken(put(tmp_path, "auto.json", json.dumps(TRAINER)))
+    plain = taken(put(tmp_path, "plain.json", '{"train_batch_size": 8}'))
+
+    assert trainer is not None and trainer.source.target == "hf-trainer"
+    assert plain is not None and plain.source.target == "deepspeed"
+    put(tmp_path, "pyproject.toml", '[tool.dsgen.lint]\ntarget = "accelerate"\n')
+    settled = taken(str(tmp_path / "plain.json"))
+    assert settled is not None and settled.source.target == "accelerate"
+
+
+def test_arguments_fill_in_every_auto_that_they_say(tmp_path: Path) -> None:
+    told = taken(TRAINER, arguments=put(tmp_path, "args.yaml", ARGUMENTS))
+
+    assert told is not None
+    assert told.source.target == "hf-trainer"
+    assert {key: told.told[key] for key in ("bf16.enabled", "fp16.enabled", "optimizer.params.betas")} == {
+        "bf16.enabled": True, "fp16.enabled": False, "optimizer.params.betas": [0.9, 0.95]
+    }  # fmt: skip
+    assert told.told["train_micro_batch_size_per_gpu"] == 4
+
+
+def test_a_training_file_fills_in_the_config_that_it_names(tmp_path: Path) -> None:
+    put(tmp_path, "ds.json", json.dumps(TRAINER))
+    told = taken(put(tmp_path, "train.yaml", "deepspeed: ds.json\nper_device_train_batch_size: 4\n"))
+
+    assert told is not None and dict(told.told) == {"train_micro_batch_size_per_gpu": 4}
+
+
+def test_arguments_that_differ_are_an_error(tmp_path: Path) -> None:
+    told = taken({**TRAINER, "train_micro_batch_size_per_gpu": 2}, arguments=put(tmp_path, "args.yaml", ARGUMENTS))
+
+    assert told is not None
+    assert [item.rule for item in told.judged("0.19").findings if item.severity is Severity.ERROR] == [
+        "argument-disagrees"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("output_dir: out\n", "no argument that the Trainer"), ("- 1\n", "map of arguments"), ("a: [\n", "args.yaml:")],
+)
+def test_arguments_that_are_none(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(DsgenError, match=says):
+        arguments_of(put(tmp_path, "args.yaml", text))
+
+
+def test_arguments_are_the_trainers(tmp_path: Path) -> None:
+    with pytest.raises(DsgenError, match="handed over by deepspeed"):
+        taken(TRAINER, target="deepspeed", arguments=put(tmp_path, "args.yaml", ARGUMENTS))
+
+
+def examples() -> list[Handover]:
+    """The rules' own examples that are configs, each for its program."""
+    texts = [(rule.example, rule.given.get("target")) for rule in rules.RULES if rule.reads == "config"]
+    configs = [(reader.read(text, "example").config, target) for text, target in texts]
+    every = [taken(config, target=target) for config, target in configs if isinstance(config, dict)]
+    return [one for one in every if one is not None]
+
+
+@pytest.mark.proof
+def test_no_example_of_a_rule_is_told_otherwise() -> None:
+    every = examples()
+    wrong = []
+    for target in {one.source.target for one in every}:
+        chosen = [one for one in every if one.source.target == target]
+        loaded = load_many([one.source.document.config for one in chosen], target=target, world_size=None)
+        wrong += [fault for one, effect in zip(chosen, loaded, strict=True) for fault in contradictions(one, effect)]
+
+    assert len(every) > 100
+    assert wrong == []
+
+
+@pytest.mark.proof
+def test_with_arguments_the_run_is_told_in_numbers(tmp_path: Path) -> None:
+    effect = handovers.effective(TRAINER, arguments=put(tmp_path, "args.yaml", ARGUMENTS), world_size=8)
+
+    assert effect.refused is None and effect.answers is not None
+    said = effect.answers
+    assert (said.train_batch_size, said.micro_batch, said.accumulation) == (64, 4, 2)
+    assert (said.dtype, said.lr, said.stage, said.offload_parameters) == ("bf16", 2e-5, 2, "none")
+
+
+@pytest.mark.proof
+def test_what_stops_the_program_is_refused(tmp_path: Path) -> None:
+    effect = handovers.effective(
+        {**TRAINER, "train_micro_batch_size_per_gpu": 2}, arguments=put(tmp_path, "args.yaml", ARGUMENTS)
+    )
+
+    assert effect.refused is not None
+    assert (effect.refused.phase, effect.refused.kind) == ("run", "argument-disagrees (DSG926)")
