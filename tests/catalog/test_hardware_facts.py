@@ -21,8 +21,9 @@ FILES = [(kind, path) for kind in SHAPES for path in sorted((PROFILES / kind).gl
 NAMES = [(kind, path.stem) for kind, path in FILES]
 HARDWARE = [name for kind, name in NAMES if kind == "hardware"]
 
-NO_BF16 = {"t4-16g", "v100-16g", "v100-32g"}  # Turing and Volta; every later card has it
+NO_BF16 = {"t4-16g", "v100-16g", "v100-16g-pcie", "v100-32g", "v100-32g-pcie"}  # Turing and Volta; every later card has it
 ECC_SHARE = 0.85  # what the driver may keep: ECC in GDDR6 costs a sixteenth, and a T4 shows 0.91 of what is sold
+SHARED = {"mi300a-128g": 0.75}  # the CPU has a part of the same memory
 ROUNDING = 1.001  # usable memory is printed with two digits
 
 GUESSED = (
@@ -151,7 +152,7 @@ def test_a_child_says_only_what_differs_and_where_it_is_from(kind: str, name: st
 @pytest.mark.parametrize("name", HARDWARE)
 def test_usable_memory_is_below_what_is_sold(name: str) -> None:
     sold, usable = quantity("hardware", name, "gpu_memory"), quantity("hardware", name, "usable_memory")
-    assert ECC_SHARE * sold < usable < ROUNDING * sold
+    assert (SHARED.get(name) or ECC_SHARE) * sold <= usable < ROUNDING * sold
 
 
 @pytest.mark.parametrize("name", [name for name in HARDWARE if name.startswith("generic-")])
