@@ -26,6 +26,7 @@ __all__ = ["command"]
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @lint_options
 @click.option("--severity", type=click.Choice(LEVELS), help="The lowest that is shown (default: warning).")
+@click.option("--fail-on", type=click.Choice(LEVELS), help="The lowest that makes the exit code 1 (default: error).")
 @click.option("--fix", is_flag=True, help="Mend what can be mended safely, in the files.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that change what is trained.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
@@ -34,11 +35,12 @@ __all__ = ["command"]
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to write the report (default: stdout).")
 @click.option("--statistics", is_flag=True, help="A table of the rules instead of each finding.")
-@click.option("--exit-zero", is_flag=True, help="Exit code 0 even with findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit code 0 whatever there is.")
 @click.option("--stdin-filename", metavar="FILE", help="What to call the standard input, given as -.")
 def command(
     files: tuple[str, ...],
     severity: str | None,
+    fail_on: str | None,
     fix: bool,
     unsafe_fixes: bool,
     diff: bool,
@@ -53,21 +55,21 @@ def command(
 
     FILE is a file, a folder, a glob, or - for the standard input: JSON, HJSON, YAML of accelerate and axolotl, launch
     files. Settings are read from [tool.dsgen.lint] in the nearest pyproject.toml; the command line wins. Exit code 1
-    means findings; with --fix, findings that remain.
+    means an error, or what --fail-on says; with --fix, one that remains.
     """
     _check(fix, unsafe_fixes, diff, form, statistics)
     if stdin_filename is not None and "-" not in files:
         raise mistake(
             "--stdin-filename names the standard input, which is not read", must="it goes with - among the files"
         )
-    said = settings_from(options, severity)
+    said = settings_from(options, severity, fail_on)
     linted, wrong = lint_all(files, said, stdin_filename)
-    any_findings, fixed = any(file.findings for file in linted), 0
+    fails, fixed = any(file.fails for file in linted), 0
     if output is not None and output != "-":
         spare(linted, output)
     if fix or diff:
         linted, fixed, stuck = mend(linted, unsafe=unsafe_fixes, write=fix)
-        any_findings, wrong = any_findings if diff else any(file.findings for file in linted), wrong or stuck
+        fails, wrong = fails if diff else any(file.fails for file in linted), wrong or stuck
     streams_text = diff or (fix and "-" in files)  # stdout holds the diff, or the mended standard input
     tried = ("all" if unsafe_fixes else "safe") if fix or diff else None
     to_file = output is not None and output != "-"
@@ -82,7 +84,7 @@ def command(
         click.echo(report, nl=False, err=streams_text)
     if wrong:
         return MISTAKE
-    return FOUND if any_findings and not exit_zero else OK
+    return FOUND if fails and not exit_zero else OK
 
 
 def _check(fix: bool, unsafe_fixes: bool, diff: bool, form: str, statistics: bool) -> None:

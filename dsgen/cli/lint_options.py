@@ -96,7 +96,7 @@ def _with(function: F, options: Sequence[Any]) -> F:
     return function
 
 
-def settings_from(options: dict[str, Any], severity: str | None = None) -> Settings:
+def settings_from(options: dict[str, Any], severity: str | None = None, fail_on: str | None = None) -> Settings:
     """What the command line says, as settings; the options are taken out of the dictionary.
 
     Raises:
@@ -109,8 +109,8 @@ def settings_from(options: dict[str, Any], severity: str | None = None) -> Setti
     said["wishes"] = fields_from(options, _WISHES)
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())
-    lowest = Severity[severity.upper()] if severity else None
-    return checked(Settings(severity=lowest, **said), lambda field: f"--{field.replace('_', '-')}")
+    lowest, least = (Severity[word.upper()] if word else None for word in (severity, fail_on))
+    return checked(Settings(severity=lowest, fail_on=least, **said), lambda field: f"--{field.replace('_', '-')}")
 
 
 def lint_all(paths: Sequence[str], said: Settings, stdin_name: str | None = None) -> tuple[list[Linted], bool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsgen.families import family_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
@@ -42,6 +41,8 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             where=provenance.where("training.target_len"),
             code="contradiction",
         )
+    from dsgen.families import family_of  # it loads the operators of every family
+
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions and not family_of(model).learned_positions:
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from dsgen.families.parameters import parameters as parameters_of
 from dsgen.jobs.job import Job
 from dsgen.linting.subjects import Facts
 from dsgen.shapes.errors import DsgenError
@@ -88,6 +87,8 @@ def of_job(job: Job, **more: Any) -> Facts:
 
 def _names(model: Model) -> tuple[str, ...] | None:
     """The names of a model's parameters, block by block; None for an architecture that is not known."""
+    from dsgen.families.parameters import parameters as parameters_of  # it loads every family
+
     try:
         tensors = parameters_of(model)
     except DsgenError:

@@ -18,6 +18,7 @@ from dsgen.jobs.composed import plain_data
 from dsgen.linting import linter, sources
 from dsgen.linting.facts import facts as facts_of
 from dsgen.linting.facts import of_job
+from dsgen.linting.grouped import by_cause
 from dsgen.linting.setting_files import parameter_names, read, sidecar
 from dsgen.linting.settings import Settings
 from dsgen.linting.sources import STDIN, Source
@@ -65,6 +66,12 @@ class Linted:
     def target(self) -> str:
         """The program it was linted for."""
         return self.source.target
+
+    @property
+    def fails(self) -> bool:
+        """Whether any finding, shown or not, is as grave as the settings fail on: an error unless they say another."""
+        least = self.settings.fail_on or Severity.ERROR
+        return any(finding.severity >= least for finding in (*self.findings, *self.hidden))
 
     @property
     def lowest(self) -> Severity:
@@ -140,12 +147,13 @@ def check(source: Source, settings: Settings) -> Linted:
     said = [*sidecar(document.name), *in_comments(document)]
     left = quiet(heard, [one for one in said if one.wrong or settings.hears(one.word, document.name)])
     lowest = settings.severity or Severity.WARNING
+    grouped = by_cause(left.findings)
     return Linted(
         source=source,
         deepspeed=surface.load(settings.deepspeed).version,
         settings=settings,
-        findings=tuple(finding for finding in left.findings if finding.severity >= lowest),
-        hidden=tuple(finding for finding in left.findings if finding.severity < lowest),
+        findings=tuple(finding for finding in grouped if finding.severity >= lowest),
+        hidden=tuple(finding for finding in grouped if finding.severity < lowest),
         suppressed=left.suppressed,
         unused=left.unused,
     )

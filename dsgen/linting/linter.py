@@ -11,6 +11,7 @@ import attrs
 from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
+from dsgen.linting.agreed import agreed
 from dsgen.linting.rules import RULES, Rule
 from dsgen.linting.runs import judged_fix
 from dsgen.linting.subjects import Facts, Subject
@@ -61,7 +62,7 @@ def lint(
         document=document,
         facts=facts or Facts(),
     )
-    findings = _judged(subject, _asks(document), RULES if rules is None else rules)
+    findings = agreed(_judged(subject, _asks(document), RULES if rules is None else rules))
     return tuple(sorted(findings, key=lambda item: (item.line, item.column, item.code)))
 
 

@@ -234,6 +234,8 @@ _SHAPE: Mapping[str, Read] = {
     "select": _rules,
     "ignore": _rules,
     "severity": _severity,
+    "fail-on": _severity,
+    "fail_on": _severity,  # as the option of Python's API and of other tools is spelt
     "target": _one_of(*(target.name for target in targets.TARGETS)),
     "deepspeed": _release,
     "world-size": _whole,

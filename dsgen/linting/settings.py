@@ -57,6 +57,7 @@ class Settings:
         select: Names, codes or starts of codes of the only rules that speak.
         ignore: The same, of rules that do not.
         severity: The lowest that is shown.
+        fail_on: The lowest that makes `dsgen lint` end with exit code 1.
         target, deepspeed: Who loads the config, and which release reads it.
         world_size, seq_len: GPUs in all; tokens per sequence.
         hardware, model, network: Names or files of profiles.
@@ -73,6 +74,7 @@ class Settings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: Severity | None = None
+    fail_on: Severity | None = None
     target: str | None = None
     deepspeed: str | None = None
     world_size: int | None = None

@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 import attrs
 
 from dsgen import catalog
-from dsgen.catalog.structure import structure
 from dsgen.deepspeed.coercion import REFUSED, read_strict
 from dsgen.deepspeed.keys import lookup
 from dsgen.deepspeed.surface import Surface
 from dsgen.documents.document import Document
-from dsgen.jobs.assembly import canonical
 from dsgen.shapes.layers import fold
 from dsgen.shapes.profiles import SECTIONS, Hardware, Model, Network, Training
 from dsgen.targets import Target
@@ -40,6 +38,9 @@ OPEN = _Open()
 
 @functools.lru_cache(maxsize=64)
 def _profile(kind: str, name: str) -> Any:
+    from dsgen.catalog.structure import structure
+    from dsgen.jobs.assembly import canonical  # most files are linted without a profile
+
     folded = fold(canonical([catalog.find(kind, name).layer]))
     return structure(SECTIONS[kind], kind, folded.tree, folded.provenance)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 def test_fix_writes_what_can_be_mended_safely(run: Run) -> None:
     file = put("ds.json", TYPO.replace("1,", '1, "our_own_key": 1,'))
 
-    code, out, _ = run("lint", "ds.json", "--fix")
+    code, out, _ = run("lint", "ds.json", "--fix", "--fail-on", "warning")
 
     assert code == 1
     assert "overlap_comm" in file.read_text()

@@ -56,13 +56,16 @@ def test_exit_zero(run: Run) -> None:
     assert run("lint", "ds.json", "--exit-zero")[0] == 0
 
 
-def test_severity_moves_what_is_shown_and_the_exit_code(run: Run) -> None:
+def test_severity_moves_what_is_shown_and_fail_on_the_exit_code(run: Run) -> None:
     put("ds.json", UNKNOWN)
 
-    assert run("lint", "ds.json")[0] == 1
+    assert run("lint", "ds.json")[0] == 0
+    assert run("lint", "ds.json", "--fail-on", "warning")[0] == 1
     code, out, _ = run("lint", "ds.json", "--severity", "error")
     assert code == 0
     assert "1 warning hidden" in out
+    assert run("lint", "ds.json", "--severity", "error", "--fail-on", "warning")[0] == 1
+    assert run("lint", "ds.json", "--fail-on", "warning", "--exit-zero")[0] == 0
 
 
 def test_files_folders_globs_and_the_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def test_yaml_can_still_be_asked_about() -> None:
 def test_lint_says_it_of_the_yaml_that_people_have(target: str, said: str) -> None:
     put("ds.yaml", YAML)
 
-    done = run("lint", "ds.yaml", "--target", target, "--select", "yaml-not-read")
+    done = run("lint", "ds.yaml", "--target", target, "--select", "yaml-not-read", "--fail-on", "warning")
 
     assert done.code == 1
     assert said in " ".join(done.out.split())

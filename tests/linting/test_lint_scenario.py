@@ -37,7 +37,7 @@ def test_without_a_word_on_adapters_all_parameters_are_trained(run: Run, lora: s
 def test_the_options_say_what_is_trained(run: Run, lora: str) -> None:
     assert run("lint", lora, *CARD, "--method", "lora", "--chunked-loss")[0] == 0
 
-    code, out, _ = run("lint", lora, *CARD, "--method", "lora")
+    code, out, _ = run("lint", lora, *CARD, "--method", "lora", "--fail-on", "warning")
 
     assert code == 1
     assert "warning does-not-fit" in out
@@ -46,8 +46,8 @@ def test_the_options_say_what_is_trained(run: Run, lora: str) -> None:
 
 def test_the_scenario_says_it_and_options_win_over_it(run: Run, lora: str) -> None:
     assert run("lint", lora, "--scenario", "lora.yaml")[0] == 0
-    assert run("lint", lora, "--scenario", "lora.yaml", "--method", "full")[0] == 1
-    assert run("lint", lora, "--scenario", "lora.yaml", "--no-chunked-loss")[0] == 1
+    assert run("lint", lora, "--scenario", "lora.yaml", "--method", "full", "--fail-on", "warning")[0] == 1
+    assert run("lint", lora, "--scenario", "lora.yaml", "--no-chunked-loss", "--fail-on", "warning")[0] == 1
 
 
 def test_without_checkpointing_the_message_says_so(run: Run, lora: str) -> None:
@@ -73,7 +73,7 @@ def test_settings_of_the_folder_say_it(run: Run, lora: str) -> None:
         'method = "lora"\nchunked-loss = true\n'
     )
     assert run("lint", lora)[0] == 0
-    assert run("lint", lora, "--no-chunked-loss")[0] == 1
+    assert run("lint", lora, "--no-chunked-loss", "--fail-on", "warning")[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import attrs
 
-from dsgen.cost import cost
 from dsgen.jobs.job import Job, narrowed, unsure
 from dsgen.linting import meanings
 from dsgen.linting.subjects import Subject
-from dsgen.memory import MemoryEstimate, estimate, parts
-from dsgen.memory.states import takes
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Provenance
 from dsgen.shapes.profiles import Hardware, Network, Training
-from dsgen.strategies.strategies import Strategy
+
+if TYPE_CHECKING:  # what counts memory and time loads when a profile is named
+    from dsgen.memory import MemoryEstimate
+    from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Described", "described", "nodes", "speed"]
 
@@ -56,6 +57,8 @@ def nodes(subject: Subject) -> int:
 
 def speed(described: Described, **changed: object) -> float | None:
     """How many times faster a step is with another strategy; None where the cost model cannot tell."""
+    from dsgen.cost import cost
+
     other = attrs.evolve(described.strategy, **changed)  # type: ignore[arg-type]
     if len({described.job.nodes > 1, described.job.network.bandwidth_bytes_per_second > 0}) > 1:
         return None
@@ -66,6 +69,9 @@ def _described(subject: Subject) -> Described | None:
     facts = subject.facts
     if facts.hardware is None or facts.model is None or facts.hardware.vendor == "cpu":
         return None
+    from dsgen.memory import estimate, parts
+    from dsgen.memory.states import takes
+
     job, strategy = _job(subject, facts.hardware), _strategy(subject)
     if job is None or strategy is None:
         return None
@@ -117,6 +123,8 @@ def _leanest(subject: Subject, job: Job) -> Job:
 
 
 def _strategy(subject: Subject) -> Strategy | None:
+    from dsgen.strategies.strategies import Strategy
+
     precision = meanings.precision(subject)
     facts, stage = subject.facts, subject.stage
     if precision is None or meanings.beyond(subject) or facts.hardware is None:

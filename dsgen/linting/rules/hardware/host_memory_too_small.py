@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dsgen.linting.rules.described import described
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.memory import host_limit
 from dsgen.shapes.findings import Fault, Severity
 from dsgen.shapes.units import gib
 
@@ -19,6 +18,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     run = described(subject)
     if run is None or "none" == run.strategy.offload_optimizer == run.strategy.offload_param:
         return
+    from dsgen.memory import host_limit
+
     there = run.job.hardware.host_memory_bytes
     if run.host_bytes <= host_limit(run.job.hardware):
         return

@@ -9,7 +9,6 @@ import attrs
 from dsgen.linting.rules.described import described
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.memory import Verdict, estimate
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 from dsgen.shapes.units import gib
 
@@ -21,6 +20,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     run = described(subject)
     if run is None or not subject.facts.seq_len:
         return
+    from dsgen.memory import Verdict, estimate
+
     for what in ("optimizer", "param"):
         path = f"zero_optimization.offload_{what}"
         if getattr(run.strategy, f"offload_{what}") == "none" or not subject.written(path):

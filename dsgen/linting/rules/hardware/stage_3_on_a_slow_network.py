@@ -9,7 +9,6 @@ import attrs
 from dsgen.linting.rules.described import described, nodes, speed
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.memory import Verdict, estimate
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
@@ -23,6 +22,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     run = described(subject)
     if run is None or subject.stage != 3 or nodes(subject) < 2 or subject.value(_HPZ) != 1:
         return
+    from dsgen.memory import Verdict, estimate
+
     if run.strategy.offload_param != "none" or run.strategy.offload_optimizer == "nvme":
         return
     lower = attrs.evolve(run.strategy, stage=2)

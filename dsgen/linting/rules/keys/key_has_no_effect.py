@@ -46,8 +46,8 @@ def _switched_off(subject: Subject, path: str) -> bool:
 
 
 def _says_nothing(key: Key, value: object) -> bool:
-    """Whether a key that nothing reads says what would be so if something did, or switches something off."""
-    return bool(key.effect.never and value == key.default) or value is False
+    """Whether a key says what is so without it, or switches something off: boilerplate, which promises nothing."""
+    return value == key.default or value is False
 
 
 RULE = Rule(

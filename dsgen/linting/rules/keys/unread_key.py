@@ -5,48 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.unknown import Unknown, lifting, renaming, unknown_keys
+from dsgen.linting.rules.unknown import Unknown, is_comment, lifting, renaming, unknown_keys
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
 
 __all__ = ["RULE", "check"]
 
-_ACCELERATE = {  # keys of the deepspeed_config section of Accelerate's YAML (accelerate/utils/dataclasses.py, 1.x)
-    "deepspeed_config_file",
-    "deepspeed_hostfile",
-    "deepspeed_multinode_launcher",
-    "offload_optimizer_device",
-    "offload_optimizer_nvme_path",
-    "offload_param_device",
-    "offload_param_nvme_path",
-    "zero3_init_flag",
-    "zero3_save_16bit_model",
-    "zero_stage",
-}
+# Keys of the deepspeed_config section of Accelerate's YAML (accelerate/utils/dataclasses.py, 1.x).
+_ACCELERATE = (
+    *("deepspeed_config_file", "deepspeed_hostfile", "deepspeed_multinode_launcher", "zero_stage"),
+    *("offload_optimizer_device", "offload_optimizer_nvme_path", "offload_param_device"),
+    *("offload_param_nvme_path", "zero3_init_flag", "zero3_save_16bit_model"),
+)
 
 
 def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown key outside the strict sections."""
     for unknown in unknown_keys(subject):
         if not unknown.strict and unknown.later is None:
-            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(subject, unknown))
+            quiet = Severity.INFO if is_comment(unknown) else None
+            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(subject, unknown), quiet)
 
 
 def _said(subject: Subject, unknown: Unknown) -> str:
     name = unknown.path.rpartition(".")[2]
-    if name.startswith("_") or name.lower() in ("comment", "comments"):
+    if is_comment(unknown):
         return f"DeepSpeed never reads {unknown.path}; as a comment it does no harm"
     kind = "a key of Accelerate's YAML, which" if name in _ACCELERATE else "a key that"
     return f"{unknown.path} is {kind} DeepSpeed {subject.surface.version} never reads: it does nothing here"
 
 
 def _meant(unknown: Unknown) -> str:
-    if not unknown.meant or unknown.path.rpartition(".")[2].startswith("_"):
+    if not unknown.meant or is_comment(unknown):
         return ""
     first = unknown.meant[0]
+    section, _, last = first.rpartition(".")
+    if not unknown.sure and len(unknown.meant) == 1 and section and last == unknown.path.rpartition(".")[2]:
+        return f"; {section} has a key of that name"
     if not unknown.sure:
         return f"; there is {' and '.join(unknown.meant[:2])}"
-    return f"; {first} is meant" if unknown.here else f"; it belongs in {first.rpartition('.')[0]}"
+    return f"; {first} is meant" if unknown.here else f"; it belongs in {section}"
 
 
 def _mend(subject: Subject, unknown: Unknown) -> Fix:

@@ -31,8 +31,10 @@ RULE = Rule(
     what="fp16 is on at stage 0.",
     why=(
         "Since 0.18.3 engine.backward scales the loss for the ZeRO optimizers alone. At stage 0 the fp16 wrapper "
-        "still divides the gradients by the loss scale in its step: they are 65,536 times too small, plain SGD "
-        "stands still, and Adam crawls. bf16 has the same fault until 0.18.6."
+        "still divides the gradients by the loss scale in its step: they are 65,536 times too small. Plain SGD "
+        "then stands still: 25 steps left a loss of 0.5963 of 0.5964 where stage 1 came to 0.0008. Adam divides by the "
+        "size of the gradients and lost little in the same test (0.0072 against 0.0054; both reach 0 in 200 steps). "
+        "bf16 has the same fault until 0.18.6."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,
@@ -49,7 +51,8 @@ RULE = Rule(
     evidence=(
         "https://github.com/deepspeedai/DeepSpeed/pull/8393",
         "https://github.com/deepspeedai/DeepSpeed/pull/7839",
-        "DeepSpeed 0.19.8 run: 25 steps of SGD change nothing in fp16 at stage 0, and train in bf16",
+        "DeepSpeed 0.19.8 run on a CPU that was said to take fp16, 25 steps of a perceptron of 32 inputs: SGD (lr 0.1) "
+        "0.5963 at stage 0, 0.0008 at stage 1 and in bf16; Adam (lr 0.01) 0.0072 and 0.0054",
     ),
     check=check,
     since="0.18.3",
