@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, di
         raise mistake("not started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_module("dsgen.effective"), "load", load)
+    monkeypatch.setattr(import_module("dsgen.asking.handovers"), "load", load)
     return calls
 
 
