@@ -26,7 +26,7 @@ def page(rule: Rule, width: int) -> str:
     if rule.example:  # a file that cannot be read at all has none
         parts.append(f"Example{f' ({given})' if given else ''}:\n{textwrap.indent(rule.example.strip(), '  ')}")
         parts.append(f"Instead:\n{textwrap.indent(rule.instead.strip(), '  ')}")
-    parts.append(f"DeepSpeed: {releases(rule)}")
+    parts.append(f"DeepSpeed: {releases(rule)}; dsgen: from {rule.added} on")
     if rule.evidence:
         lines = [textwrap.fill(item, columns, initial_indent="  ", subsequent_indent="    ") for item in rule.evidence]
         parts.append("\n".join(["Evidence:", *lines]))
@@ -61,6 +61,7 @@ def data(rule: Rule) -> dict[str, Any]:
         "evidence": list(rule.evidence),
         "since": rule.since,
         "until": rule.until,
+        "added": rule.added,
         "reads": rule.reads,
     }
 

@@ -165,3 +165,11 @@ def test_the_action_splits_what_it_is_given(given: str, args: list[str], tmp_pat
     done = subprocess.run(["bash", "-e", "-c", script], env=said, check=True, capture_output=True, text=True)
 
     assert done.stdout.splitlines() == ["lint", "--format", "github", *args, "--", "a.json", "$(id)", "*.json"]
+
+
+def test_the_page_of_a_rule_says_how_grave_it_is_for_each_program() -> None:
+    text = rule_pages()["rules/auto-not-filled.md"]
+
+    assert "warning; DeepSpeed: every known release; dsgen: from 0.1.0 on." in text
+    assert "| the Hugging Face Trainer | error | safe |" in text
+    assert "| plain DeepSpeed | nothing to say |" in text

@@ -328,6 +328,8 @@ def test_hugging_face_fills_in_what_is_auto_and_nothing_else() -> None:
     assert found(auto, target="hf-trainer", world_size=3) == []
     missing = found(z(2), target="hf-trainer")
     assert [item.rule for item in missing] == ["batch-size-missing"]
+    assert missing[0].message.endswith("Lightning brings one: if that loads the file, say --target lightning")
+    assert found(z(2), target="lightning") == []
     assert missing[0].fix is not None and missing[0].fix.edits == (Assign(MICRO, "auto"),) and missing[0].fix.safe
 
 

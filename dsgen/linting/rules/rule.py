@@ -34,6 +34,7 @@ class Rule:
         reads: What it looks at: a "config", the "text" of any file with keys, a "launch" file, or the "job" that any of
             these belongs to.
         general: Whether it gives way to any other rule that points at the same key.
+        added: First release of dsgen that has it.
         about_versions: Whether it speaks of what changed between releases, so that `dsgen migrate` applies its fixes.
         check: The faults of one subject.
     """
@@ -52,6 +53,7 @@ class Rule:
     until: str | None = None
     reads: str = "config"
     general: bool = False
+    added: str = "0.1.0"
     about_versions: bool = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from dsgen.documents.document import Document
@@ -13,6 +14,8 @@ from dsgen.linting.subjects import Facts
 from dsgen.report.findings import block
 from dsgen.report.reference.markdown import cell, code, fence, md_table
 from dsgen.report.rules import releases, said_with
+from dsgen.shapes.findings import Finding
+from dsgen.targets import TARGETS
 
 __all__ = ["index", "page", "rule_pages"]
 
@@ -102,7 +105,7 @@ def page(rule: Rule) -> str:
     """Everything about one rule as Markdown."""
     parts = [
         f"# {rule.name} ({rule.code})\n",
-        f"{rule.severity}; DeepSpeed: {releases(rule)}.\n",
+        f"{rule.severity}; DeepSpeed: {releases(rule)}; dsgen: from {rule.added} on.\n",
         f"{cell(rule.what)}\n",
         f"## Why\n\n{cell(rule.why)}\n",
     ]
@@ -112,6 +115,7 @@ def page(rule: Rule) -> str:
         parts += [
             f"## Example\n\n{fence(_visible(rule.example), _language(rule))}",
             f"{title}\n\n{fence(_said(rule))}",
+            *_by_program(rule),
             f"## Instead\n\n{fence(_visible(rule.instead), _language(rule))}",
         ]
     parts.append("## Evidence\n\n" + "".join(f"- {cell(item)}\n" for item in rule.evidence))
@@ -123,10 +127,32 @@ def page(rule: Rule) -> str:
 def _said(rule: Rule) -> str:
     """What lint prints for the example, of this rule alone."""
     document = _document(rule, rule.example)
+    return "\n".join(line for item in _findings(rule, document) for line in block(item, document, _WIDTH))
+
+
+def _findings(rule: Rule, document: Document, target: str | None = None) -> list[Finding]:
+    """What a rule says of its example, by the program it is for or another one."""
     known: dict[str, Any] = {name: rule.given.get(name) for name in _NOT_FACTS}
     facts = Facts(**{name: value for name, value in rule.given.items() if name not in _NOT_FACTS})
-    findings = [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
-    return "\n".join(line for item in findings for line in block(item, document, _WIDTH))
+    known["target"] = target or known["target"]
+    return [item for item in linter.lint(document, facts=facts, **known) if item.rule == rule.name]
+
+
+def _by_program(rule: Rule) -> Iterator[str]:
+    """How grave it is for each program that loads the example, and how it is fixed; nothing of other files."""
+    document = _document(rule, rule.example)
+    if rule.reads not in ("config", "text") or _is_yaml(rule.example):
+        return
+    rows = []
+    for target in TARGETS:
+        said = _findings(rule, document, target.name)
+        grave = ", ".join(dict.fromkeys(str(item.severity) for item in said)) or "nothing to say"
+        rows.append([cell(target.title), grave, ", ".join(dict.fromkeys(map(_mended, said))) or ""])
+    yield "The same file, by the program that loads it:\n\n" + md_table(["program", "severity", "fix"], rows)
+
+
+def _mended(finding: Finding) -> str:
+    return "no" if finding.fix is None else "safe" if finding.fix.safe else "unsafe"
 
 
 def _document(rule: Rule, text: str) -> Document:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen import targets
 from dsgen.linting.rules.batch_sizes import ACCUMULATION, MICRO, TRAIN
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.targets import Target
 
 __all__ = ["RULE", "check"]
 
@@ -15,17 +17,26 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """A config that says neither, where the program does not bring it."""
     target = subject.target
-    if target.brings_batch or not {TRAIN, MICRO}.isdisjoint(target.brings):
+    if _brings(target):
         return
     if subject.value(TRAIN) is not None or subject.value(MICRO) is not None:
         return
     alone = f" {ACCUMULATION} alone is not enough." if subject.raw(ACCUMULATION) is not None else ""
     message = f"{TRAIN} and {MICRO} are both missing, and DeepSpeed stops at the parse; it needs one of them.{alone}"
+    others = [other for other in targets.TARGETS if _brings(other)]
+    if others:
+        message += f" {' and '.join(other.title for other in others)} bring{'s' * (len(others) == 1)} one"
+        message += f": if that loads the file, say --target {' or '.join(other.name for other in others)}"
     if MICRO in target.filled:
         fix = Fix(f'write {MICRO}: "auto", which {target.title} fills in', (Assign(MICRO, "auto"),))
     else:
         fix = Fix(f"write {MICRO}: 1", (Assign(MICRO, 1),), safe=False)
     yield Fault(MICRO, message, fix)
+
+
+def _brings(target: Target) -> bool:
+    """Whether the program says a batch size that the config does not."""
+    return target.brings_batch or not {TRAIN, MICRO}.isdisjoint(target.brings)
 
 
 RULE = Rule(
