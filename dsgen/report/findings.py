@@ -115,10 +115,17 @@ def assumed(linted: Iterable[Linted]) -> str:
     if programs:
         each = [(targets.find(name).title, count) for name, count in programs.most_common()]
         names = [f"{title} in {plural(count, 'file')}" if len(each) > 1 else title for title, count in each]
-        said.append(f"for {', '.join(names)} (guessed: --target)")
+        said.append(f"for {', '.join(names)} (guessed{_guessed_from(programs)}: --target)")
     if any(not file.settings.deepspeed for file in configs):
         said.append(f"for DeepSpeed {surface.load().version} (the newest known: --deepspeed)")
     return f"Linted {' and '.join(said)}." if said else ""
+
+
+def _guessed_from(programs: Counter[str]) -> str:
+    """What tells who loads a file: that it has "auto", which the Trainer fills in, or has none."""
+    if programs.total() > 1:
+        return ' from "auto"'
+    return ', as it has no "auto"' if targets.guess({}).name in programs else ' from its "auto"'
 
 
 def data(linted: Iterable[Linted]) -> dict[str, Any]:
@@ -129,6 +136,7 @@ def data(linted: Iterable[Linted]) -> dict[str, Any]:
                 "file": file.document.name,
                 "findings": [_plain(finding.to_dict()) for finding in file.findings],
                 "target": file.target,
+                "target_guessed": file.source.guessed,
                 "deepspeed": file.deepspeed,
                 "suppressed": file.suppressed,
             }

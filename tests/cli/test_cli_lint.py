@@ -47,7 +47,7 @@ def test_a_finding_is_code_1_and_shows_its_line(run: Run) -> None:
     assert "1 finding, 1 fixable with --fix" in out
     closing = " ".join(out.split())
     assert "`dsgen rule DSG101` explains." in closing
-    assert "Linted for plain DeepSpeed (guessed: --target) and for DeepSpeed " in closing
+    assert 'Linted for plain DeepSpeed (guessed, as it has no "auto": --target) and for DeepSpeed ' in closing
 
 
 def test_exit_zero(run: Run) -> None:

@@ -177,7 +177,7 @@ def test_what_was_assumed_is_said_once() -> None:
 
     said = findings.assumed(files)
 
-    assert "plain DeepSpeed in 2 files, the Hugging Face Trainer in 1 file (guessed: --target)" in said
+    assert 'plain DeepSpeed in 2 files, the Hugging Face Trainer in 1 file (guessed from "auto": --target)' in said
     assert re.search(r"for DeepSpeed 0\.\d+\.\d+ \(the newest known: --deepspeed\)\.$", said)
     assert findings.assumed([linted()]) == ""
 
@@ -203,6 +203,7 @@ def test_json_has_every_file_and_every_field() -> None:
     said = findings.data([linted(finding()), linted(name="clean.json")])
 
     assert [file["file"] for file in said["files"]] == ["ds.json", "clean.json"]
+    assert said["files"][0]["target_guessed"] is False
     assert said["files"][1]["findings"] == []
     assert said["files"][0]["findings"] == [
         {
