@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dsgen.planning.assumptions import needed
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
+from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
     from dsgen.frameworks.needs import Need  # a plan and its summary need nothing of frameworks
@@ -23,9 +24,17 @@ _BOX, _CODE = "    ", "        "  # below a box, and of code
 def sentence(plan: Plan) -> str:
     """What a program must do for a plan, in one sentence: plan, render and launch say the same."""
     said = [item.words for item in needed(plan)]
-    if not merged(plan).get("optimizer"):  # a person deleted it
+    if _has_no_optimizer(plan):
         said.append("an optimizer of its own")
     return f"your program needs {joined(said)}; the code: dsgen needs"
+
+
+def _has_no_optimizer(plan: Plan) -> bool:
+    """Whether a person deleted the config's; of a plan that cannot be rendered nobody asks."""
+    try:
+        return not merged(plan).get("optimizer")
+    except DsgenError:
+        return False
 
 
 def joined(words: Sequence[str]) -> str:
