@@ -195,7 +195,7 @@ def seen(request: dict[str, Any]) -> Watch:
         calls: Counter[str] = Counter()
         for name, module in model.named_modules():
             module.register_forward_pre_hook(functools.partial(_called, watch, calls, name))
-        tokens, labels = runs._tokens(asked, asked["config"]["train_micro_batch_size_per_gpu"])
+        tokens, labels = runs._tokens(asked, asked["config"]["train_micro_batch_size_per_gpu"], 1)
         with watch:
             watch.phase = "forward"
             loss = model(input_ids=tokens, labels=labels).loss

@@ -1,5 +1,6 @@
 """A checkpoint of some ranks, or a universal one that is loaded: `saves.py FOLDER STAGE WIDTH [LOADED]`."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -29,4 +30,5 @@ else:
     engine.save_checkpoint(folder)
     assert Path(folder, "latest").is_file()
 torch.distributed.barrier()
-torch.distributed.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # gloo's threads may abort the interpreter while it ends
