@@ -27,7 +27,7 @@ from probe_kinds import (  # benchmarks/probe_kinds.py, beside this script
 from dsgen.documents.hjson import reader
 from dsgen.linting.linter import lint, lint_config
 from dsgen.linting.subjects import Facts
-from dsgen.shapes.findings import Finding, Severity
+from dsgen.shapes.findings import Finding, Move, Remove, Severity
 
 __all__ = ["CONTROL", "ERROR", "WRONG", "Case", "corpus", "page", "probes"]
 
@@ -75,8 +75,13 @@ class Case:
 
     @property
     def hears(self) -> bool:
-        """Whether every key that DeepSpeed does not read is named, itself or with the section around it."""
-        named = {item.path for item in self.warned}
+        """Whether every key that DeepSpeed does not read is named, itself or with the section around it.
+
+        What says of itself that it is a comment is a note; and one finding names several keys.
+        """
+        edits = [edit for item in self.findings if item.fix for edit in item.fix.edits]
+        named = {item.path for item in self.findings}
+        named |= {edit.path for edit in edits if isinstance(edit, (Move, Remove))}
         return all(any(path == key or key.startswith(f"{path}.") for path in named) for key in self.unread)
 
     @property

@@ -13,7 +13,8 @@ from dsgen.asking.adopting import adoption
 from dsgen.linting import config_reader
 from dsgen.shapes.errors import DsgenError
 
-ADOPTED = 203  # of 265: those that DeepSpeed 0.19.8 took when it was asked (labels.json)
+ADOPTED = 201  # of 265: those that DeepSpeed 0.19.8 took when it was asked (labels.json), and their program takes too
+STOPS_THE_TRAINER = (7, 141)  # configs for the Trainer without zero_optimization, with which it stops (agreement.py)
 # Those whose label is open, as it depends on the model or on what is fed: nothing in the config speaks against them.
 UNDECIDED = "undecided:"
 
@@ -25,7 +26,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_config_that_deepspeed_takes_comes_back_as_it_was(publics: Sequence[Any], tmp_path: Path) -> None:
-    taken = [public for public in publics if public.label["label"].startswith("ok")]
+    taken = [
+        public
+        for public in publics
+        if public.label["label"].startswith("ok") and public.label["n"] not in STOPS_THE_TRAINER
+    ]
     differing = []
     for label, path, _ in taken:
         source = config_reader.read(str(path))
@@ -40,7 +45,11 @@ def test_every_config_that_deepspeed_takes_comes_back_as_it_was(publics: Sequenc
 
 
 def test_none_that_deepspeed_refuses_is_adopted(publics: Sequence[Any]) -> None:
-    refused = [public for public in publics if not public.label["label"].startswith(("ok", UNDECIDED))]
+    refused = [
+        public
+        for public in publics
+        if not public.label["label"].startswith(("ok", UNDECIDED)) or public.label["n"] in STOPS_THE_TRAINER
+    ]
     for label, path, _ in refused:
         with pytest.raises(DsgenError) as caught:
             adopted(config_reader.read(str(path)))
