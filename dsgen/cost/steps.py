@@ -295,6 +295,7 @@ def _rows(
     of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
     """
     beside, passes = strategy.buffers.overlap_comm, strategy.accumulation
+    apart = beside and 0 < strategy.stage < GATHERS  # reductions have a stream of their own
     later = 1.0 if reduces else (passes - 2) / max(passes - 1, 1)  # share of these passes that are not the first
     summed = own_work.summed * later if passes > 1 else 0.0
     copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
@@ -305,7 +306,7 @@ def _rows(
         reduce = leaves * moved.reduce if reduces else 0.0
         calls = share * calls + left * moved.reduces
         host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
-        handled = (leaves if beside and 0 < strategy.stage < GATHERS and reduces else left) * own_work.reduced
+        handled = (leaves if apart else made) * own_work.reduced if reduces else 0.0
         device = one.device + handled + made * summed
         device, behind = device + share * gather * (1.0 + copied), 0.0
         fetched = share * (away.fetch if one.forward else away.fetch_again)
@@ -313,7 +314,8 @@ def _rows(
             device, behind = device + reduce, leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0
             if not beside:  # all on the stream of the kernels
                 device, fetched, behind = device + fetched + leaves * away.gradients, 0.0, 0.0
-        elif strategy.stage and beside:
+        elif apart:
+            # A bucket is put together in front of its reduction, beside kernels, where each runs at half its speed.
             device, behind = device + moved.slows * reduce, reduce + handled + min(handled, one.device)
         else:
             device += reduce

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsgen.families import family_of
+from dsgen.jobs.job import Job
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
 
-__all__ = ["Needed", "flash_release", "kernel_of", "needed"]
+__all__ = ["Needed", "flash_release", "kernel_of", "makes_own_optimizer", "needed"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -43,6 +44,14 @@ def flash_release(plan: Plan) -> int:
     """The release of FlashAttention that runs on a plan's GPUs where one is wished: 3 on Hopper alone; 0 for none."""
     kernel = available(architecture(plan.job.hardware).name, f"flash{plan.job.training.flash_attention}")
     return int(kernel[-1]) if kernel.startswith("flash") else 0
+
+
+def makes_own_optimizer(job: Job) -> bool:
+    """Whether a person deleted the config's optimizer, so that the program makes one."""
+    if job.deepspeed.get("optimizer"):
+        return False
+    history = job.provenance.history("deepspeed.optimizer")
+    return job.whole or bool(history and history[-1].value is None)
 
 
 def _needed(plan: Plan) -> Iterator[Needed]:

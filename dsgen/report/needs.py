@@ -7,15 +7,13 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dsgen.planning.assumptions import needed
+from dsgen.planning.assumptions import makes_own_optimizer, needed
 from dsgen.planning.planner import Plan
-from dsgen.rendering.configs import merged
-from dsgen.shapes.errors import DsgenError
 
 if TYPE_CHECKING:
     from dsgen.frameworks.needs import Need  # a plan and its summary need nothing of frameworks
 
-__all__ = ["as_json", "joined", "sentence", "text"]
+__all__ = ["as_json", "data", "joined", "sentence", "text"]
 
 WIDTH = 80  # columns
 _BOX, _CODE = "    ", "        "  # below a box, and of code
@@ -23,18 +21,14 @@ _BOX, _CODE = "    ", "        "  # below a box, and of code
 
 def sentence(plan: Plan) -> str:
     """What a program must do for a plan, in one sentence: plan, render and launch say the same."""
-    said = [item.words for item in needed(plan)]
-    if _has_no_optimizer(plan):
-        said.append("an optimizer of its own")
-    return f"your program needs {joined(said)}; the code: dsgen needs"
+    return f"your program needs {joined([item['what'] for item in data(plan)])}; the code: dsgen needs"
 
 
-def _has_no_optimizer(plan: Plan) -> bool:
-    """Whether a person deleted the config's; of a plan that cannot be rendered nobody asks."""
-    try:
-        return not merged(plan).get("optimizer")
-    except DsgenError:
-        return False
+def data(plan: Plan) -> list[dict[str, str]]:
+    """The same as plain JSON types."""
+    told = [{"code": item.code, "what": item.words} for item in needed(plan)]
+    own = [{"code": "start", "what": "an optimizer of its own"}] if makes_own_optimizer(plan.job) else []
+    return told + own
 
 
 def joined(words: Sequence[str]) -> str:

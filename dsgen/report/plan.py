@@ -8,7 +8,6 @@ from typing import Any
 from dsgen.asking.plan_questions.offers import offers as offered
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place
-from dsgen.planning.assumptions import needed
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import Plan
 from dsgen.report import costs, needs, offers, schedules
@@ -117,7 +116,7 @@ def data(plan: Plan) -> dict[str, Any]:
         "program_changes": offers.data(offered(plan)),
         **_calibration(plan),
         "schedule": schedules.data(plan),
-        "needs": [{"code": item.code, "what": item.words} for item in needed(plan)],
+        "needs": needs.data(plan),
         "pins": [str(pin) for pin in job.pins],
         "warnings": list(plan.warnings),
     }

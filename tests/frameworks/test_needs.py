@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
+import operator
 import re
 
 import pytest
@@ -14,7 +16,9 @@ from dsgen.frameworks import FRAMEWORKS
 from dsgen.frameworks.needs import needs
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.planning.assumptions import needed
-from dsgen.report.needs import text
+from dsgen.report.needs import data, sentence, text
+from dsgen.report.plan import text as plan_text
+from dsgen.report.summary import text as summary_text
 
 JOBS = {
     "qlora": {"hw": "rtx3090-24g", "model": "llama-3.1-8b", "gpus": 1, "method": "qlora", "chunked_loss": True},
@@ -140,6 +144,26 @@ def test_a_deletion_in_a_layer_is_seen_too():
 
     told = {item.code: item.words for item in needs(plan, "accelerate")}
     assert told["start"].startswith("an optimizer of the program's own")
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "own"),
+    [
+        ({}, {}, False),
+        ({}, {"optimizer": None}, True),
+        ({"optimizer": None}, {"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}, False),
+        ({"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}, {"optimizer": None}, True),
+        ({}, {"scheduler": None}, False),
+    ],
+)
+def test_plan_and_render_ask_for_an_optimizer_where_the_config_has_none(below, above, own):
+    layers = [dsgen.site({"deepspeed": keys}) for keys in (below, above) if keys]
+    plan = dsgen.plan(functools.reduce(operator.or_, layers, dsgen.profile("a100-80g") | dsgen.profile("7b")))
+
+    assert ("an optimizer of its own" in sentence(plan)) is own
+    assert ("start" in {item["code"] for item in data(plan)}) is own
+    assert sentence(plan) in " ".join(plan_text(plan).split())
+    assert sentence(plan) in " ".join(summary_text(dsgen.render(plan)).split())
 
 
 def test_a_checkpoint_is_as_large_as_its_optimizer_makes_it():
