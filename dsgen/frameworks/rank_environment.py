@@ -52,8 +52,9 @@ def _memory(plan: Plan) -> Iterator[EnvironmentVariable]:
             "PYTORCH_CUDA_ALLOC_CONF",
             "expandable_segments:True",
             "torch's allocator",
-            "segments grow instead of leaving holes between them, so that less is reserved than the tensors need",
-            "memory lies in holes",
+            "segments grow instead of leaving holes between them: a run goes through in 1.01 times its tensors, and "
+            "without in 1.11 (medians of docs/reserved.md)",
+            "holes between segments take 11 % of the tensors in the median, and a plan that fits may run out",
         )
 
 
