@@ -1,7 +1,7 @@
 """Moves of public configs between releases, held against what each real release of DeepSpeed said of them.
 
 benchmarks/data/deepspeed-releases.json has those verdicts: the newest patch of every release line that dsgen knows,
-each with torch 2.13.0 on a CPU, loaded through `dsgen.effective.load_many`. All six could be installed.
+each with torch 2.13.0 on a CPU. benchmarks/releases.py asks them; all six could be installed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_what_a_release_refuses_is_never_nothing_to_change(publics: Sequence[Any
             silent.append(f"{public.path.name} after its move")
 
     assert silent == []
-    assert len(unknown) < len(publics) // 10, "the moved files changed: ask the releases again"
+    assert len(unknown) < len(publics) // 10, "the moved files changed: run benchmarks/releases.py again"
 
 
 def test_effective_and_lint_say_the_same(publics: Sequence[Any]) -> None:
