@@ -125,8 +125,11 @@ def test_both_conversions_take_what_is_said_and_load(tmp_path: Path, stage: int)
         )
     base, large = measured[NARROW], measured[WIDE]
     made, one = as_universal(TRAINED, RANKS, stage), as_one_file(TRAINED, stage)
-    expected = (made.ram_bytes, made.disk_bytes, made.left_bytes, one.ram_bytes, one.disk_bytes, one.left_bytes)
-    for before, after, said_bytes in zip(base, large, expected, strict=True):
+    # Workers hold a file each, and whether all do at one moment is up to the machine: at least one of them does.
+    workers = large[0] - base[0]
+    assert made.ram_bytes / RANKS * (1 - TOLERANCE) < workers < made.ram_bytes * (1 + TOLERANCE) + SLACK_BYTES
+    expected = (made.disk_bytes, made.left_bytes, one.ram_bytes, one.disk_bytes, one.left_bytes)
+    for before, after, said_bytes in zip(base[1:], large[1:], expected, strict=True):
         assert after - before == pytest.approx(said_bytes, rel=TOLERANCE, abs=SLACK_BYTES)
 
     import torch
