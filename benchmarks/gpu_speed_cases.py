@@ -13,7 +13,6 @@ from dsgen.asking.memory_questions import question
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.cost.steps import speed_interval
 from dsgen.families.hf_config import to_hf_config
-from dsgen.memory.estimates import RESERVED
 from dsgen.shapes.errors import DsgenError
 
 __all__ = ["CASES", "TINY", "SpeedCase", "predicted", "speed_cases"]
@@ -92,7 +91,7 @@ def predicted(case: SpeedCase, hardware: str, host: Facts) -> dict[str, Any]:
         "high_seconds": item.cost.seconds / low,
         "parts": dict(item.cost.parts),
         "peak_gib": (gpu.peak_bytes + workspace) / GIB,
-        "reserved_gib": (gpu.peak_bytes * RESERVED + workspace) / GIB,
+        "reserved_gib": (gpu.reserved_bytes + workspace) / GIB,
         "verdict": item.memory.verdict.value,
     }
 

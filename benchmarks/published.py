@@ -1,9 +1,10 @@
-"""How far the instant memory model agrees with measurements that others published: 923 records, each accounted for.
+"""How far the instant memory model agrees with measurements that others published: 1,547 records, each accounted for.
 
     python benchmarks/published.py [--check]
 
-The measurements lie in benchmarks/data/published.json; docs/published.md is made of them. A record with a peak is
-compared by it, one without by its verdict (it ran, or ran out of memory), and each other one has a reason.
+The measurements lie in benchmarks/data/published.json and published_2.json; docs/published.md is made of them. A record
+with a peak is compared by it, or apart where its program held something that dsgen has no word for; one without by its
+verdict (it ran, or ran out of memory); and each other one has a reason.
 """
 
 from __future__ import annotations

@@ -4,26 +4,50 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
-from published_questions import question_of  # benchmarks/, beside this script
+from published_apart import why_apart  # benchmarks/, beside this script
+from published_questions import question_of
 from published_reasons import reason
-from published_sources import Reading, measured_bytes, source_of
+from published_sources import GIB, Reading, measured_bytes, source_of
 
 from dsgen.asking.memory_questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory.estimates import HIGH, LOW
+from dsgen.memory.overheads import WORKSPACE
+from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["LEFT_OUT", "PEAK", "REFUSED", "VERDICT", "Case", "case_of", "cases", "ours", "records"]
+__all__ = ["LEFT_OUT", "PEAK", "REFUSED", "VERDICT", "Case", "Peak", "case_of", "cases", "ours", "records"]
 
-RECORDS = Path(__file__).resolve().parent / "data" / "published.json"
+RECORDS = tuple(Path(__file__).resolve().parent / "data" / name for name in ("published.json", "published_2.json"))
 
 PEAK, VERDICT, LEFT_OUT = "peak", "verdict", "left out"
 REFUSED = "dsgen refuses the question"
-_WORKSPACE = "cuBLAS workspace"  # torch takes it from its own allocator
+
+
+@attrs.frozen(kw_only=True)
+class Peak:
+    """One number of a run's memory, and what dsgen says of the same: bytes, and the interval beside it."""
+
+    reading: Reading
+    measured: int
+    ours: int
+    low: int
+    high: int
+
+    @property
+    def error(self) -> float:
+        """The signed error: above 0 where dsgen says more than was measured."""
+        return self.ours / self.measured - 1
+
+    @property
+    def within(self) -> bool:
+        """Whether the measured number lies in the interval."""
+        return self.low <= self.measured <= self.high
 
 
 @attrs.frozen(kw_only=True)
@@ -38,8 +62,8 @@ class Case:
         system: What it ran on: deepspeed, fsdp or neither; and what was trained: full, lora or qlora.
         kind: Compared by its peak, by its verdict, or left out.
         reason: Why it was left out; else empty.
-        measured: Bytes of its peak; 0 where it is not compared by one.
-        ours: Bytes that stand for the same; 0 likewise.
+        apart: What its program held otherwise; empty where nothing is known to differ.
+        peaks: The numbers of its memory; none where it is not compared by one.
         fits: Whether it ran.
         verdict: What dsgen says of the GPU; None where it was left out.
     """
@@ -51,15 +75,15 @@ class Case:
     kind: str
     system: tuple[str, str] = ("", "")
     reason: str = ""
-    measured: int = 0
-    ours: int = 0
+    apart: str = ""
+    peaks: tuple[Peak, ...] = ()
     fits: bool = False
     verdict: Verdict | None = None
 
     @property
     def error(self) -> float:
-        """The signed error of the peak: above 0 where dsgen says more than was measured."""
-        return self.ours / self.measured - 1
+        """The signed error of its first number."""
+        return self.peaks[0].error
 
     @property
     def right(self) -> bool | None:
@@ -69,13 +93,13 @@ class Case:
 
 @functools.cache
 def records() -> tuple[Mapping[str, Any], ...]:
-    """Every record, in the order of the file."""
-    return tuple(json.loads(RECORDS.read_text(encoding="utf-8")))
+    """Every record of both files, in their order."""
+    return tuple(record for path in RECORDS for record in json.loads(path.read_text(encoding="utf-8")))
 
 
 @functools.cache
 def cases() -> tuple[Case, ...]:
-    """Every record with what became of it, in the order of the file."""
+    """Every record with what became of it, in the order of the files."""
     return tuple(case_of(record) for record in records())
 
 
@@ -97,33 +121,48 @@ def case_of(record: Mapping[str, Any]) -> Case:
         found = estimate(question.job, question.strategy)
     except DsgenError as refusal:
         return attrs.evolve(case, reason=f"{REFUSED}: {str(refusal).splitlines()[0]}")
-    measured = measured_bytes(record)
+    peaks = tuple(_peaks(record, source.reading, found))
     return attrs.evolve(
         case,
         title=_title(record, question),
-        kind=VERDICT if measured is None else PEAK,
+        kind=PEAK if peaks else VERDICT,
         system=(record["system"], question.job.training.method),
-        measured=measured or 0,
-        ours=0 if measured is None else ours(found, source.reading),
+        apart=why_apart(record) or "",
+        peaks=peaks,
         fits=bool(record["measured"]["fits"]),
         verdict=found.gpu.verdict,
     )
 
 
-def ours(found: MemoryEstimate, reading: Reading) -> int:
-    """The bytes of an estimate that a reading of a real run stands for.
+def _peaks(record: Mapping[str, Any], reading: Reading, found: MemoryEstimate) -> Iterator[Peak]:
+    """The numbers of a record beside ours."""
+    measured, card = measured_bytes(record), record["measured"].get("nvidia_smi_gib")
+    if measured is not None:
+        yield _peak(reading, measured, found)
+    if card is not None:
+        yield _peak(Reading.DRIVER, round(card * GIB), found)
+
+
+def _peak(reading: Reading, measured: int, found: MemoryEstimate) -> Peak:
+    expected, low, high = ours(found, reading)
+    return Peak(reading=reading, measured=measured, ours=expected, low=low, high=high)
+
+
+def ours(found: MemoryEstimate, reading: Reading) -> ReservedBytes:
+    """The bytes of an estimate that a reading of a real run stands for, and their interval.
 
     Of the steps alone: how a program loads a model, above all one in 4 bits, is its own affair.
     """
     gpu = found.gpu
     steps = max((phase.gpu_bytes for phase in found.phases if phase.step), default=gpu.peak_bytes)
-    gpu = gpu._replace(peak_bytes=steps, reserved_bytes=gpu.reserved_bytes * steps // gpu.peak_bytes)
-    workspace = gpu.overhead.get(_WORKSPACE, 0)
+    held = ReservedBytes(*(one * steps // gpu.peak_bytes for one in gpu.reserved))
+    gpu = gpu._replace(peak_bytes=steps, holds=held)
+    workspace = gpu.overhead.get(WORKSPACE, 0)
     if reading is Reading.ALLOCATED:
-        return gpu.peak_bytes + workspace
+        return ReservedBytes(gpu.allocated_bytes, int(LOW * steps), int(HIGH * steps) + workspace)
     if reading is Reading.DRIVER:
-        return gpu.reserved_bytes + gpu.overhead_bytes
-    return gpu.reserved_bytes + workspace
+        return gpu.shown
+    return ReservedBytes(*(one + workspace for one in held))
 
 
 def _title(record: Mapping[str, Any], question: Question) -> str:

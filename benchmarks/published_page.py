@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from published_cases import LEFT_OUT, PEAK, VERDICT, Case  # benchmarks/, beside this script
-from published_sources import GIB, SOURCES
+from published_cases import LEFT_OUT, PEAK, VERDICT, Case, Peak  # benchmarks/, beside this script
+from published_sources import GIB, SOURCES, Reading
 
 from dsgen.memory import Verdict
 
@@ -48,69 +48,87 @@ _HOW = (
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
 )
 
-_SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "other": "neither: one GPU"}
+_SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "internevo": "InternEvo", "other": "neither: one GPU"}
 
 # What the largest errors come from, as far as the sources show it.
 _CAUSES = (
-    "LitGPT on several GPUs (litr-39 to litr-47): the measured peaks are the weights of the whole model, the rank's"
-    " share of them, and 1.7 to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
-    "LitGPT with a 4-bit base: it ran bitsandbytes 0.41 and 0.42, which kept the input of every 4-bit layer for"
-    " backward until 0.44 (its pull request 1270). TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with"
-    " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
-    "LitGPT without a 4-bit base (lith-08, lith-42): its query, key and value are one matrix, whose adapter drops of"
-    " its input once, and dsgen counts that for each of the three.",
-    "LitGPT's Phi (litr-01 to litr-05, lith-32): its GELU is one operator; that of transformers' class is made of many"
-    " (NewGELUActivation), of which autograd keeps several tensors of the feed-forward part's width.",
-    "GPTQ (qwen-13 to qwen-18, qwen-69, swb-47 ...): its own kernels, and Qwen's own model code on one GPU without"
-    " DeepSpeed: too low for short sequences and too high for long ones; dsgen knows the words, not that code.",
-    "Qwen's LoRA with embedding and head (qwen-07 to qwen-12, qwen-31 to qwen-36, qwen-58 to qwen-63): on one GPU its"
-    " finetune.py runs without DeepSpeed, and torch's AdamW keeps what it trains in 16 bits: about 9 bytes for each of"
-    " their 0.6 to 1.6 billion weights, where DeepSpeed's stage 0 has 24 with its fp32 copy, moments and gradients.",
-    "ms-swift, benchmark: reserved bytes, it seems of sequences of many lengths: blocks that fit one length and no"
-    " other stay reserved. They fall from 35.1 to 31.6 GiB where the longest length doubles (swb-28, swb-29). Qwen"
-    " padded every sequence to one length and saw 22.2 GiB (qwen-28) where ms-swift reserved 27.7 (swb-08).",
-    "ms-swift with a 4-bit base (swb-49, swb-52): peft's `prepare_model_for_kbit_training` turns embeddings, norms and"
-    " head into fp32. DeepSpeed makes them 16 bits again when it starts; without it they stay so.",
+    "Not explained: clpl-z3-xl (GPT2-XL with a micro-batch of 40 took 12 GiB less than dsgen says, the same program's"
+    " 12B as much as it says), fms-main-072 (SantaCoder over a 4-bit base), and InternEvo's table of memory"
+    " (intern-mem-...), a fourth too low throughout, in whole GB of an unstated meaning.",
     "The gist of chenyaofo (dsgist-11): the record itself holds it for a run with micro-batch 16.",
     "DeepSpeed's blog on Muon (dsmuon-1, dsmuon-2): it names 8 GPUs and 4, and a batch of 32 of which it does not say"
     " whether it is that of one GPU.",
+    "FlagPerf (flagp-l7-1, flagp-l7-3): DeepSpeed 0.11, and a number that its page calls video memory, perhaps that of"
+    " nvidia-smi.",
     "DeepSpeed's blog on Azure: Megatron's layers with fused softmax and GELU keep less of a block than Hugging Face's"
     " GPT-2, which stands for them.",
+    "ds7math-5 ran out of memory where it lacked 1.56 GiB: one table of its 102,400 words in fp32, as if its model"
+    " came to the GPU in fp32, before a step.",
+)
+
+# What is shown apart, in more words than its reason has.
+_APART = (
+    "LitGPT with a 4-bit base: it ran bitsandbytes 0.41 and 0.42, which kept the input of every 4-bit layer for"
+    " backward until 0.44 (its pull request 1270). TinyLlama took 13.5 GB with a base in bf16 (lith-42), 16.2 GB with"
+    " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
+    "LitGPT's Phi: its GELU is one operator; that of transformers' class is made of many (NewGELUActivation), of which"
+    " autograd keeps several tensors of the feed-forward part's width.",
+    "LitGPT on several GPUs: the measured peaks are the weights of the whole model, the rank's share of them, and 1.7"
+    " to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
+    "Qwen's LoRA with embedding and head, on one GPU without DeepSpeed: torch's AdamW keeps what it trains in 16 bits,"
+    " about 9 bytes for each of their 0.6 to 1.6 billion weights, where DeepSpeed's stage 0 has 24.",
+    "peft's `prepare_model_for_kbit_training` turns embeddings, norms and head into fp32, and with them what flows"
+    " between the blocks. DeepSpeed makes them 16 bits again when it starts; without it they stay so.",
+    "Mixtral in 4 bits: up to transformers 4 an expert is a linear layer, which bitsandbytes packs; from 5 on all"
+    " experts are one tensor, which it leaves in 16 bits.",
+    "ms-swift's benchmark: blocks that fit one length and no other stay reserved. They fall from 35.1 to 31.6 GiB where"
+    " the longest length doubles (swb-28, swb-29). Qwen padded every sequence to one length and saw 22.2 GiB (qwen-28)"
+    " where ms-swift reserved 27.7 (swb-08).",
+    "fms-acceleration's fused kernels bring a loss of their own: 2 bytes an element of the logits less than that of"
+    " transformers in its first benchmark, 4 bytes in the later one, of Llama 3 and of Mistral alike.",
 )
 
 
 def page(cases: Sequence[Case]) -> str:
     """The whole page."""
-    peaks = [case for case in cases if case.kind == PEAK]
+    peaks = [case for case in cases if case.kind == PEAK and not case.apart]
+    apart = [case for case in cases if case.kind == PEAK and case.apart]
     verdicts = [case for case in cases if case.kind == VERDICT]
     left = [case for case in cases if case.kind == LEFT_OUT]
     lines = [
         "# How far the memory model agrees with published measurements",
         "",
-        f"Others measured {len(cases)} training runs and published them. Of those, {len(peaks)} are compared with the",
-        f"instant memory model by their peak, {len(verdicts)} by whether they ran, and {len(left)} not at all, each",
-        "for a reason. benchmarks/data/published.json has the records with their sources; `nox -s published` writes",
-        "this page.",
+        f"Others measured {len(cases):,} training runs and published them. Of those, {len(peaks)} are compared with",
+        f"the instant memory model by their peak, {len(apart)} apart from them, as their programs held something that",
+        f"dsgen has no word for, {len(verdicts)} by whether they ran, and {len(left)} not at all, each for a reason.",
+        "benchmarks/data/published.json and published_2.json have the records with their sources; `nox -s published`",
+        "writes this page.",
         "",
-        "An error is dsgen's number less the measured one, of the measured one: above 0, dsgen says more.",
+        "An error is dsgen's number less the measured one, of the measured one: above 0, dsgen says more. The",
+        "interval is the one that `dsgen memory` prints. Every run is asked about as a config of one's own: with",
+        "torch's default settings of the allocator.",
         "",
         "## Peaks",
         "",
         *summary(cases),
         "",
+        "By source:",
+        "",
+        *_by_source(peaks),
+        "",
         *_by_system(peaks),
         "",
         "## Verdicts",
         "",
-        "First the runs that are compared by their verdict alone, then all of them, those with a peak too. What is",
-        "`uncertain` is neither right nor wrong. A run that leaves much memory free is an easy one; LLM Foundry's",
-        "micro-batches were tuned near the limit.",
+        "First the runs that are compared by their verdict alone, then all of them, those with a peak too, and of",
+        "these last the ones that are shown apart. What is `uncertain` is neither right nor wrong. A run that leaves",
+        "much memory free is an easy one; LLM Foundry's micro-batches were tuned near the limit.",
         "",
-        *_verdict_table(verdicts, [*peaks, *verdicts]),
+        *_verdict_table(verdicts, [*peaks, *apart, *verdicts]),
         "",
         "## What a number means",
         "",
-        *table(("source", "its number", "known from"), _readings(peaks)),
+        *table(("source", "its number", "known from"), _readings([*peaks, *apart])),
         "",
         "## How a run becomes a question",
         "",
@@ -125,6 +143,15 @@ def page(cases: Sequence[Case]) -> str:
         "Worst first in each source. The grade is that of the record: A is exact, C rests on guesses.",
         "",
         *_every_peak(peaks),
+        "## Shown apart",
+        "",
+        "Their programs held something else than dsgen's words for the rest mean.",
+        "",
+        *_by_reason(apart),
+        "",
+        *bullets(_APART),
+        "",
+        *_every_peak(apart),
         "## Every verdict",
         "",
         "Wrong ones first, then those that dsgen leaves open.",
@@ -152,16 +179,30 @@ def bullets(items: Iterable[str]) -> list[str]:
     ]
 
 
+_HEAD = ("records", "median error", "median absolute error", "in the interval", "worst")
+
+
 def summary(cases: Iterable[Case]) -> list[str]:
-    """The table of peaks by source, and of all of them."""
-    peaks = [case for case in cases if case.kind == PEAK]
-    head = ("source", "records", "median error", "median absolute error", "worst")
+    """The table of peaks by what was measured, and of those that are shown apart."""
+    told = [case for case in cases if case.kind == PEAK]
+    rows = []
+    for kept, what in ((False, ""), (True, ", shown apart")):
+        those = [case for case in told if bool(case.apart) is kept]
+        for reading in Reading:
+            named = [(case, peak) for case in those for peak in case.peaks if peak.reading is reading]
+            if named:
+                rows.append((f"{reading.value.partition(':')[0].partition(';')[0]}{what}", *_errors(named)))
+    return table(("what was measured", *_HEAD), rows)
+
+
+def _by_source(peaks: Sequence[Case]) -> list[str]:
+    """The same by who measured: the first number of each record."""
     rows = [
-        (source.title, *_errors([case for case in peaks if case.source == prefix]))
+        (source.title, *_errors(_first([case for case in peaks if case.source == prefix])))
         for prefix, source in SOURCES.items()
         if any(case.source == prefix for case in peaks)
     ]
-    return table(head, [*rows, ("all", *_errors(peaks))])
+    return table(("source", *_HEAD), [*rows, ("all", *_errors(_first(peaks)))])
 
 
 def _by_system(peaks: Sequence[Case]) -> list[str]:
@@ -169,17 +210,31 @@ def _by_system(peaks: Sequence[Case]) -> list[str]:
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in peaks:
         groups.setdefault(case.system, []).append(case)
-    rows = [(_SYSTEMS[system], method, *_errors(those)) for (system, method), those in sorted(groups.items())]
-    return table(("ran with", "trained", "records", "median error", "median absolute error", "worst"), rows)
+    rows = [(_SYSTEMS[system], method, *_errors(_first(those))) for (system, method), those in sorted(groups.items())]
+    return table(("ran with", "trained", *_HEAD), rows)
 
 
-def _errors(cases: Sequence[Case]) -> tuple[str, str, str, str]:
-    worst = max(cases, key=_size)
+def _by_reason(apart: Sequence[Case]) -> list[str]:
+    """What is shown apart, by what the programs held otherwise."""
+    groups: dict[str, list[Case]] = {}
+    for case in apart:
+        groups.setdefault(case.apart, []).append(case)
+    rows = [(why, *_errors(_first(those))) for why, those in sorted(groups.items(), key=lambda item: -len(item[1]))]
+    return table(("what the program held", *_HEAD), rows)
+
+
+def _first(cases: Iterable[Case]) -> list[tuple[Case, Peak]]:
+    return [(case, case.peaks[0]) for case in cases]
+
+
+def _errors(peaks: Sequence[tuple[Case, Peak]]) -> tuple[str, str, str, str, str]:
+    case, worst = max(peaks, key=lambda one: abs(one[1].error))
     return (
-        str(len(cases)),
-        _percent(statistics.median(case.error for case in cases)),
-        _percent(statistics.median(map(_size, cases)), signed=False),
-        f"{_percent(worst.error)} ({worst.name})",
+        str(len(peaks)),
+        _percent(statistics.median(peak.error for _, peak in peaks)),
+        _percent(statistics.median(abs(peak.error) for _, peak in peaks), signed=False),
+        f"{sum(peak.within for _, peak in peaks)}",
+        f"{_percent(worst.error)} ({case.name})",
     )
 
 
@@ -194,7 +249,8 @@ def _percent(value: float, *, signed: bool = True) -> str:
 def _verdict_table(verdicts: Sequence[Case], everything: Sequence[Case]) -> list[str]:
     head = ("", "runs", *(verdict.value for verdict in Verdict), "right")
     rows = []
-    for title, those in (("by verdict alone", verdicts), ("all", everything)):
+    held = [case for case in everything if case.apart]
+    for title, those in (("by verdict alone", verdicts), ("all", everything), ("of them apart", held)):
         for fits, what in ((True, "ran"), (False, "ran out of memory")):
             group = [case for case in those if case.fits is fits]
             counts = collections.Counter(case.verdict for case in group)
@@ -209,14 +265,20 @@ def _readings(peaks: Sequence[Case]) -> list[tuple[str, ...]]:
     return [(source.title, source.reading.value, source.why) for key, source in SOURCES.items() if key in used]
 
 
-def _every_peak(peaks: Sequence[Case]) -> list[str]:
+def _every_peak(cases: Sequence[Case]) -> list[str]:
     lines: list[str] = []
     for prefix, source in SOURCES.items():
-        those = sorted((case for case in peaks if case.source == prefix), key=_size, reverse=True)
+        those = sorted((case for case in cases if case.source == prefix), key=_size, reverse=True)
         if those:
             rows = [
-                (case.name, case.title, case.grade, _gib(case.measured), _gib(case.ours), _percent(case.error))
+                (
+                    *((case.name, case.title, case.grade) if peak is case.peaks[0] else ("", "by nvidia-smi", "")),
+                    _gib(peak.measured),
+                    f"{_gib(peak.ours)} ({_gib(peak.low)} to {_gib(peak.high)})",
+                    _percent(peak.error),
+                )
                 for case in those
+                for peak in case.peaks
             ]
             head = ("record", "what ran", "grade", "measured, GiB", "dsgen, GiB", "error")
             lines += [f"### {source.title}", "", *table(head, rows), ""]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -33,7 +31,6 @@ __all__ = [
     "Prediction",
     "Predictor",
     "SpeedCase",
-    "all_records",
     "measured_speed",
     "predicted",
     "speed_cases",
@@ -42,7 +39,6 @@ __all__ = [
 
 Record = Mapping[str, Any]
 
-LATER = Path(__file__).resolve().parent / "data" / "published_2.json"
 COMPARED, APART, LEFT_OUT = "compared", "apart", "left out"
 HELD_BACK = 3  # one row in so many is kept from whoever tunes the model
 
@@ -145,16 +141,6 @@ class SpeedCase:
         return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], "big") % HELD_BACK == 0
 
 
-def all_records() -> tuple[Record, ...]:
-    """Every record of both files, in their order."""
-    return (*records(), *_later())
-
-
-@functools.cache
-def _later() -> tuple[Record, ...]:
-    return tuple(json.loads(LATER.read_text(encoding="utf-8")))
-
-
 def speed_cases(predictor: Predictor = predicted, names: Iterable[str] | None = None) -> tuple[SpeedCase, ...]:
     """Every record with what became of its speed.
 
@@ -168,7 +154,7 @@ def speed_cases(predictor: Predictor = predicted, names: Iterable[str] | None = 
 
 @functools.cache
 def _named() -> Mapping[str, Record]:
-    return {record["id"]: record for record in all_records()}
+    return {record["id"]: record for record in records()}
 
 
 def _case_of(record: Record, predictor: Predictor) -> SpeedCase:

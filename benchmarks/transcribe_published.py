@@ -78,6 +78,7 @@ def transcribed(record: Record) -> dict[str, Any]:
         "source": record["source"],
         "grade": record["quality"],
         "system": _system(record),
+        **_stated({"transformers": _transformers(record["framework"])}),
         "model": _stated({**facts, **lengths}),
         "hardware": _stated(_hardware(record["hardware"])),
         "config": _stated(_config(record)),
@@ -95,6 +96,7 @@ _MEASURED = {
     "failed": "failed",
     "peak_gib": "peak_gpu_mem_gib",
     "peak_gb": "peak_gpu_mem_gb",
+    "nvidia_smi_gib": "nvidia_smi_mem_gib",
     "tokens_per_second_per_gpu": "tokens_per_s_per_gpu",
     "samples_per_second": "samples_per_s",
     "step_seconds": "step_time_s",
@@ -107,6 +109,12 @@ _BUCKETS = {
     "prefetch_bucket": "stage3_prefetch_bucket_size",
     "max_live": "stage3_max_live_parameters",
 }
+
+
+def _transformers(framework: str) -> str | None:
+    """The release of transformers that a run names."""
+    found = re.search(r"transformers (\d+\.[\d.]*\d)", framework)
+    return found[1] if found else None
 
 
 def _stated(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _CHOICES = {
     "attention": ("flash", "sdpa", "eager"),
 }
 _METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
-_SWITCHES = ("chunked_loss", "lora_train_embeddings")
+_SWITCHES = ("chunked_loss", "expandable_segments", "lora_train_embeddings")
 _LISTS = ("lora_targets",)
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
 _MANY = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -70,6 +70,8 @@ _FIELD_HELP = {
     "optimizer": "Optimizer (default: AdamW).",
     "attention": "Attention kernel (default: flash).",
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
+    "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
+    "config no).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
     "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",
 }

@@ -14,7 +14,6 @@ from dsgen.diagnosing.next_changes import NextChange, bf16, less_memory, torch_a
 from dsgen.diagnosing.paces import Pace, of_pace, paced
 from dsgen.diagnosing.records import RunRecord, Symptom, read
 from dsgen.memory import MemoryEstimate, estimate
-from dsgen.memory.estimates import RESERVED
 from dsgen.planning.candidates import Candidate
 from dsgen.shapes.errors import DsgenError
 
@@ -135,7 +134,7 @@ def _of_gpu(root: Symptom, question: Question, predicted: MemoryEstimate) -> tup
 
 def _of_flushes(root: Symptom, question: Question, predicted: MemoryEstimate) -> tuple[NextChange, ...]:
     gpu = predicted.gpu
-    holes = int(gpu.peak_bytes * (RESERVED - 1))  # what the allocator keeps between blocks where it has enough
+    holes = gpu.reserved_bytes - gpu.peak_bytes  # what the allocator keeps between blocks where it has enough
     return less_memory(question, "gpu", None, max(holes, gpu.high_bytes - gpu.limit_bytes))
 
 

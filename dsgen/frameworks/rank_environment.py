@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from dsgen.memory import expandable
 from dsgen.planning.planner import Plan
 
 __all__ = ["EnvironmentVariable", "job_variables", "rank_cores"]
@@ -46,7 +47,7 @@ def rank_cores(plan: Plan) -> int:
 
 
 def _memory(plan: Plan) -> Iterator[EnvironmentVariable]:
-    if plan.job.hardware.vendor == "nvidia":
+    if expandable(plan.job):
         # The name that torch from 2.0 to 2.13 reads; PYTORCH_ALLOC_CONF is new (c10/core/AllocatorConfig.h).
         yield EnvironmentVariable(
             "PYTORCH_CUDA_ALLOC_CONF",

@@ -55,6 +55,7 @@ FIELDS = {
     "optimizer": "training.optimizer",
     "attention": "training.attention",
     "chunked_loss": "training.chunked_loss",
+    "expandable_segments": "training.expandable_segments",
     "gpu_memory": "hardware.gpu_memory",
     "host_memory": "hardware.host_memory",
 }

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dsgen.memory.asked import resident_bytes
 from dsgen.memory.doubted import doubted
-from dsgen.memory.estimates import MemoryEstimate, PhaseMemory, Place, Room, Verdict, estimate, room, verdict
+from dsgen.memory.estimates import (
+    MemoryEstimate,
+    PhaseMemory,
+    Place,
+    Room,
+    Verdict,
+    estimate,
+    expandable,
+    room,
+    verdict,
+)
 from dsgen.memory.fits import UNITS_OF, Fits, fits
 from dsgen.memory.limits import gpu_limit, host_limit
 from dsgen.memory.moments import Moment
@@ -23,6 +33,7 @@ __all__ = [
     "Verdict",
     "doubted",
     "estimate",
+    "expandable",
     "fits",
     "gpu_limit",
     "host_limit",

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["Overhead", "overhead"]
+__all__ = ["WORKSPACE", "Overhead", "overhead"]
+
+WORKSPACE = "cuBLAS workspace"  # the part that torch takes from its own allocator
 
 MIB = 2**20
 
@@ -103,7 +105,7 @@ class Overhead(NamedTuple):
         return {
             "CUDA context": self.context_bytes,
             "NCCL buffers": self.nccl_bytes,
-            "cuBLAS workspace": self.workspace_bytes,
+            WORKSPACE: self.workspace_bytes,
         }
 
 

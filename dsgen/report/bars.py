@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgen.memory import Place
 from dsgen.shapes.units import gib
 
-__all__ = ["FULL", "bar", "folded", "place_line", "rounded"]
+__all__ = ["FULL", "bar", "card_line", "folded", "place_line", "rounded"]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -27,6 +27,15 @@ def place_line(label: str, place: Place) -> str:
     said = f"{place.verdict.value}{interval}"
     cells = min(WIDTH, NARROW - len(f"{label:<5} {numbers:<20} ") - len(f" {said}"))
     return f"{label:<5} {numbers:<20} {bar(share, cells)} {said}"
+
+
+def card_line(gpu: Place) -> str:
+    """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB."""
+    held, shown = gpu.reserved, gpu.shown
+    more = gpu.allocated_bytes - gpu.peak_bytes  # cuBLAS's workspaces are reserved too
+    low, high = (min(one + more, shown.high) for one in (held.low, held.high))
+    reserved = f"{gib(min(held.bytes + more, shown.bytes))} ({gib(low)} to {gib(high)})"
+    return f"torch allocates {gib(gpu.allocated_bytes)}, reserves {reserved} GiB; nvidia-smi {gib(shown.bytes)}"
 
 
 def folded(line: str, width: int) -> list[str]:

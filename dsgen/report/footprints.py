@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
 from dsgen.report.bars import bar, folded, place_line
 from dsgen.shapes.units import gib
 
-__all__ = ["data", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
+__all__ = ["data", "headroom_line", "interval", "phase_lines", "phase_rows", "place_lines", "verdict_line"]
 
 _NAME = 24  # columns of a part's name: "fp32 master weights" and longer ones of the engine
 _FEWEST_CELLS = 4  # of a bar of parts that is still one
@@ -64,7 +64,7 @@ def _place(place: Place, limits: bool) -> dict[str, Any]:
     return {
         "verdict": place.verdict.value if limits else None,
         "peak_bytes": int(place.peak_bytes),
-        "reserved_bytes": int(place.reserved_bytes) or None,
+        **_reserved(place),
         "overhead_bytes": int(place.overhead_bytes),
         "low_bytes": int(place.low_bytes),
         "high_bytes": int(place.high_bytes),
@@ -72,6 +72,17 @@ def _place(place: Place, limits: bool) -> dict[str, Any]:
         "phase": place.phase,
         "parts": _whole(place.parts),
         "overhead": _whole(place.overhead),
+    }
+
+
+def _reserved(place: Place) -> dict[str, Any]:
+    """What torch reserves and nvidia-smi shows; null where no allocator is."""
+    held, shown = place.reserved, place.shown
+    return {
+        "reserved_bytes": held.bytes or None,
+        "reserved_low_bytes": held.low or None,
+        "reserved_high_bytes": held.high or None,
+        "nvidia_smi_bytes": shown.bytes if held.bytes else None,
     }
 
 
@@ -98,6 +109,20 @@ def interval(place: Place) -> str:
     """The whole interval of a place beside its limit, with what no tensor holds: "7.5 to 8.4 of 39.4 GiB"."""
     low, high = gib(place.least_bytes), gib(place.high_bytes)
     return f"{f'{low} to {high}' if low != high else low} of {gib(place.limit_bytes)} GiB"
+
+
+def headroom_line(estimate: MemoryEstimate) -> str:
+    """What a GPU keeps free and why, or lacks; and the phase that would fail first."""
+    gpu = estimate.gpu
+    first = next((one for one in estimate.phases if one.gpu_bytes + gpu.overhead_bytes > gpu.limit_bytes), None)
+    phase = first or max(estimate.phases, key=lambda one: one.gpu_bytes, default=None)
+    name = phase.phase if phase is not None else gpu.phase
+    if gpu.verdict is Verdict.FITS:
+        return f"{gib(gpu.limit_bytes - gpu.high_bytes)} GiB stay free for what is not counted; {name} would fail first"
+    if gpu.verdict is Verdict.UNCERTAIN:
+        lacking = gib(gpu.high_bytes - gpu.limit_bytes)
+        return f"up to {lacking} GiB too much, where the allocator's holes are largest; {name} would fail first"
+    return f"at least {gib(gpu.least_bytes - gpu.limit_bytes)} GiB too much; {name} fails first"
 
 
 def place_lines(label: str, place: Place, width: int, limits: bool = True) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.report import footprints
+from dsgen.report.bars import card_line
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
@@ -49,6 +50,8 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += _calibrated(footprint.question, width)
     lines += [line for note in footprint.question.notes for line in wrapped(f"note: {note}", width)]
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
+    for told in (card_line(memory.gpu), footprints.headroom_line(memory)):
+        lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)

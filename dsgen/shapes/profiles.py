@@ -302,6 +302,11 @@ class Training(Value):
     chunked_loss: bool = fact(
         "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
     )
+    expandable_segments: bool = fact(
+        "torch's allocator runs with expandable_segments:True, as dsgen launch sets it for NVIDIA's GPUs; a plan with "
+        "torch's default settings must leave more free.",
+        default=True,
+    )
     optimizer: str = fact(
         "Optimizer DeepSpeed builds.", default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")
     )

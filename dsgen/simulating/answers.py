@@ -8,6 +8,7 @@ from typing import Any
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
+from dsgen.memory.reserved import ReservedBytes
 from dsgen.simulating.replay import replay
 from dsgen.simulating.requests import Request
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
@@ -120,8 +121,8 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
         limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
         parts=gpu["parts"],
         phase=_named(answer, "gpu"),
-        reserved_bytes=reserved,
         overhead=outside,
+        holds=ReservedBytes(reserved, reserved, reserved),
     )
 
 

@@ -28,7 +28,7 @@ def module() -> Any:
 @pytest.fixture(scope="module")
 def records(module: Any) -> dict[str, Any]:
     """The published records by their ids."""
-    return {record["id"]: record for record in module("published_speed_cases").all_records()}
+    return {record["id"]: record for record in module("published_cases").records()}
 
 
 @pytest.fixture(scope="module")

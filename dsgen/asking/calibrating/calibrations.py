@@ -19,7 +19,7 @@ from dsgen.cost.steps import HIGH_MEASURED, LOW_MEASURED, run_name, speed_interv
 from dsgen.jobs.job import Job
 from dsgen.linting.sources import Source
 from dsgen.memory import Place, Verdict, estimate
-from dsgen.memory.estimates import RESERVED
+from dsgen.memory.overheads import WORKSPACE
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import plan
 from dsgen.shapes.errors import DsgenError, mistake
@@ -35,7 +35,6 @@ PEAKS = {
     "reserved": "torch.cuda.max_memory_reserved, DeepSpeed's Max_CA",
     "card": "nvidia-smi, everything on the GPU",
 }
-_WORKSPACE = "cuBLAS workspace"  # overhead that torch's allocator holds
 _NEAR = 1.3  # a measured time within this factor of a micro-batch's is taken for one
 _BOUNDS = {field.name: field.metadata for field in attrs.fields(Hardware)}
 
@@ -237,8 +236,8 @@ def _peak(gpu: Place, peak_gib: float | None, peak_of: str) -> dict[str, Any]:
             todo="It is of one GPU, in GiB. Another card: --hw.",
             code="contradiction",
         )
-    held = gpu.overhead_bytes if peak_of == "card" else gpu.overhead.get(_WORKSPACE, 0)
-    share = 1.0 if peak_of == "allocated" else RESERVED
+    held = gpu.overhead_bytes if peak_of == "card" else gpu.overhead.get(WORKSPACE, 0)
+    share = 1.0 if peak_of == "allocated" else gpu.reserved_bytes / gpu.peak_bytes
     predicted = gpu.peak_bytes * share + held
     ratio = (peak_gib * GIB - held) / (gpu.peak_bytes * share)
     if not _allowed("peak_memory_ratio", ratio):

@@ -95,6 +95,8 @@ def ask_config(job: Job, source: Source) -> Question:
     training = job.training
     if (optimizer := meanings.optimizer(subject)) and not _above(job, "training.optimizer"):
         training = attrs.evolve(training, optimizer=optimizer)
+    if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
+        training = attrs.evolve(training, expandable_segments=False)
     asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
     check_wishes(asked)
     chosen = _chosen(asked, subject, fixed)
@@ -102,7 +104,7 @@ def ask_config(job: Job, source: Source) -> Question:
     said = {name: Said(getattr(chosen, field), by.get(field, CHOSEN)) for name, field in FIELDS.items()} | said_of(
         asked
     )
-    if optimizer and training is not job.training:
+    if optimizer and not _above(job, "training.optimizer"):
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
     notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)

@@ -171,11 +171,15 @@ def _cluster(question: Question) -> tuple[int, int] | None:
 
 
 def _changes(question: Question, length: int) -> Iterator[Change]:
-    """Changes that fit: the smallest of the strategy, then a shorter sequence, then training less."""
+    """Changes that fit: what the allocator is told, the smallest of the strategy, a shorter sequence, training less."""
+    job, asked = question.job, question.strategy
+    growing = attrs.evolve(job, training=attrs.evolve(job.training, expandable_segments=True))
+    if not job.training.expandable_segments and (memory := estimate(growing, asked)).verdict is Verdict.FITS:
+        words = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        yield Change(options={"expandable_segments": True}, words=words, memory=memory)
     change = _strategies(question)
     if change is not None:
         yield change
-    job, asked = question.job, question.strategy
     if length:
         short = _at_length(job, length)
         yield Change(options={"seq_len": length}, words=f"{length} tokens", memory=estimate(short, asked))

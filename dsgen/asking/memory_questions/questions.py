@@ -27,6 +27,7 @@ _WISHES = {
     "optimizer": "optimizer",
     "attention": "attention",
     "chunked loss": "chunked_loss",
+    "expandable segments": "expandable_segments",
     "lora rank": "lora_rank",
     "lora targets": "lora_targets",
     "lora dropout": "lora_dropout",

@@ -1,0 +1,77 @@
+"""Why a record's memory is shown apart: its program held something else than what dsgen's words for the rest mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from published_models import type_of  # benchmarks/, beside this script
+from published_reasons import stage_of
+from published_sources import source_of
+
+__all__ = ["APART", "why_apart"]
+
+Record = Mapping[str, Any]
+
+_FOUR_BITS = ("gptq-int4", "nf4", "nf4 twice")
+# Programs that call peft's prepare_model_for_kbit_training, or keep what is not in 4 bits in fp32 themselves, and run
+# without DeepSpeed, which makes it 16 bits again: ms-swift (tuners), fms-acceleration's baseline plugin, and
+# universal-llm-trainer (ljm565/universal-llm-trainer@aefdc4a, src/models/llama3.py).
+_LIFTS = ("swb", "ullmt")
+_LIFTING_PLUGIN = "baseline-peft-bnb"
+_LITGPT = ("litr", "lith")  # bitsandbytes 0.41 and 0.42
+_DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
+_OWN_CODE = "qwen"  # its own modeling_qwen.py and finetune.py, on one GPU without DeepSpeed
+_WHOLE_MIXTURE = "5"  # transformers' release from which a mixture's experts are tensors that bitsandbytes leaves alone
+_SPARSE = ("mixtral", "granitemoe", "qwen3_moe", "qwen2_moe")
+_MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
+
+
+def _plain(record: Record) -> bool:
+    return record["system"] != "deepspeed" and not stage_of(record)
+
+
+def _base(record: Record) -> str:
+    said: str = record["config"].get("quantization", "")
+    return said
+
+
+def _prefix(record: Record) -> str:
+    return source_of(record).prefix
+
+
+# What a program held otherwise -> whether it did; the first that holds is the reason.
+APART: Mapping[str, Callable[[Record], bool]] = {
+    "kernels of another project, its loss among them, which holds fewer copies of the logits": lambda r: (
+        bool(r["config"].get("fused_kernels")) and not r["config"].get("chunked_loss")
+    ),
+    "logits that the program deletes before backward": lambda r: (
+        _prefix(r) == _DELETES_LOGITS and _base(r) not in _FOUR_BITS
+    ),
+    "a mixture whose experts transformers 4 keeps in 4 bits": lambda r: (
+        _base(r) in _FOUR_BITS
+        and type_of(r) in _SPARSE
+        and not r.get("transformers", _WHOLE_MIXTURE).startswith(_WHOLE_MIXTURE)
+    ),
+    "what is not in 4 bits in fp32, which DeepSpeed would make 16 bits again": lambda r: (
+        _base(r) in _FOUR_BITS and (_prefix(r) in _LIFTS or r["config"].get("plugins") == _LIFTING_PLUGIN)
+    ),
+    "bitsandbytes before 0.44, which kept the input of every 4-bit layer": lambda r: (
+        _prefix(r) in _LITGPT and _base(r) in _FOUR_BITS
+    ),
+    "a base in GPTQ's 4 bits, with kernels of its own": lambda r: _base(r) == "gptq-int4",
+    "adapters, embedding and head with torch's AdamW in 16 bits, without an fp32 copy": lambda r: (
+        _prefix(r) == _OWN_CODE and _plain(r) and bool(r["config"].get("lora", {}).get("train_embeddings"))
+    ),
+    "FSDP under autocast, whose trained weights are fp32": lambda r: r["system"] == "fsdp" and _prefix(r) == "fms",
+    "another project's Phi, whose GELU is one operator": lambda r: (
+        _prefix(r) in _LITGPT and type_of(r) == "phi" and _base(r) not in _FOUR_BITS
+    ),
+    "another project's FSDP, which gathered the whole model": lambda r: r["system"] == "fsdp" and _prefix(r) in _LITGPT,
+    "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) == _MANY_LENGTHS,
+}
+
+
+def why_apart(record: Record) -> str | None:
+    """What the program of a record held otherwise; None where nothing is known to differ."""
+    return next((text for text, holds in APART.items() if holds(record)), None)
