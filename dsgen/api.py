@@ -106,7 +106,12 @@ def why(wanted: Wanted, key: str, deepspeed: str | None = None) -> Answer:
 
 @names_arguments(scenarios.NAMES)
 def memory(
-    wanted: Wanted, config: Values | Path | None = None, deepspeed: str | None = None, *, every: bool = False
+    wanted: Wanted,
+    config: Values | Path | None = None,
+    deepspeed: str | None = None,
+    *,
+    every: bool = False,
+    observed: Mapping[str, int] | None = None,
 ) -> Footprint:
     """How much memory a training run takes, whether it fits, what every other stage and offload takes, and what fits.
 
@@ -118,13 +123,15 @@ def memory(
         config: A DeepSpeed config, or the file of one, taken as it is; overrides in `wanted` win over it.
         deepspeed: The DeepSpeed release that runs it; as in `job`.
         every: Alternatives with and without activation checkpointing.
+        observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU; they are
+            compared in `.observations`.
 
     Raises:
         DsgenError: A mistake in what was said or in the config, or sizes that no run has.
     """
     from dsgen.asking import memory_questions  # a script that renders needs none of it
 
-    return memory_questions.answer(memory_questions.question(job(wanted, deepspeed), config), every)
+    return memory_questions.answer(memory_questions.question(job(wanted, deepspeed), config), every, observed or {})
 
 
 @names_arguments(scenarios.NAMES)

@@ -18,10 +18,22 @@ __all__ = ["command"]
 @click.option("--config", metavar="FILE", help="A DeepSpeed config (JSON, HJSON, Accelerate's YAML), taken as it is.")
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
+@click.option(
+    "--observed",
+    metavar="KIND=SIZE",
+    multiple=True,
+    help="What a run of it took, to compare: allocated, reserved or nvidia-smi; repeatable.",
+)
 @click.option("--all", "every", is_flag=True, help="Every stage and offload with and without checkpointing.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    scenario: str | None, config: str | None, world_size: str | None, every: bool, form: str, **options: Any
+    scenario: str | None,
+    config: str | None,
+    world_size: str | None,
+    observed: tuple[str, ...],
+    every: bool,
+    form: str,
+    **options: Any,
 ) -> int:
     """Say how much memory training takes: GPU, host RAM and NVMe, in every phase, and whether it fits.
 
@@ -31,11 +43,13 @@ def command(
     """
     import json
 
-    from dsgen.asking.memory_questions import answer
+    from dsgen.asking import memory_questions
     from dsgen.memory import Verdict
     from dsgen.report import memory as report
 
-    answered = answer(question_from(scenario, config, gpus_from(options, world_size)), every)
+    readings = dict(map(memory_questions.observed, observed))
+    asked = question_from(scenario, config, gpus_from(options, world_size))
+    answered = memory_questions.answer(asked, every, readings)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.memory import Place
+from dsgen.memory import Place, Verdict
 from dsgen.shapes.units import gib
 
 __all__ = ["FULL", "bar", "card_line", "folded", "place_line", "rounded"]
@@ -31,6 +31,8 @@ def place_line(label: str, place: Place) -> str:
 
 def card_line(gpu: Place) -> str:
     """What a person reads of a GPU: allocated and reserved as torch says, and what nvidia-smi shows, in GiB."""
+    if gpu.verdict is Verdict.DOES_NOT_FIT:
+        return f"torch would have to allocate {gib(gpu.allocated_bytes)} GiB"
     held, shown = gpu.reserved, gpu.shown
     more = gpu.allocated_bytes - gpu.peak_bytes  # cuBLAS's workspaces are reserved too
     low, high = (min(one + more, shown.high) for one in (held.low, held.high))

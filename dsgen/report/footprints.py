@@ -33,11 +33,12 @@ def data(
         estimate: The memory of one GPU, one node's RAM and its drives.
         ends: What is alive at the end of each phase, in the order of `estimate.phases`; none where it is not known.
         ranks_per_node: Ranks that share a node's RAM and drives, all alike.
-        allocated_bytes: The GPU's peak with the allocator's rounding, torch's `max_memory_allocated`.
+        allocated_bytes: The GPU's peak with the allocator's rounding, torch's `max_memory_allocated`; where it is not
+            known, the peak with cuBLAS's workspaces.
         limits: Whether the limits are known; else they and the verdicts are null.
     """
     gpu = _place(estimate.gpu, limits)
-    gpu["allocated_bytes"] = allocated_bytes
+    gpu["allocated_bytes"] = allocated_bytes or int(estimate.gpu.allocated_bytes)
     shared = [_place(place, limits) for place in (estimate.host, estimate.nvme)]
     for place in shared:
         place["ranks"] = ranks_per_node

@@ -6,7 +6,16 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Alternative, Change, Counterfactuals, Footprint, Question
+from dsgen.asking.memory_questions import (
+    CHOSEN,
+    DEFAULT,
+    Alternative,
+    Change,
+    Counterfactuals,
+    Footprint,
+    Observation,
+    Question,
+)
 from dsgen.memory import MemoryEstimate, Place, Verdict
 from dsgen.report import footprints
 from dsgen.report.bars import card_line
@@ -22,6 +31,11 @@ _BESIDE = 57  # columns of a row of the table beside its bar
 _LABEL = 26  # columns before the answer of a counterfactual
 _OVER = ">"  # at the end of a bar that is longer than the GPU
 _FREE = "·"
+# Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
+_WHAT_ELSE = {
+    "more": "the program may load the model whole, keep outputs, evaluate, or share the card",
+    "less": "it may not have reached its longest batch, or not be the job that is described here",
+}
 # Letter of a stacked bar -> what it stands for, and words one of which the names of its parts have; the first that fits
 _KINDS = {
     "b": ("buffers and all else", ("bucket", "buffer", "gathered", "temporar", "input")),
@@ -52,6 +66,7 @@ def text(footprint: Footprint, width: int = 80) -> str:
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     for told in (card_line(memory.gpu), footprints.headroom_line(memory)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
+    lines += _observations(footprint.observations, width)
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
@@ -59,6 +74,38 @@ def text(footprint: Footprint, width: int = 80) -> str:
         lines += ["", *footprints.phase_lines(memory.phases)]
     lines += ["", *_table(footprint, width), "", *_edges(footprint, width)]
     return "\n".join(lines) + "\n"
+
+
+def _observations(observations: tuple[Observation, ...], width: int) -> Iterator[str]:
+    """What a person read of a run beside what is predicted, and which runs would take as much."""
+    for one in observations:
+        expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
+        way = "more" if one.more >= 0 else "less"
+        said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
+        told = f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
+        yield from textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
+        if one.others:
+            runs = "; ".join(f"{other.words} {gib(other.bytes)}" for other in one.others)
+            told = f"would take about as much: {runs}"
+            yield from textwrap.wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
+        elif not one.within:
+            told = f"no single change of the job explains it; {_WHAT_ELSE[way]}"
+            yield from textwrap.wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
+    yield from _between(observations, width)
+
+
+def _between(observations: tuple[Observation, ...], width: int) -> Iterator[str]:
+    """What lies between two readings: the allocator's holes, and what is outside torch."""
+    known = {one.reading: one for one in observations}
+    for less, more, name in (
+        ("allocated", "reserved", "held free by torch's allocator"),
+        ("reserved", "nvidia-smi", "outside torch: context, NCCL, other processes"),
+    ):
+        if less in known and more in known:
+            read = known[more].bytes - known[less].bytes
+            expected = known[more].expected.bytes - known[less].expected.bytes
+            told = f"{name}: {gib(read)} GiB, predicted {gib(expected)}"
+            yield from textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
 
 
 def _calibrated(question: Question, width: int) -> list[str]:
@@ -205,6 +252,20 @@ def data(footprint: Footprint) -> dict[str, Any]:
             for item in footprint.alternatives
         ],
         "counterfactuals": _counterfactuals(footprint.counterfactuals),
+        "observations": [
+            {
+                "reading": one.reading,
+                "bytes": one.bytes,
+                "expected_bytes": one.expected.bytes,
+                "expected_low_bytes": one.expected.low,
+                "expected_high_bytes": one.expected.high,
+                "within": one.within,
+                "others": [
+                    {"options": dict(other.options), "words": other.words, "bytes": other.bytes} for other in one.others
+                ],
+            }
+            for one in footprint.observations
+        ],
     }
 
 

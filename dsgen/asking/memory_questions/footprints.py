@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import attrs
 
 from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
+from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
 from dsgen.memory import MemoryEstimate, Verdict, estimate
 
@@ -21,12 +25,14 @@ class Footprint:
         memory: What it takes on a GPU, in a node's RAM and on its drives.
         alternatives: Every stage and offload with all else equal.
         counterfactuals: The smallest changes that matter.
+        observations: What a person read of such a run, each beside what is predicted.
     """
 
     question: Question
     memory: MemoryEstimate
     alternatives: tuple[Alternative, ...] = attrs.field(repr=False)
     counterfactuals: Counterfactuals = attrs.field(repr=False)
+    observations: tuple[Observation, ...] = attrs.field(default=(), repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -34,19 +40,21 @@ class Footprint:
         return self.memory.verdict
 
 
-def answer(question: Question, every: bool = False) -> Footprint:
+def answer(question: Question, every: bool = False, observed: Mapping[str, int] = MappingProxyType({})) -> Footprint:
     """Everything that is asked of a strategy's memory.
 
     Args:
         question: The job and its strategy.
         every: Alternatives with and without activation checkpointing.
+        observed: allocated, reserved or nvidia-smi -> bytes that a person read of the fullest GPU.
 
     Raises:
-        DsgenError: An architecture whose parameters are not known.
+        DsgenError: An architecture whose parameters are not known, or a reading that no such GPU has.
     """
     return Footprint(
         question=question,
         memory=estimate(question.job, question.strategy),
         alternatives=alternatives(question, every),
         counterfactuals=counterfactuals(question),
+        observations=observe(question, observed),
     )
