@@ -22,8 +22,6 @@ _LIFTING_PLUGIN = "baseline-peft-bnb"
 _LITGPT = ("litr", "lith")  # bitsandbytes 0.41 and 0.42
 _DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
 _OWN_CODE = "qwen"  # its own modeling_qwen.py and finetune.py, on one GPU without DeepSpeed
-_WHOLE_MIXTURE = "5"  # transformers' release from which a mixture's experts are tensors that bitsandbytes leaves alone
-_SPARSE = ("mixtral", "granitemoe", "qwen3_moe", "qwen2_moe")
 _MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
 
 
@@ -47,11 +45,6 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     ),
     "logits that the program deletes before backward": lambda r: (
         _prefix(r) == _DELETES_LOGITS and _base(r) not in _FOUR_BITS
-    ),
-    "a mixture whose experts transformers 4 keeps in 4 bits": lambda r: (
-        _base(r) in _FOUR_BITS
-        and type_of(r) in _SPARSE
-        and not r.get("transformers", _WHOLE_MIXTURE).startswith(_WHOLE_MIXTURE)
     ),
     "what is not in 4 bits in fp32, which DeepSpeed would make 16 bits again": lambda r: (
         _base(r) in _FOUR_BITS and (_prefix(r) in _LIFTS or r["config"].get("plugins") == _LIFTING_PLUGIN)

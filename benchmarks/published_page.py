@@ -43,6 +43,8 @@ _HOW = (
     " int4 with groups of 128 only 0.03.",
     "Falcon in 4 bits is taken as Phi, which has the same block: transformers leaves Falcon's own layers in 16 bits.",
     "LoRA on a fused matrix is LoRA on each of its parts, each with a dropout of its own.",
+    "A mixture has the experts of the release of transformers that its record names: linear layers before 5, which a"
+    " 4-bit base packs.",
     "Qwen's base models train embedding and head beside their adapters where the record says so.",
     "Adapters of LitGPT, ms-swift and Qwen have the dropout that their programs have by default, 0.05.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
@@ -79,8 +81,6 @@ _APART = (
     " about 9 bytes for each of their 0.6 to 1.6 billion weights, where DeepSpeed's stage 0 has 24.",
     "peft's `prepare_model_for_kbit_training` turns embeddings, norms and head into fp32, and with them what flows"
     " between the blocks. DeepSpeed makes them 16 bits again when it starts; without it they stay so.",
-    "Mixtral in 4 bits: up to transformers 4 an expert is a linear layer, which bitsandbytes packs; from 5 on all"
-    " experts are one tensor, which it leaves in 16 bits.",
     "ms-swift's benchmark: blocks that fit one length and no other stay reserved. They fall from 35.1 to 31.6 GiB where"
     " the longest length doubles (swb-28, swb-29). Qwen padded every sequence to one length and saw 22.2 GiB (qwen-28)"
     " where ms-swift reserved 27.7 (swb-08).",

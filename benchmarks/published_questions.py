@@ -15,6 +15,7 @@ from dsgen.asking.memory_questions import Question, ask_config, given
 from dsgen.families.parameters import block_elements
 from dsgen.jobs.assembly import assemble
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import by_release
 from dsgen.jobs.scenarios import Scenario, ScenarioValue, layers
 from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Hardware, Model
@@ -78,7 +79,8 @@ def job_of(record: Record) -> Job:
     where, config = record["hardware"], record["config"]
     per_node = where["gpus"] // where["nodes"]
     base = _base(_TURING_PROFILE if where["gpu"] in _TURING else PROFILES[where["gpu"]], where["nodes"] > 1)
-    model, lora = model_of(record), config.get("lora")
+    lora = config.get("lora")
+    model = model_of(record)
     said = {}
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
@@ -92,12 +94,13 @@ def job_of(record: Record) -> Job:
         attention=config.get("attention", "eager"),
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",
+        transformers=record.get("transformers"),
         **said,
     )
     return attrs.evolve(
         base,
         hardware=attrs.evolve(hardware_of(record), gpus_per_node=per_node),
-        model=model,
+        model=by_release(model, training, base.provenance),
         training=training,
         nodes=where["nodes"],
         gpus_per_node=per_node,

@@ -41,9 +41,16 @@ _CHOICES = {
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon"),
     "attention": ("flash", "sdpa", "eager"),
 }
-_METAVARS = {"lora_targets": "NAME,...", "lora_dropout": "SHARE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+_METAVARS = {
+    "lora_targets": "NAME,...",
+    "lora_dropout": "SHARE",
+    "transformers": "VERSION",
+    "gpu_memory": "SIZE",
+    "host_memory": "SIZE",
+}
 _SWITCHES = ("chunked_loss", "expandable_segments", "lora_train_embeddings")
 _LISTS = ("lora_targets",)
+_TEXTS = ("transformers",)  # 4.50 is no number
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
 _MANY = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _FIELD_HELP = {
@@ -72,6 +79,7 @@ _FIELD_HELP = {
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
+    "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
     "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",
 }
@@ -204,7 +212,7 @@ def _named(name: str | None) -> tuple[str, ...]:
 
 def _value(field: str, written: Any) -> Any:
     """What an option says: a switch as it is, a list of names, or a number or text."""
-    if field in _SWITCHES:
+    if field in (*_SWITCHES, *_TEXTS):
         return written
     if field in _LISTS:
         return [name.strip() for name in written.split(",")]

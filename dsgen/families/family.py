@@ -99,6 +99,7 @@ class Family:
 
     Attributes:
         autotp: What AutoTP splits.
+        experts_ever_stacked: All experts were one tensor in transformers 4 too, where others had layers for each.
         leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
             all of them are there (runtime/zero: z3 leaf modules).
         leaf_class: A class that DeepSpeed does not know for a leaf and that was better one before transformers 5, when
@@ -126,6 +127,7 @@ class Family:
     direct: bool = False
     transposed: bool = False
     experts_as_stored: bool = False
+    experts_ever_stacked: bool = False
     windowed: Callable[[int], bool] = _every_block
     buffers: Callable[[Model], int] = _no_buffers
 

@@ -95,6 +95,7 @@ GPT_OSS = Family(
     kernels=("flash",),
     windowed=lambda block: block % 2 == 0,
     experts_as_stored=True,
+    experts_ever_stacked=True,
     autotp=AutoTP(
         refused="AutoTP of {} splits the output head alone: attention and experts stay whole on every GPU", runs=True
     ),

@@ -82,5 +82,6 @@ GRANITEMOE = Family(
         sparse=f"{FIRST} {ATTENTION} {OUT} {SECOND} block_sparse_moe block_sparse_moe.router"
         " block_sparse_moe.experts block_sparse_moe.experts.act_fn"
     ),
+    experts_ever_stacked=True,
     autotp=UNKNOWN_STYLE,
 )

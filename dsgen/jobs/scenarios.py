@@ -56,6 +56,7 @@ FIELDS = {
     "attention": "training.attention",
     "chunked_loss": "training.chunked_loss",
     "expandable_segments": "training.expandable_segments",
+    "transformers": "training.transformers",
     "gpu_memory": "hardware.gpu_memory",
     "host_memory": "hardware.host_memory",
 }

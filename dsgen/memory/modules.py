@@ -156,7 +156,7 @@ def modules(
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)
-            numel, trained = partitioned(item, tp, packed), not frozen or copied
+            numel, trained = partitioned(model, item, tp, packed), not frozen or copied
             own.setdefault(module, []).append(
                 GatheredTensor(size, numel, keeper, not trained, split=split, free=free and split)
             )

@@ -8,7 +8,7 @@ from dsgen.families import family_of
 from dsgen.families.parameters import Parameter, added, block_elements, in_outer_module, parameters, stretches
 from dsgen.shapes.profiles import Model
 
-__all__ = ["PACKED", "Numbers", "count", "making", "partitioned", "quantized", "splitting"]
+__all__ = ["PACKED", "Numbers", "count", "linear", "making", "partitioned", "quantized", "splitting"]
 
 PACKED = 4  # weights of 4 bits in an element of the 16-bit type that stage 3 keeps them as (bnb_4bit_quant_storage)
 
@@ -45,10 +45,15 @@ def quantized(model: Model, method: str) -> bool:
     return method == "qlora" and family_of(model).packs
 
 
-def partitioned(item: Parameter, tp: int, packed: bool) -> int:
+def linear(model: Model, item: Parameter) -> bool:
+    """Whether a tensor of a block is the weight of a linear layer, which a 4-bit base packs."""
+    return item.layer and (item.matrix or (model.experts_apart and item.kind == "expert"))
+
+
+def partitioned(model: Model, item: Parameter, tp: int, packed: bool) -> int:
     """Elements that a tensor has for stage 3; `packed` is whether linear layers hold 4-bit weights."""
     numel = item.sharded(tp)
-    return -(-numel // PACKED) if packed and item.matrix and item.layer else numel
+    return -(-numel // PACKED) if packed and linear(model, item) else numel
 
 
 @functools.lru_cache(maxsize=8192)
@@ -72,7 +77,7 @@ def count(
         embeddings: Copies of embedding and head are trained beside the adapters.
         persistence: stage3_param_persistence_threshold, in elements.
     """
-    linear = other = persistent = adapted = largest = trained = 0
+    layers = other = persistent = adapted = largest = trained = 0
     adapters = {} if method == "full" else added(model, lora_rank, lora_targets, embeddings)
     packed = quantized(model, method)
     for item in parameters(model):
@@ -80,19 +85,19 @@ def count(
         largest = max(largest, numel)
         own = adapters.get(item.name, ())
         trained += sum(own) * item.repeats
-        whole = partitioned(item, tp, packed)
+        whole = partitioned(model, item, tp, packed)
         persistent += whole * item.repeats if whole <= persistence else 0
         small = sum(size for size in own if size <= persistence) * item.repeats
         persistent += small
         adapted += 0 if in_outer_module(item) else small
-        if item.matrix and item.layer:
-            linear += numel * item.repeats
+        if linear(model, item):
+            layers += numel * item.repeats
         else:
             other += numel * item.repeats
     block = math.ceil(block_elements(model) / tp)
     if method == "full":
-        return Numbers(linear + other, 0, 0, block, largest, persistent, 0)
-    return Numbers(trained, linear, other, block, largest, persistent, adapted)
+        return Numbers(layers + other, 0, 0, block, largest, persistent, 0)
+    return Numbers(trained, layers, other, block, largest, persistent, adapted)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ from dsgen.families import family_of
 from dsgen.families.parameters import added, stretches
 from dsgen.jobs.job import STATES
 from dsgen.memory.cuts import cut
-from dsgen.memory.numbers import Numbers, count, making, quantized
+from dsgen.memory.numbers import Numbers, count, linear, making, quantized
 from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import Trained, trained, wide_adapters
@@ -136,9 +136,9 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     tensors = cut_up = trained(model, *rest, muon)
     ranks = job.world // layout.tp if stage else 1
     packed = quantized(model, training.method)
-    linear = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
+    layers = int(numbers.frozen_linear * NF4_BITS / 8) if packed else numbers.frozen_linear * size
     scales = int(numbers.frozen_linear * SCALE_BITS / 8) if packed else 0
-    frozen = linear + numbers.frozen_other * size
+    frozen = layers + numbers.frozen_other * size
     elements = tensors.elements
     second = None
     if stage == 3:
@@ -176,7 +176,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         ranks=ranks,
         own=own,
         kept=kept,
-        loaded=_loaded(numbers, linear, packed, elements) if training.method == "qlora" else 0,
+        loaded=_loaded(numbers, layers, packed, elements) if training.method == "qlora" else 0,
         lifting=_lifting(model, elements, packed, size) if training.method == "qlora" else 0,
         casting=_casting(model, training, packed, size) if training.method == "qlora" else 0,
         making=making(
@@ -234,9 +234,9 @@ def _of_muon(
     return sizes[0], 0, *sizes[1:]
 
 
-def _loaded(numbers: Numbers, linear: int, packed: bool, adapters: int) -> int:
+def _loaded(numbers: Numbers, layers: int, packed: bool, adapters: int) -> int:
     """Bytes of a base that is loaded for QLoRA, with its adapters, before initialize makes it 16-bit again."""
-    return FP32 * (numbers.frozen_other + adapters) + (linear if packed else FP32 * numbers.frozen_linear)
+    return FP32 * (numbers.frozen_other + adapters) + (layers if packed else FP32 * numbers.frozen_linear)
 
 
 def _lifting(model: Model, adapters: int, packed: bool, size: int) -> int:
@@ -257,7 +257,7 @@ def _unpacked(model: Model, packed: bool, adapted: Mapping[str, tuple[int, ...]]
     for stretch in stretches(model):
         numels: list[int] = []
         for item in stretch.parameters:
-            numels += () if packed and item.matrix and item.layer else (item.numel,)
+            numels += () if packed and linear(model, item) else (item.numel,)
             numels += adapted.get(item.name, ())
         unpacked.append((stretch.repeats, numels))
     return unpacked

@@ -175,6 +175,11 @@ class Model(Value):
     experts: int = fact("Experts of a mixture-of-experts block; 0 for a dense model.", default=0, minimum=0)
     experts_per_token: int = fact("Experts each token is routed to.", default=0, minimum=0)
     expert_ffn_size: int = fact("Inner width of one expert; 0 for a dense model.", default=0, minimum=0)
+    experts_apart: bool = fact(
+        "Each expert is linear layers of its own, as transformers 4 has most mixtures, so that a 4-bit base packs "
+        "them; from 5 on all experts are one tensor, which stays in 16 bits. training.transformers says it.",
+        default=False,
+    )
     shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
     shared_ffn_size: int = fact(
         "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
@@ -301,6 +306,11 @@ class Training(Value):
     )
     chunked_loss: bool = fact(
         "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
+    )
+    transformers: str | None = fact(
+        "Release of transformers that loads the model, such as 4.57; empty means the newest that is known. Before 5 a "
+        "mixture's experts are linear layers, which a 4-bit base packs.",
+        default=None,
     )
     expandable_segments: bool = fact(
         "torch's allocator runs with expandable_segments:True, as dsgen launch sets it for NVIDIA's GPUs; a plan with "

@@ -158,7 +158,8 @@ def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:
     found = json.loads(out)
 
     assert (code, err) == (0, "")
-    assert list(found) == ["verdict", "gpu", "host", "nvme", "phases", "question", "alternatives", "counterfactuals"]
+    shared = ["verdict", "gpu", "host", "nvme", "phases"]
+    assert list(found) == [*shared, "question", "alternatives", "counterfactuals", "observations"]
     assert found["verdict"] == "fits"
     assert sum(found["gpu"]["parts"].values()) == found["gpu"]["peak_bytes"]
     assert found["question"]["said"]["stage"] == {"value": 2, "by": "--zero-stage"}

@@ -201,7 +201,7 @@ BOUNDS = {
     "dsgist": (1, 0.40),
     "dsmuon": (2, 0.18),
     "flagp": (3, 0.14),
-    "fms": (17, 0.022),
+    "fms": (19, 0.022),
     "fsdpq": (6, 0.065),
     "intern": (4, 0.27),
     "lith": (13, 0.022),
@@ -212,9 +212,9 @@ BOUNDS = {
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
-    "ALLOCATED": (39, 0.025, 32),
+    "ALLOCATED": (41, 0.022, 34),
     "RESERVED": (11, 0.04, 10),
-    "DRIVER": (17, 0.05, 16),
+    "DRIVER": (19, 0.05, 18),
     "UNSTATED": (55, 0.075, 47),
 }
 
@@ -243,7 +243,7 @@ def test_every_meaning_of_a_number_is_as_near_as_it_was(cases: Any, reading: str
 def test_every_reason_to_show_a_record_apart_holds_for_some(module: Any, cases: Any) -> None:
     used = collections.Counter(case.apart for case in cases if case.apart)
     assert set(used) == set(module("published_apart").APART)
-    assert used.total() == 214
+    assert used.total() == 212
 
 
 def test_embeddings_trained_without_an_fp32_copy_take_less_than_dsgen_says(cases: Any) -> None:
@@ -255,7 +255,7 @@ def test_embeddings_trained_without_an_fp32_copy_take_less_than_dsgen_says(cases
 
 def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
-    assert len(errors) == 105
+    assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
     assert statistics.median(map(abs, errors)) <= 0.05
 
@@ -268,7 +268,7 @@ def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
     assert found[True, False] <= 1
     assert found[False, False] == 0
     everything = collections.Counter((case.fits, case.right) for case in cases if case.verdict is not None)
-    assert everything[True, False] <= 15
+    assert everything[True, False] <= 5
     assert everything[False, False] <= 2
 
 

@@ -84,12 +84,12 @@ def observed(text: str) -> tuple[str, int]:
             code="bad-value",
         )
     try:
-        found = int(parse(size, BYTES))
+        count = int(parse(size, BYTES))
     except ValueError as problem:
         raise mistake(f"--observed {reading} is {size!r}", must=str(problem), code="bad-value") from None
-    if found <= 0:
+    if count <= 0:
         raise mistake(f"--observed {reading} is {size!r}", must="it must be more than 0", code="bad-value")
-    return reading, found
+    return reading, count
 
 
 def observe(question: Question, readings: Mapping[str, int]) -> tuple[Observation, ...]:
@@ -136,9 +136,9 @@ def _expected(memory: MemoryEstimate, reading: str) -> ReservedBytes:
 
 def _observation(question: Question, memory: MemoryEstimate, reading: str, size: int) -> Observation:
     expected = _expected(memory, reading)
-    found = Observation(reading=reading, bytes=size, expected=expected)
-    if found.within:
-        return found
+    plain = Observation(reading=reading, bytes=size, expected=expected)
+    if plain.within:
+        return plain
     near: dict[str, OtherRun] = {}
     for job, strategy, options, words in _runs(question):
         if cannot(job, strategy) is not None:
@@ -150,11 +150,11 @@ def _observation(question: Question, memory: MemoryEstimate, reading: str, size:
         if memory.gpu.verdict is Verdict.DOES_NOT_FIT:
             continue  # it would not have run
         taken = _expected(memory, reading).bytes
-        explained = (taken - expected.bytes) / found.more
+        explained = (taken - expected.bytes) / plain.more
         if _LEAST_EXPLAINED <= explained <= _MOST_EXPLAINED and words not in near:
             near[words] = OtherRun(options, words, taken)
     ranked = sorted(near.values(), key=lambda one: abs(one.bytes - size))
-    return attrs.evolve(found, others=tuple(ranked[:_MOST_RUNS]))
+    return attrs.evolve(plain, others=tuple(ranked[:_MOST_RUNS]))
 
 
 def _runs(question: Question) -> Iterator[tuple[Job, Strategy, dict[str, Any], str]]:
