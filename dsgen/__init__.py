@@ -15,6 +15,7 @@ dsgen.speedups(job, "ds_config.json").changes     # what would make a config fas
 dsgen.diagnose("train.log", job).root             # why a run failed, and .changes with numbers
 dsgen.launch(job, launcher="slurm", script="train.py", folder="runs/first").write()  # what starts it, and RUN.md
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
+dsgen.prove("ds_config.json", certificate="proof.json").outcome  # DeepSpeed started with it; dsgen.verify, later
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         scenario,
         simulate,
         site,
+        verify,
         why,
     )
     from dsgen.asking.adopting import Adoption
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from dsgen.linting.files import Linted
     from dsgen.linting.mending import Mended
     from dsgen.planning.planner import Plan
+    from dsgen.proving.certificates import Verified
     from dsgen.proving.prover import Proof
     from dsgen.rendering import Config, Explanation
     from dsgen.shapes.errors import DsgenError
@@ -112,6 +115,7 @@ __all__ = [
     "RunFolder",
     "Simulation",
     "Speedups",
+    "Verified",
     "WhatIf",
     "adopt",
     "calibrate",
@@ -142,6 +146,7 @@ __all__ = [
     "speedups",
     "survey",
     "training_time",
+    "verify",
     "what_if",
     "why",
 ]
@@ -175,6 +180,7 @@ _HOMES = {
     "RunFolder": "dsgen.launching",
     "Simulation": "dsgen.simulating",
     "Speedups": "dsgen.asking.plan_questions.speedups",
+    "Verified": "dsgen.proving.certificates",
     "WhatIf": "dsgen.asking.plan_questions.what_ifs",
     **dict.fromkeys(
         ("compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"),
