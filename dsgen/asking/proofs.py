@@ -33,10 +33,10 @@ __all__ = ["Asked", "asked", "foreseen", "of_rendered", "proven", "trained"]
 
 _ALONE = "deepspeed"
 _PRECISIONS = (("fp16.enabled", "fp16"), ("bf16.enabled", "bf16"))
-# What ends a run besides its config: the machine, or who stopped it.
+# What ends a run besides its config: the machine, or its time.
 _NOT_THE_CONFIG = re.compile(
-    r"ended with signal|no end within|No space left|MemoryError|cannot allocate memory|Connection|Address already"
-    r"|Permission denied|Read-only file system|unfinished",
+    r"no end within|unfinished|MemoryError|cannot allocate memory|Connection (closed|reset|refused)"
+    r"|Permission denied|Read-only file system|ended with signal|gave no answer",
     re.IGNORECASE,
 )
 
@@ -239,8 +239,12 @@ def proven(question: Asked, **options: Any) -> Proof:
         target=question.target,
         filled=dict(question.filled),
     )
-    blamed = proof.outcome == FAILED and not (proof.error and _NOT_THE_CONFIG.search(proof.error))
-    return attrs.evolve(proof, foreseen=foreseen(question.given, proof)) if blamed else proof
+    elsewhere = proof.todo is not None or (proof.error is not None and _NOT_THE_CONFIG.search(proof.error) is not None)
+    if proof.outcome != FAILED or elsewhere:
+        return proof
+    known = foreseen(question.given, proof)
+    own = question.trained.factory is not None  # whose own faults no linter of configs knows
+    return attrs.evolve(proof, foreseen=known or (None if own else ()))
 
 
 def foreseen(config: Mapping[str, Any], proof: Proof) -> tuple[Foreseen, ...]:

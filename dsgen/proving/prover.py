@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,9 @@ _DONE = "done"  # the engine's word for "past the last phase"
 _LAST_PHASE = "checkpoint"
 _MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
 _INSTALL = 'pip install "dsgen[proof]"'
+_OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
+_FULL = re.compile(r"No space left|failed writing file|unexpected pos|Disk quota")  # of the system, and of torch.save
+_ROOM = "the temporary folder is full, or its quota is: name another with TMPDIR"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
 
 
@@ -275,9 +279,13 @@ def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
 def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
     """Why an operator is missing, and what to install."""
     name, words = next(iter(failed.items()))
+    if "/dev/shm" in words:
+        return words, "mount a tmpfs there (docker run --shm-size=1g), or prove on one rank: --ranks 1"
     if name == "AsyncIOBuilder" and "compatible" in words:
         todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
-    elif "ninja" in words:
+    elif any(said in words for said in ("Read-only", "Permission denied", "NotADirectory", "FileNotFound")):
+        todo = "DeepSpeed's operators are built in a folder of yours: name one with TORCH_EXTENSIONS_DIR"
+    elif "Ninja is required" in words:
         todo = f"{_INSTALL} brings ninja"
     elif "not been implemented" in words or "not compatible" in words:
         todo = "this operator needs a GPU: run the proof on a machine that has one"
@@ -290,13 +298,26 @@ def _ended_badly(
     answer: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], timeout_seconds: float
 ) -> dict[str, Any] | None:
     """What ended the run before its end; None when every rank came through."""
+    for rank in answer.get("killed", ()):
+        number = -answer["exits"][rank]
+        if number != signal.SIGABRT:  # what a library does when it has lost the others
+            return {
+                "phase": answer["ranks"][rank]["phase"] if answer["ranks"][rank] else "load",
+                "error": f"rank {rank} was ended by {signal.Signals(number).name}: "
+                f"{_one_line(answer['tails'][rank]) or 'it wrote nothing'}",
+                "todo": _OF_A_KILL if number == signal.SIGKILL else None,
+            }
     errors = [report for report in reports if report["error"]]
     if errors:
         # The first to fall pulls the others down: their errors are about the lost connection.
         cause = min(errors, key=lambda report: float(report["error"]["time"]))
         error = cause["error"]
         words = f"{error['type']}: {_one_line(error['message'])}"
-        return {"phase": cause["phase"], "error": words, "site": error["site"]}
+        full = _FULL.search(error["message"]) is not None
+        return {
+            "phase": cause["phase"], "error": words, "site": error["site"],
+            "todo": _ROOM if full else None,
+        }  # fmt: skip
     phase = reports[0]["phase"] if reports else "load"
     for rank, code in enumerate(answer["exits"]):
         if code != 0 and not answer["timed_out"]:

@@ -23,10 +23,13 @@ class Subject:
         build: Makes the model.
         finish: Puts adapters on it, outside of `zero.Init`.
         partitions: Whether stage 3 makes it partitioned; transformers makes 4-bit models whole.
+        unset: Whether a model that is born partitioned has weights that nobody has set, as a checkpoint would.
     """
 
-    def __init__(self, build: Callable[[], Any], finish: Callable[[Any], Any], partitions: bool) -> None:
-        self.build, self.finish, self.partitions = build, finish, partitions
+    def __init__(
+        self, build: Callable[[], Any], finish: Callable[[Any], Any], *, partitions: bool = True, unset: bool = False
+    ) -> None:
+        self.build, self.finish, self.partitions, self.unset = build, finish, partitions, unset
         self._batch: Any = None
         self._model: Any = None
 
@@ -34,6 +37,20 @@ class Subject:
         """The model of what `build` gave: it, or it and a function of the number of samples that gives its inputs."""
         self._model, self._batch = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
         return self._model
+
+    def set_weights(self, partitioned: Any, whole: Any) -> None:
+        """Give a model that was born partitioned the weights of one that was not.
+
+        transformers sets weights after it has made the modules, when those of stage 3 are gone already: experts, which
+        are no layers of torch's, would keep what lay in memory.
+        """
+        import deepspeed
+        import torch
+
+        parameters = list(partitioned.parameters())
+        with torch.no_grad(), deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):
+            for own, given in zip(parameters, whole.parameters(), strict=True):
+                own.copy_(given)
 
     def batch(self, samples: int, seed: int, device: Any) -> dict[str, Any]:
         """The arguments of one forward, the same for the same seed."""
@@ -83,9 +100,11 @@ def load(job: dict[str, Any]) -> Subject:
         def build() -> Any:
             return tiny_llama.build(job["tp"], job["wide"])
 
+    unset = asked["kind"] == "sibling"
     if adapters is None:
-        return Subject(build, lambda model: model, True)
-    return Subject(build, lambda model: _adapted(model, adapters, job["config"]), adapters["method"] != "qlora")
+        return Subject(build, lambda model: model, unset=unset)
+    partitions = adapters["method"] != "qlora"
+    return Subject(build, lambda model: _adapted(model, adapters, job["config"]), partitions=partitions, unset=unset)
 
 
 def _sibling(described: dict[str, Any], tp: int, wide: bool) -> Callable[[], Any]:

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import os
+import shutil
 import time
 import traceback
 from pathlib import Path
@@ -49,8 +50,21 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
         enter("done")
     except BaseException as error:  # a rank reports whatever ends it, SystemExit of a library included
         report["error"] = _error(error)
-        write(job, report)
+        _write_last(job, report)
     return report
+
+
+def _write_last(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Write a rank's error; where the disk is full, in the place of the checkpoint, which is half written then."""
+    try:
+        write(job, report)
+    except OSError:
+        shutil.rmtree(_checkpoint(job), ignore_errors=True)
+        write(job, report)
+
+
+def _checkpoint(job: dict[str, Any]) -> Path:
+    return Path(job["folder"]) / "checkpoint"
 
 
 def write(job: dict[str, Any], report: dict[str, Any]) -> None:
@@ -122,7 +136,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     )
 
     enter("checkpoint")
-    folder = str(Path(job["folder"]) / "checkpoint")
+    folder = str(_checkpoint(job))
     engine.save_checkpoint(folder, tag=_TAG)
     # Move on, so that a load that does nothing is seen.
     observed["loss_after"] = _step(engine, inputs)
@@ -188,8 +202,11 @@ def _model(job: dict[str, Any], subject: models.Subject, config: Witness, report
         partitioned = False
     if not partitioned:
         return subject.finish(subject.take(subject.build()))
+    whole = subject.build() if subject.unset else None
     with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)):
         made = subject.take(subject.build())
+    if whole is not None:
+        subject.set_weights(made, whole)
     return subject.finish(made)
 
 
