@@ -317,8 +317,8 @@ def prove(
         if extra := [name for name, value in {**said, "target": target, "arguments": arguments}.items() if value]:
             raise mistake(f"{extra[0]} is for a config of your own", must="a job says it itself", code="contradiction")
         question = proofs.of_rendered(rendered)
-    proof = proofs.proven(
-        question, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
+    (proof,) = proofs.proven(
+        [question], ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
     )
     if certificate is not None and proof.outcome == prover.PROVED:
         certificates.certify(proof).write(path_of(certificate), force=force)

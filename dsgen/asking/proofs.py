@@ -222,17 +222,23 @@ def _with(written: Mapping[str, Any], told: Mapping[str, Any], before: str = "")
     }
 
 
-def proven(question: Asked, **options: Any) -> Proof:
-    """The proof of what was asked; where it fails, with what lint says of the config.
+def proven(questions: Sequence[Asked], **options: Any) -> tuple[Proof, ...]:
+    """The proofs of what was asked, in order; where one fails, with what lint says of its config.
 
     Args:
-        question: The config and the model.
-        options: As `prover.prove` takes them.
+        questions: Configs and their models; DeepSpeed is imported once for all.
+        options: As `prover.prove_many` takes them.
 
     Raises:
-        DsgenError: As `prover.prove`.
+        DsgenError: As `prover.prove_many`.
     """
-    proof = prover.prove(dict(question.given), trained=question.trained, **options)
+    configs, models = [dict(one.given) for one in questions], [one.trained for one in questions]
+    proofs = prover.prove_many(configs, trained=models, **options)
+    return tuple(_named(one, proof) for one, proof in zip(questions, proofs, strict=True))
+
+
+def _named(question: Asked, proof: Proof) -> Proof:
+    """A proof with what was asked, and what lint knew."""
     proof = attrs.evolve(
         proof,
         config_sha256=prover.config_hash(question.written),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_UNWRITTEN = "scenario"  # the name of what no file says
+_BAR = 20  # columns
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario.
 _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings")
 
 
 @click.command("prove")
-@click.argument("file", required=False)
+@click.argument("files_", metavar="[FILE]...", nargs=-1)
 @scenario_options
 @click.option(
     "--target",
@@ -43,7 +49,7 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
 @click.option("--junit", metavar="FILE", help="Write the outcome as JUnit's XML too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    file: str | None,
+    files_: tuple[str, ...],
     target: str | None,
     arguments: str | None,
     ranks: int | None,
@@ -59,51 +65,89 @@ def command(
 ) -> int:
     """Start a real deepspeed.initialize with a config and check what it observed.
 
-    FILE is a DeepSpeed config or a scenario; without it the options name one. A tiny model takes three optimizer
-    steps on 2 ranks, and a checkpoint is saved and loaded. Only batch sizes are rescaled to the ranks. A scenario is
-    proven with a tiny sibling of its model, and with adapters where its method has them; a config with a tiny Llama, or
-    with a sibling of --model. --model package.module:function instead runs that function of yours, in the child
-    process, and trains what it returns: a model whose forward gives a loss, or (model, batch) where batch(samples)
-    gives its arguments. Needs `pip install "dsgen[proof]"`. Exit code 1 means that the proof failed, or that the
-    certificate of --verify does not hold.
+    FILE is a DeepSpeed config or a scenario; without it the options name one. Of several each is proven. A tiny model
+    takes three optimizer steps on 2 ranks, and a checkpoint is saved and loaded. Only batch sizes are rescaled to the
+    ranks. A scenario is proven with a tiny sibling of its model, and with adapters where its method has them; a config
+    with a tiny Llama, or with a sibling of --model. --model package.module:function instead runs that function of
+    yours, in the child process, and trains what it returns: a model whose forward gives a loss, or (model, batch) where
+    batch(samples) gives its arguments. Needs `pip install "dsgen[proof]"`. Exit code 1 means that the proof failed, or
+    that the certificate of --verify does not hold.
     """
-    import json
-
     from dsgen.asking import proofs
-    from dsgen.documents.writing import ensure_writable
+    from dsgen.documents.writing import ensure_writable, write_atomically
     from dsgen.proving import certificates, prover
     from dsgen.report import proof as report
 
-    _check_together(certificate, verify, junit, force)
+    _check_together(files_, certificate, verify, junit, force)
     if verify is not None:
-        return _verified(verify, file, target, arguments, ranks, form, options)
+        return _verified(verify, files_[0] if files_ else None, target, arguments, ranks, form, options)
     if certificate is not None:
         certificates.ensure_new(certificate, force=force)
     if junit is not None:
         ensure_writable(junit, by="--junit")
-    question = _asked(file, target, arguments, ranks, options)
-    proof = proofs.proven(question, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout)
-    if form == "text":
-        emit(report.text(proof), "proof", nl=True)
-    else:
-        emit(json.dumps(proof.to_dict(), indent=2), "json", nl=True)
-    _write(proof, file, certificate, junit, force)
-    return OK if proof.outcome == prover.PROVED else FOUND
+    names = files_ or (_UNWRITTEN,)
+    questions = [_asked(file, target, arguments, ranks, dict(options)) for file in files_ or (None,)]
+    with _progress(names) as tell:
+        said = proofs.proven(
+            questions,
+            ranks=ranks,
+            device=device,
+            steps=steps,
+            timeout_seconds=timeout,
+            **({"tell": tell} if tell else {}),
+        )
+    _show(names, said, form)
+    if junit is not None:
+        write_atomically(junit, report.junit(list(zip(names, said, strict=True))), by="--junit")
+    if certificate is not None:
+        _certify(said[0], names[0], certificate, force)
+    return OK if all(proof.outcome == prover.PROVED for proof in said) else FOUND
 
 
-def _write(proof: Proof, file: str | None, certificate: str | None, junit: str | None, force: bool) -> None:
-    """The files beside the answer."""
-    from dsgen.documents.writing import write_atomically
-    from dsgen.proving import certificates, prover
+def _show(names: Sequence[str], proofs: Sequence[Proof], form: str) -> None:
+    """Print one proof, or several below their names."""
+    import json
+
     from dsgen.report import proof as report
 
-    if junit is not None:
-        write_atomically(junit, report.junit([(file or "scenario", proof)]), by="--junit")
-    if certificate is not None and proof.outcome == prover.PROVED:
-        certificates.certify(proof).write(certificate, force=force)
-        click.echo(f"wrote {certificate}. Later: dsgen prove --verify {certificate} {file or '...'}", err=True)
-    elif certificate is not None:
+    if form == "json":
+        records = [proof.to_dict() for proof in proofs]
+        told = records[0] if len(proofs) == 1 else dict(zip(names, records, strict=True))
+        emit(json.dumps(told, indent=2), "json", nl=True)
+        return
+    for name, proof in zip(names, proofs, strict=True):
+        emit(f"{name}\n{report.text(proof)}" if len(proofs) > 1 else report.text(proof), "proof", nl=True)
+
+
+@contextlib.contextmanager
+def _progress(names: Sequence[str]) -> Iterator[Callable[[int, int], None] | None]:
+    """A line on stderr where several are proven and somebody looks: what is done, the time left; gone in the end."""
+    if len(names) == 1 or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    began = time.monotonic()
+
+    def tell(done: int, count: int) -> None:
+        left = f", about {(time.monotonic() - began) / done * (count - done):.0f} s left" if done else ""
+        bar = "█" * round(_BAR * done / count) + "░" * (_BAR - round(_BAR * done / count))
+        click.echo(f"\r{bar} {done} of {count}{left}: {names[done][-30:]}\033[K", err=True, nl=False)
+
+    try:
+        yield tell
+    finally:
+        click.echo("\r\033[K", err=True, nl=False)
+
+
+def _certify(proof: Proof, name: str, certificate: str, force: bool) -> None:
+    """The certificate of what was proved."""
+    from dsgen.proving import certificates, prover
+
+    if proof.outcome != prover.PROVED:
         click.echo(f"no certificate was written: the proof is {proof.outcome}", err=True)
+        return
+    certificates.certify(proof).write(certificate, force=force)
+    again = f" {name}" if name != _UNWRITTEN else " with the same options"
+    click.echo(f"wrote {certificate}. Later: dsgen prove --verify {certificate}{again}", err=True)
 
 
 def _verified(
@@ -131,8 +175,19 @@ def _verified(
     return OK if answer.holds else FOUND
 
 
-def _check_together(certificate: str | None, verify: str | None, junit: str | None, force: bool) -> None:
+def _check_together(
+    files: Sequence[str], certificate: str | None, verify: str | None, junit: str | None, force: bool
+) -> None:
     from dsgen.shapes.errors import mistake
+
+    if len(files) > 1 and (certificate or verify) is not None:
+        raise mistake(
+            f"{len(files)} configs are named, and a certificate is about one",
+            todo="Name one config for each certificate.",
+            code="contradiction",
+        )
+    if len(set(files)) < len(files):
+        raise mistake("a config is named twice", must="each is proven once", code="contradiction")
 
     for option, said in (("--certificate", certificate), ("--junit", junit)):
         if verify is not None and said is not None:

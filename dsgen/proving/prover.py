@@ -124,19 +124,21 @@ def prove_many(
     steps: int = 3,
     timeout_seconds: float = 600,
     python: str | None = None,
-    trained: Trained | None = None,
+    trained: Trained | Sequence[Trained] | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Proof, ...]:
     """Prove several configs one after the other; torch and DeepSpeed are imported once.
 
     Args:
         configs: As in `prove`, as are the other arguments; the timeout is for each.
+        trained: One model for all, or as many as there are configs.
         tell: Called before each with how many are done, and how many there are.
 
     Returns:
         One proof per config, in their order.
     """
     jobs = [(dict(config), rank_count(config, ranks)) for config in configs]
+    models = [trained or Trained()] * len(jobs) if isinstance(trained, Trained | None) else list(trained)
     _check_arguments(device, steps, timeout_seconds)
     if python is None and (missing := sessions.missing_package()) is not None:
         raise _missing(missing, sys.executable)
@@ -148,6 +150,8 @@ def prove_many(
                 session = stack.enter_context(sessions.start(python or sys.executable, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), python or sys.executable)
+                if any(model.adapters for model in models) and not session.greeting["peft"]:
+                    raise _missing("peft", python or sys.executable)
                 _check_gpus(session.greeting, most)
             except sessions.SessionLostError as error:
                 raise mistake(
@@ -160,7 +164,7 @@ def prove_many(
                 if tell is not None:
                     tell(len(proofs), len(jobs))
                 try:
-                    proofs.append(_prove_one(session, config, count, steps, timeout_seconds, trained or Trained()))
+                    proofs.append(_prove_one(session, config, count, steps, timeout_seconds, models[len(proofs)]))
                 except sessions.SessionLostError as error:  # go on with a fresh one
                     proofs.append(_lost(config, count, session, str(error)))
                     break
@@ -225,6 +229,8 @@ def _prove_one(
         }
     )
     versions = dict(session.greeting["versions"])
+    if trained.adapters is not None:
+        versions["peft"] = str(session.greeting["peft"])
     reports = [report for report in answer["ranks"] if report]
     named = adaptations + tuple(Adaptation(*note) for report in reports[:1] for note in report["notes"])
     base = Proof(

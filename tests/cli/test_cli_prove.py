@@ -24,8 +24,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[st
     """What the prover is asked: (config, options); it proves stage 2 and no other."""
     asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
-    def prove(config: Mapping[str, Any], **options: Any) -> prover.Proof:
-        asked.append((dict(config), options))
+    def prove(configs: list[Mapping[str, Any]], **options: Any) -> tuple[prover.Proof, ...]:
+        return tuple(
+            one(dict(config), {**options, "trained": model})
+            for config, model in zip(configs, options["trained"], strict=True)
+        )
+
+    def one(config: dict[str, Any], options: dict[str, Any]) -> prover.Proof:
+        asked.append((config, options))
         good = config["zero_optimization"]["stage"] == 2
         return prover.Proof(
             outcome=prover.PROVED if good else prover.FAILED, phase="checkpoint" if good else "initialize",
@@ -34,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[st
             config_sha256="0", model=options["trained"].title,
         )  # fmt: skip
 
-    monkeypatch.setattr(prover, "prove", prove)
+    monkeypatch.setattr(prover, "prove_many", prove)
     return asked
 
 
@@ -204,6 +210,29 @@ def test_a_failed_proof_leaves_no_certificate_and_junit_says_why(run: Run, tmp_p
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     assert suite.find("testcase/failure") is not None
     assert "dsgen lint did not foresee this: it has a hole" in " ".join(shown.split())
+
+
+def test_several_configs_are_proven_each(run: Run, tmp_path: Path, asked: Any) -> None:
+    """Each below its name; one that fails is the exit code; JUnit has all of them."""
+    for name, stage in (("good", 2), ("bad", 3)):
+        config = {**CONFIG, "zero_optimization": {"stage": stage}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+
+    code, shown, _ = run("prove", "good.json", "bad.json", "--junit", "proofs.xml")
+    _, records, _ = run("prove", "good.json", "bad.json", "--format", "json")
+    refused, _, words = run("prove", "good.json", "bad.json", "--certificate", "proof.json")
+    twice, _, _ = run("prove", "good.json", "good.json")
+
+    cases = ElementTree.parse(tmp_path / "proofs.xml").getroot().findall("testcase")
+    assert (code, refused, twice, len(asked)) == (1, 2, 2, 4)
+    assert [line for line in shown.splitlines() if line.endswith(".json")] == ["good.json", "bad.json"]
+    assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [
+        ("good.json", False), ("bad.json", True),
+    ]  # fmt: skip
+    assert {name: record["outcome"] for name, record in json.loads(records).items()} == {
+        "good.json": "proved", "bad.json": "failed",
+    }  # fmt: skip
+    assert "a certificate is about one" in words
 
 
 def test_a_config_with_a_scenarios_options_is_refused(run: Run, tmp_path: Path, asked: Any) -> None:

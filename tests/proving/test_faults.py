@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,21 +34,26 @@ CONFIG: dict[str, Any] = {
 PROVE = """
 import json, sys
 from dsgen.asking import proofs
-question = proofs.asked(json.loads(sys.argv[1]), model=proofs.trained(sys.argv[2] or None))
-print(json.dumps(proofs.proven(question, device="cpu", timeout_seconds=300).to_dict()))
+from dsgen.proving import prover
+configs = [json.loads(sys.argv[1])] * int(sys.argv[3])
+if sys.argv[2]:
+    proved = prover.prove_many(configs, device="cpu", timeout_seconds=300, trained=proofs.trained(sys.argv[2]))
+else:
+    proved = proofs.proven([proofs.asked(config) for config in configs], device="cpu", timeout_seconds=300)
+print(json.dumps([proof.to_dict() for proof in proved]))
 """
 # A person's own model whose rank 1 stands still, or stumbles, where a test wants it to.
 MODEL = """
-import os, sys, time
+import os, time
 from pathlib import Path
 
 import torch
 
-AT, MARK = os.environ.get("FAULT_AT"), Path(os.environ["FAULT_MARK"])
+WHERE, MARK = Path(os.environ["FAULT_WHERE"]), Path(os.environ["FAULT_MARK"])
 
 
 def here(phase):
-    if AT == phase and os.environ["RANK"] == "1":
+    if WHERE.read_text() == phase and os.environ["RANK"] == "1":
         MARK.write_text(str(os.getpid()))
         time.sleep(600)
 
@@ -60,7 +65,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x):
         here("step")
-        if AT == "clock":
+        if WHERE.read_text() == "clock":
             clock = time.time
             time.time = lambda: clock() + (86400 if os.environ["RANK"] == "1" else -86400)
             if os.environ["RANK"] == "1":
@@ -85,20 +90,22 @@ class Place:
         self.folder = folder
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
-        self.mark = folder / "mark"
+        self.mark, self.where = folder / "mark", folder / "where"
+        self.where.write_text("", encoding="utf-8")
         (folder / "faulty.py").write_text(MODEL, encoding="utf-8")
 
-    def start(self, *before: str, model: str = "", **variables: str) -> subprocess.Popen[str]:
-        """A proof in a process of its own; `before` is what stands before its command."""
+    def start(self, *before: str, model: str = "", count: int = 1, **variables: str) -> subprocess.Popen[str]:
+        """Proofs in a process of their own; `before` is what stands before its command."""
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]))),
             "TMPDIR": str(self.temporary),
             "FAULT_MARK": str(self.mark),
+            "FAULT_WHERE": str(self.where),
             **variables,
         }
         return subprocess.Popen(
-            [*before, sys.executable, "-c", PROVE, json.dumps(CONFIG), model],
+            [*before, sys.executable, "-c", PROVE, json.dumps(CONFIG), model, str(count)],
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -107,19 +114,21 @@ class Place:
             start_new_session=True,
         )
 
-    def prove(self, *before: str, model: str = "", **variables: str) -> dict[str, Any]:
+    def prove(self, *before: str, **variables: str) -> dict[str, Any]:
         """The proof of a process that is waited for."""
-        return self.ended(self.start(*before, model=model, **variables))
+        return self.ended(self.start(*before, **variables))[0]
 
-    def ended(self, process: subprocess.Popen[str], seconds: float = 120) -> dict[str, Any]:
-        """What a proof says when it ends."""
+    def ended(self, process: subprocess.Popen[str], seconds: float = 240) -> list[dict[str, Any]]:
+        """What proofs say when their process ends."""
         try:
             shown, words = process.communicate(timeout=seconds)
         finally:
-            process.kill()
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
         assert process.returncode == 0, words
-        record: dict[str, Any] = json.loads(shown)
-        return record
+        records: list[dict[str, Any]] = json.loads(shown)
+        return records
 
     def marked(self) -> int:
         """The process id of the rank that stands still, once it does."""
@@ -160,28 +169,40 @@ def place(tmp_path: Path) -> Iterator[Place]:
         pytest.fail(f"left over: {place.left_over()}")
 
 
-@pytest.mark.parametrize("phase", ["initialize", "step", "checkpoint"])
-def test_a_rank_that_is_killed_is_named(place: Place, phase: str) -> None:
-    """As the kernel does when memory runs out: which rank, in which phase, by which signal."""
-    process = place.start(model="faulty:make", FAULT_AT=phase)
-    os.kill(place.marked(), signal.SIGKILL)
-    began = time.monotonic()
-
-    proof = place.ended(process)
-
-    assert time.monotonic() - began < MOST_SECONDS
-    assert (proof["outcome"], proof["phase"]) == ("failed", phase)
-    assert proof["error"].startswith("rank 1 was ended by SIGKILL")
-    assert "memory" in proof["todo"]
-    assert proof["foreseen"] is None  # the config is not to blame
+PHASES = ("initialize", "step", "checkpoint")
 
 
-@pytest.mark.parametrize("phase", ["initialize", "checkpoint"])
-def test_a_parent_that_is_killed_leaves_nothing(place: Place, phase: str) -> None:
-    """Its ranks, its server and its folder go; the fixture looks."""
-    process = place.start(model="faulty:make", FAULT_AT=phase)
+def test_a_rank_that_is_killed_is_named(place: Place) -> None:
+    """As the kernel does when memory runs out: which rank, in which phase, by which signal.
+
+    And one that stumbles first is the cause, though its clock is two days before the others': no time of day counts.
+    """
+    place.where.write_text(PHASES[0], encoding="utf-8")
+    process = place.start(model="faulty:make", count=len(PHASES) + 1)
+    for following in (*PHASES[1:], "clock"):
+        rank = place.marked()
+        place.mark.unlink()
+        place.where.write_text(following, encoding="utf-8")
+        os.kill(rank, signal.SIGKILL)
+
+    *killed, stumbled = place.ended(process)
+
+    for phase, proof in zip(PHASES, killed, strict=True):
+        assert (proof["outcome"], proof["phase"]) == ("failed", phase)
+        assert proof["error"].startswith("rank 1 was ended by SIGKILL")
+        assert "memory" in proof["todo"]
+        assert proof["seconds"] < MOST_SECONDS
+    assert (stumbled["outcome"], stumbled["phase"]) == ("failed", "step")
+    assert stumbled["error"] == "ValueError: rank 1 stumbled first"
+
+
+def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
+    """Its ranks, its server and its folder go, in the middle of a save too."""
+    place.where.write_text("checkpoint", encoding="utf-8")
+    process = place.start(model="faulty:make")
     place.marked()
-    assert place.left_over()
+    assert len(list(place.temporary.glob("dsgen-prove-*"))) == 1
+    assert len(place.left_over()) > 3
 
     process.kill()
     process.communicate()
@@ -222,9 +243,9 @@ def test_without_shared_memory(place: Place) -> None:
     proof = place.prove("unshare", "-m", "sh", "-c", hide, "sh")
 
     assert time.monotonic() - began < 2 * MOST_SECONDS
-    assert proof["outcome"] in ("failed", "not run")
-    assert "shared memory" in proof["todo"]
-    assert proof["foreseen"] is None
+    assert proof["outcome"] == "not run"
+    assert "/dev/shm, which cannot be written" in proof["error"]
+    assert "mount a tmpfs there" in proof["todo"]
 
 
 def test_no_compiler_is_said(place: Place) -> None:
@@ -244,49 +265,22 @@ def test_no_compiler_is_said(place: Place) -> None:
 
 
 def test_a_home_that_cannot_be_written(place: Place) -> None:
-    """Operators that are to be built there: what to name instead. Those built elsewhere: no matter."""
-    read_only = {"HOME": "/proc", "XDG_CACHE_HOME": "/proc/cache"}
+    """What is to be built there says what to name instead."""
+    proof = place.prove("env", "-u", "TORCH_EXTENSIONS_DIR", HOME="/proc", XDG_CACHE_HOME="/proc/cache")
 
-    built = place.prove(**read_only)
-    environment = {name: value for name, value in os.environ.items() if name != "TORCH_EXTENSIONS_DIR"}
-    process = place.start("env", "-u", "TORCH_EXTENSIONS_DIR", **read_only)
-    unbuilt = place.ended(process)
-
-    assert "TORCH_EXTENSIONS_DIR" not in environment
-    assert built["outcome"] == "proved", built["error"]
-    assert unbuilt["outcome"] == "not run"
-    assert "TORCH_EXTENSIONS_DIR" in unbuilt["todo"]
+    assert proof["outcome"] == "not run"
+    assert "TORCH_EXTENSIONS_DIR" in proof["todo"]
 
 
-def test_ports_that_are_taken_and_two_proofs_at_once(place: Place) -> None:
-    """No port is bound: torch's own is taken here, and two proofs run side by side."""
+def test_two_proofs_at_once_with_a_port_taken_and_no_home(place: Place) -> None:
+    """No port is bound, so torch's own may be taken; nobody is in another's way; what is built needs no home."""
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with contextlib.suppress(OSError):  # somebody has it already, which is as good
             taken.bind(("127.0.0.1", 29500))
             taken.listen()
-        except OSError:
-            pass  # somebody has it already, which is as good
-        both = [place.start(), place.start()]
-        proofs = [place.ended(process, 240) for process in both]
+        both = [place.start(), place.start(HOME="/proc", XDG_CACHE_HOME="/proc/cache")]
+        (first,), (second,) = (place.ended(process) for process in both)
 
-    assert [proof["outcome"] for proof in proofs] == ["proved", "proved"], proofs
-    assert proofs[0]["losses"] == proofs[1]["losses"]
-
-
-def test_a_clock_that_jumps_blames_nobody_else(place: Place) -> None:
-    """Rank 1 stumbles first, and its clock is two days before the others': it is the cause all the same."""
-    proof = place.prove(model="faulty:make", FAULT_AT="clock")
-
-    assert (proof["outcome"], proof["phase"]) == ("failed", "step")
-    assert proof["error"] == "ValueError: rank 1 stumbled first"
-
-
-def test_own_folders_are_used(place: Place) -> None:
-    """The other tests look for what is left in TMPDIR: this one shows that proofs are there at all."""
-    process = place.start(model="faulty:make", FAULT_AT="step")
-    place.marked()
-    assert len(list(place.temporary.glob("dsgen-prove-*"))) == 1
-    assert tempfile.gettempdir() != str(place.temporary)
-    process.terminate()
-    process.communicate()
+    assert (first["outcome"], second["outcome"]) == ("proved", "proved"), (first["error"], second["error"])
+    assert first["losses"] == second["losses"]

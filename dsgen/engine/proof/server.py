@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,7 +98,12 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
     if device == "cpu":
         _preload()
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
-    return {"device": device, "gpus": gpus, "versions": {**versions, "python": platform.python_version()}}
+    return {
+        "device": device,
+        "gpus": gpus,
+        "versions": {**versions, "python": platform.python_version()},
+        "peft": metadata.version("peft") if importlib.util.find_spec("peft") is not None else None,
+    }
 
 
 def _preload() -> None:
