@@ -38,17 +38,16 @@ if TYPE_CHECKING:
         overrides,
         plan,
         profile,
-        prove,
         render,
         scenario,
         simulate,
         site,
-        verify,
         why,
     )
     from dsgen.asking.adopting import Adoption
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
+    from dsgen.asking.from_python import prove, verify
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.plan_questions.asked import (
         compare,
@@ -194,7 +193,9 @@ _HOMES = {
     "lint": "dsgen.linting.asked",
     "migrate": "dsgen.linting.asked",
     "needs": "dsgen.frameworks.asked",
+    "prove": "dsgen.asking.from_python",
     "survey": "dsgen.linting.asked",
+    "verify": "dsgen.asking.from_python",
 }
 
 

@@ -21,15 +21,15 @@ from dsgen.linting.settings import Settings
 from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
+from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
 from dsgen.proving.prover import FAILED, Foreseen, Proof
-from dsgen.proving.subjects import METHODS, Adapters, Trained, is_factory, of_factory
 from dsgen.rendering import Config
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
 from dsgen.targets.filling import fill
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["Asked", "asked", "foreseen", "of_rendered", "proven", "trained"]
+__all__ = ["ToProve", "asked", "foreseen", "of_rendered", "proven", "trained"]
 
 _ALONE = "deepspeed"
 _PRECISIONS = (("fp16.enabled", "fp16"), ("bf16.enabled", "bf16"))
@@ -42,7 +42,7 @@ _NOT_THE_CONFIG = re.compile(
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class ToProve:
     """A config on its way into a proof.
 
     Attributes:
@@ -57,7 +57,7 @@ class Asked:
     given: Mapping[str, Any]
     target: str = _ALONE
     filled: Mapping[str, Any] = attrs.field(factory=dict)
-    trained: Trained = attrs.field(factory=Trained)
+    trained: ProvenModel = attrs.field(factory=ProvenModel)
 
 
 def trained(
@@ -68,7 +68,7 @@ def trained(
     lora_targets: Sequence[str] | None = None,
     lora_dropout: float | None = None,
     lora_train_embeddings: bool | None = None,
-) -> Trained:
+) -> ProvenModel:
     """The model of a proof and what of it is trained.
 
     Args:
@@ -100,33 +100,33 @@ def trained(
         told: dict[str, Any] = {name.removeprefix("lora_"): value for name, value in said.items() if value is not None}
         if "targets" in told:
             told["targets"] = tuple(told["targets"])
-        adapters = Adapters(method=str(method), **told)
+        adapters = Lora(method=str(method), **told)
     if isinstance(model, str) and is_factory(model):
         return of_factory(model, adapters)
     if model is None:
-        return Trained(adapters=adapters)
+        return ProvenModel(adapters=adapters)
     name, config, _ = model_configs.read(model)
-    return Trained(name=name, config=config, adapters=adapters)
+    return ProvenModel(name=name, config=config, adapters=adapters)
 
 
-def of_rendered(config: Config) -> Asked:
+def of_rendered(config: Config) -> ToProve:
     """What `dsgen render` made, with the job's own model and method."""
     job = config.plan.job
     wishes = job.training
     adapters = None
     if wishes.method != "full":
-        adapters = Adapters(
+        adapters = Lora(
             method=wishes.method,
             rank=wishes.lora_rank,
             targets=tuple(wishes.lora_targets),
             dropout=wishes.lora_dropout,
             train_embeddings=wishes.lora_train_embeddings,
         )
-    model = Trained(
+    model = ProvenModel(
         name=job.names.get("model", "the model"), config=to_hf_config(attrs.asdict(job.model)), adapters=adapters
     )
     tree = config.to_dict()
-    return Asked(written=tree, given=provable(tree), trained=model)
+    return ToProve(written=tree, given=provable(tree), trained=model)
 
 
 def asked(
@@ -135,8 +135,8 @@ def asked(
     target: str | None = None,
     arguments: str | None = None,
     ranks: int | None = None,
-    model: Trained | None = None,
-) -> Asked:
+    model: ProvenModel | None = None,
+) -> ToProve:
     """A config that a person has, with every "auto" as its program fills it in.
 
     Args:
@@ -150,11 +150,11 @@ def asked(
     Raises:
         DsgenError: Unreadable, a wrong argument, or an "auto" that nobody fills in.
     """
-    subject = model or Trained()
+    subject = model or ProvenModel()
     program = target or (HF_TRAINER.name if arguments is not None else _ALONE)
     if program == _ALONE and arguments is None:
         config = provable(source)
-        return Asked(written=config, given=config, trained=subject)
+        return ToProve(written=config, given=config, trained=subject)
     if isinstance(source, str):
         config_reader.read(source, target=program, bare=True)  # it says what is wrong with the text
     known = taken(source, target=program, arguments=arguments)
@@ -170,7 +170,7 @@ def asked(
             todo="Write a value.",
         )
     paths = [path for path, _ in _leaves(given) if lookup(written, path) != lookup(given, path)]
-    return Asked(
+    return ToProve(
         written=written,
         given=given,
         target=program,
@@ -193,7 +193,7 @@ def _filled(
     told: Mapping[str, Any],
     all_told: bool,
     ranks: int | None,
-    subject: Trained,
+    subject: ProvenModel,
 ) -> dict[str, Any]:
     """The config as the program hands it over: by its arguments where there are any, else by its defaults."""
     precision = next((name for key, name in _PRECISIONS if told.get(key) is True), "fp32" if all_told else None)
@@ -222,7 +222,7 @@ def _with(written: Mapping[str, Any], told: Mapping[str, Any], before: str = "")
     }
 
 
-def proven(questions: Sequence[Asked], **options: Any) -> tuple[Proof, ...]:
+def proven(questions: Sequence[ToProve], **options: Any) -> tuple[Proof, ...]:
     """The proofs of what was asked, in order; where one fails, with what lint says of its config.
 
     Args:
@@ -237,7 +237,7 @@ def proven(questions: Sequence[Asked], **options: Any) -> tuple[Proof, ...]:
     return tuple(_named(one, proof) for one, proof in zip(questions, proofs, strict=True))
 
 
-def _named(question: Asked, proof: Proof) -> Proof:
+def _named(question: ToProve, proof: Proof) -> Proof:
     """A proof with what was asked, and what lint knew."""
     proof = attrs.evolve(
         proof,

@@ -16,7 +16,7 @@ from dsgen.cli.options import scenario_from, scenario_options
 from dsgen.cli.terminal import emit
 
 if TYPE_CHECKING:
-    from dsgen.asking.proofs import Asked
+    from dsgen.asking.proofs import ToProve
     from dsgen.proving.prover import Proof
 
 __all__ = ["command"]
@@ -45,7 +45,9 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
 @click.option("--certificate", metavar="FILE", help="Write what was proven to a file, which --verify reads.")
 @click.option("--force", is_flag=True, help="Write over a certificate that is there.")
-@click.option("--verify", metavar="FILE", help="Start nothing: say whether this certificate holds for the config here.")
+@click.option(
+    "--verify", metavar="FILE", help="Start nothing: say whether this certificate holds for the config here."
+)
 @click.option("--junit", metavar="FILE", help="Write the outcome as JUnit's XML too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -202,13 +204,13 @@ def _check_together(
 
 def _asked(
     file: str | None, target: str | None, arguments: str | None, ranks: int | None, options: dict[str, Any]
-) -> Asked:
+) -> ToProve:
     """What is to be proven: a config as its program hands it over, or what a scenario renders."""
     from dsgen.asking import proofs
     from dsgen.jobs.assembly import assemble
     from dsgen.jobs.scenarios import is_scenario, layers
     from dsgen.planning.planner import plan
-    from dsgen.proving.subjects import is_factory
+    from dsgen.proving.proven_models import is_factory
     from dsgen.rendering import render
     from dsgen.shapes.errors import mistake
 

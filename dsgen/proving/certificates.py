@@ -19,7 +19,7 @@ from dsgen.proving.checks import Check
 from dsgen.proving.prover import PROVED, Proof, config_hash
 from dsgen.shapes.errors import mistake
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "Certificate", "Difference", "Verified", "certify", "ensure_new", "read"]
+__all__ = ["FORMAT", "SCHEMA_VERSION", "Certificate", "Deviation", "Verified", "certify", "ensure_new", "read"]
 
 FORMAT = "dsgen-proof"
 SCHEMA_VERSION = 1
@@ -113,12 +113,12 @@ class Certificate:
         here = installed_versions(self.versions) if installed is None else installed
         differences = []
         if (now := config_hash(config)) != self.config_sha256:
-            differences.append(Difference("config", self.config_sha256[:_SHOWN], now[:_SHOWN]))
+            differences.append(Deviation("config", self.config_sha256[:_SHOWN], now[:_SHOWN]))
         for key in sorted({*self.filled, *(filled or {})} - _OF_THE_MODEL) if filled is not None else ():
             was, value = (json.dumps(one.get(key)) for one in (self.filled, filled or {}))
             if was != value:
-                differences.append(Difference(key, was, value))
-        seen = [Difference(name, was, here.get(name)) for name, was in self.versions.items() if was != here.get(name)]
+                differences.append(Deviation(key, was, value))
+        seen = [Deviation(name, was, here.get(name)) for name, was in self.versions.items() if was != here.get(name)]
         differences += [item for item in seen if _matters(item)]
         return Verified(
             certificate=self,
@@ -128,7 +128,7 @@ class Certificate:
 
 
 @attrs.frozen
-class Difference:
+class Deviation:
     """One thing that is not as it was proven: what it was then, and what it is now (None: it is not there)."""
 
     name: str
@@ -147,8 +147,8 @@ class Verified:
     """
 
     certificate: Certificate
-    differences: tuple[Difference, ...]
-    remarks: tuple[Difference, ...] = ()
+    differences: tuple[Deviation, ...]
+    remarks: tuple[Deviation, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -166,7 +166,7 @@ class Verified:
         }
 
 
-def _matters(item: Difference) -> bool:
+def _matters(item: Deviation) -> bool:
     """Whether a version's difference lets another code run the config: not dsgen, Python's patch, a build's letter."""
     if item.name == "dsgen" or item.now is None:
         return item.name != "dsgen"

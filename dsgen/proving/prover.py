@@ -17,7 +17,7 @@ from dsgen.proving import sessions
 from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
-from dsgen.proving.subjects import TINY_LLAMA, Trained
+from dsgen.proving.proven_models import TINY_LLAMA, ProvenModel
 from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "config_hash", "prove", "prove_many"]
@@ -89,7 +89,7 @@ def prove(
     steps: int = 3,
     timeout_seconds: float = 600,
     python: str | None = None,
-    trained: Trained | None = None,
+    trained: ProvenModel | None = None,
 ) -> Proof:
     """Prove that DeepSpeed takes a config, on a tiny model and in child processes.
 
@@ -124,7 +124,7 @@ def prove_many(
     steps: int = 3,
     timeout_seconds: float = 600,
     python: str | None = None,
-    trained: Trained | Sequence[Trained] | None = None,
+    trained: ProvenModel | Sequence[ProvenModel] | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Proof, ...]:
     """Prove several configs one after the other; torch and DeepSpeed are imported once.
@@ -138,7 +138,7 @@ def prove_many(
         One proof per config, in their order.
     """
     jobs = [(dict(config), rank_count(config, ranks)) for config in configs]
-    models = [trained or Trained()] * len(jobs) if isinstance(trained, Trained | None) else list(trained)
+    models = [trained or ProvenModel()] * len(jobs) if isinstance(trained, ProvenModel | None) else list(trained)
     _check_arguments(device, steps, timeout_seconds)
     if python is None and (missing := sessions.missing_package()) is not None:
         raise _missing(missing, sys.executable)
@@ -208,7 +208,7 @@ def _prove_one(
     ranks: int,
     steps: int,
     timeout_seconds: float,
-    trained: Trained,
+    trained: ProvenModel,
 ) -> Proof:
     """One job of a session, judged."""
     folder = session.job_folder()

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dsgen.proving.certificates import Difference, Verified
+    from dsgen.proving.certificates import Deviation, Verified
 
 __all__ = ["text"]
 
@@ -30,11 +30,11 @@ def text(answer: Verified) -> str:
     return "\n".join(lines)
 
 
-def _difference(item: Difference) -> list[str]:
+def _difference(item: Deviation) -> list[str]:
     return _wrap(_words(item), "  ")
 
 
-def _words(item: Difference) -> str:
+def _words(item: Deviation) -> str:
     if item.name == "config":
         return f"the config is another: its hash is {item.now}..., {item.proven}... was proven"
     now = "is not installed here" if item.now is None else f"is {item.now} here"

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import models, observing, tiny_llama
+from dsgen.engine.proof import observing, tiny_llama, tiny_models
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -28,8 +28,8 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
     crashes still tells how far it came.
 
     Args:
-        job: config, ranks, tp, wide, model (for `models.load`), steps, device ("cpu" or "cuda"), folder, number (no
-            other proof on this machine has it) and timeout_seconds.
+        job: config, ranks, tp, wide, model (for `tiny_models.load`), steps, device ("cpu" or "cuda"), folder,
+            number (no other proof on this machine has it) and timeout_seconds.
         rank: 0-based.
 
     Returns:
@@ -108,7 +108,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
 
     enter("initialize")
     torch.manual_seed(_SEED)
-    subject = models.load(job)
+    subject = tiny_models.load(job)
     model = _model(job, subject, config, report)
     observed.update(tiny_llama.sizes(model))
     given = _own_optimizer(job["config"], model, report)
@@ -190,7 +190,7 @@ def _stage(config: dict[str, Any]) -> int:
     return stage if isinstance(stage, int) else 0
 
 
-def _model(job: dict[str, Any], subject: models.Subject, config: Witness, report: dict[str, Any]) -> Any:
+def _model(job: dict[str, Any], subject: tiny_models.TinyModel, config: Witness, report: dict[str, Any]) -> Any:
     """The tiny model, born partitioned at stage 3 as a user's would be."""
     import deepspeed
 
@@ -244,7 +244,7 @@ def _step(engine: Any, inputs: dict[str, Any]) -> float:
     """One optimizer step on the same batch; the mean loss of its micro-batches."""
     total, micro_steps = 0.0, max(1, int(engine.gradient_accumulation_steps()))
     for _ in range(micro_steps):
-        loss = models.loss_of(engine(**inputs))
+        loss = tiny_models.loss_of(engine(**inputs))
         engine.backward(loss)
         engine.step()
         total += float(loss.detach())

@@ -48,7 +48,7 @@ def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False) -> di
         wide: Tensors large enough for DeepSpeed to swap them to NVMe.
     """
     small = dict(config)
-    heads = math.lcm(_HEADS, max(tp, 1))
+    heads = math.lcm(_HEADS, max(tp, 1) * (2 if tp > 1 and _is_grouped(config) else 1))
     head_dim = _WIDE_HEAD_DIM if wide else _HEAD_DIM
     hidden = heads * head_dim
     _put(small, _HEAD_KEYS, heads)
@@ -85,13 +85,18 @@ def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
     return next((config[key] for key in keys if _is_size(config.get(key))), None)
 
 
+def _is_grouped(config: Mapping[str, Any]) -> bool:
+    """Whether several query heads share one of several key-value heads."""
+    query, shared = _first(config, _HEAD_KEYS), _first(config, _KV_KEYS)
+    return query is not None and shared is not None and 1 < shared < query
+
+
 def _share_heads(small: dict[str, Any], config: Mapping[str, Any], heads: int, tp: int) -> None:
     """Key-value heads: one stays one, as many as query heads stay as many, anything between stays between."""
-    query, shared = _first(config, _HEAD_KEYS), _first(config, _KV_KEYS)
-    if query is None or shared is None or shared == 1:
-        return
-    between = tp if 1 < tp < heads else _GROUPS
-    _put(small, _KV_KEYS, heads if shared == query else between)
+    if _is_grouped(config):
+        _put(small, _KV_KEYS, tp if tp > 1 else _GROUPS)
+    elif _first(config, _KV_KEYS) != 1:
+        _put(small, _KV_KEYS, heads)
 
 
 def _size_heads(small: dict[str, Any], config: Mapping[str, Any], hidden: int, head_dim: int, heads: int) -> None:

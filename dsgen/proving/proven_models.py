@@ -11,7 +11,7 @@ import attrs
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["METHODS", "TINY_LLAMA", "Adapters", "Trained", "is_factory", "of_factory"]
+__all__ = ["METHODS", "TINY_LLAMA", "Lora", "ProvenModel", "is_factory", "of_factory"]
 
 TINY_LLAMA = "a tiny Llama"
 METHODS = ("full", "lora", "qlora")
@@ -22,7 +22,7 @@ _HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model")
 
 
 @attrs.frozen(kw_only=True)
-class Adapters:
+class Lora:
     """LoRA adapters on a frozen base: in 16 bits, or with 4-bit weights (`method` "qlora")."""
 
     method: str
@@ -43,7 +43,7 @@ class Adapters:
 
 
 @attrs.frozen(kw_only=True)
-class Trained:
+class ProvenModel:
     """The model of a proof.
 
     Attributes:
@@ -58,7 +58,7 @@ class Trained:
     config: Mapping[str, Any] | None = None
     factory: str | None = None
     folder: str | None = None
-    adapters: Adapters | None = None
+    adapters: Lora | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -89,7 +89,7 @@ class Trained:
 
     def to_engine(self) -> dict[str, Any]:
         """As the child process takes it, which makes it tiny."""
-        asked: dict[str, Any] = {"kind": "llama"}
+        asked: dict[str, Any] = {"kind": "tiny"}
         if self.factory is not None:
             asked = {"kind": "factory", "factory": self.factory, "folder": self.folder}
         elif self.config is not None:
@@ -102,7 +102,7 @@ def is_factory(said: str) -> bool:
     return _FACTORY.fullmatch(said) is not None and not Path(said).exists()
 
 
-def of_factory(said: str, adapters: Adapters | None = None) -> Trained:
+def of_factory(said: str, adapters: Lora | None = None) -> ProvenModel:
     """The model that a person's own function makes; it is looked for in the working folder first.
 
     Raises:
@@ -110,4 +110,4 @@ def of_factory(said: str, adapters: Adapters | None = None) -> Trained:
     """
     if not is_factory(said):
         raise mistake(f"model is {said!r}", must="a function is said as package.module:function")
-    return Trained(name=said, factory=said, folder=str(Path.cwd()), adapters=adapters)
+    return ProvenModel(name=said, factory=said, folder=str(Path.cwd()), adapters=adapters)

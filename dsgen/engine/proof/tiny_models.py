@@ -9,14 +9,14 @@ from typing import Any
 
 from dsgen.engine.proof import siblings, tiny_llama
 
-__all__ = ["Subject", "load", "loss_of"]
+__all__ = ["TinyModel", "load", "loss_of"]
 
 _TOKENS = 16  # per sample, as the tiny Llama's
 _SEED = 20
 _DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16"}
 
 
-class Subject:
+class TinyModel:
     """What is needed to build the model, imported before `zero.Init` changes torch's constructors.
 
     Attributes:
@@ -76,17 +76,17 @@ def _text_config(model: Any) -> Any:
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
-def load(job: dict[str, Any]) -> Subject:
+def load(job: dict[str, Any]) -> TinyModel:
     """What builds the model of a job.
 
     Args:
-        job: model (kind llama, sibling with a config.json, or factory; adapters), tp, wide, config.
+        job: model (kind tiny, sibling with a config.json, or factory; adapters), tp, wide, config.
 
     Raises:
         ImportError: The person's package or function is not there.
         ValueError: transformers has no such model, or the model's keys contradict each other.
     """
-    asked = job.get("model") or {"kind": "llama"}
+    asked = job.get("model") or {"kind": "tiny"}
     adapters = asked.get("adapters")
     build: Callable[[], Any]
     if asked["kind"] == "factory":
@@ -102,9 +102,9 @@ def load(job: dict[str, Any]) -> Subject:
 
     unset = asked["kind"] == "sibling"
     if adapters is None:
-        return Subject(build, lambda model: model, unset=unset)
+        return TinyModel(build, lambda model: model, unset=unset)
     partitions = adapters["method"] != "qlora"
-    return Subject(build, lambda model: _adapted(model, adapters, job["config"]), partitions=partitions, unset=unset)
+    return TinyModel(build, lambda model: _adapted(model, adapters, job["config"]), partitions=partitions, unset=unset)
 
 
 def _sibling(described: dict[str, Any], tp: int, wide: bool) -> Callable[[], Any]:
