@@ -45,9 +45,7 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
 @click.option("--certificate", metavar="FILE", help="Write what was proven to a file, which --verify reads.")
 @click.option("--force", is_flag=True, help="Write over a certificate that is there.")
-@click.option(
-    "--verify", metavar="FILE", help="Start nothing: say whether this certificate holds for the config here."
-)
+@click.option("--verify", metavar="FILE", help="Start nothing: say whether this certificate holds for the config here.")
 @click.option("--junit", metavar="FILE", help="Write the outcome as JUnit's XML too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

@@ -63,7 +63,6 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "optimizer offloaded at stage 0": (zero(0, offload_optimizer={"device": "cpu"}), "offload-optimizer-at-stage-0"),
     "both precisions": ({**BASE, "fp16": {"enabled": True}}, "fp16-and-bf16"),
     "a device that is none": (zero(3, offload_optimizer={"device": "disk"}), "rejected-value"),
-    "nvme without a path": (zero(3, offload_optimizer={"device": "nvme"}), "nvme-path-missing"),
     "a loss scale as text": (
         {**BASE, "bf16": {"enabled": False}, "fp16": {"enabled": True, "loss_scale": "big"}},
         "rejected-value",
