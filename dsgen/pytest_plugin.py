@@ -151,7 +151,7 @@ class ScenarioFile(pytest.File):
         from dsgen.proving.prover import PROVED
         from dsgen.report import proof as report
 
-        proof = prove(self.rendered[0].to_dict())
+        proof = prove(self.rendered[0])
         return "" if proof.outcome == PROVED else report.text(proof)
 
     def _there(self) -> None:

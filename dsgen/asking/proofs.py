@@ -155,7 +155,7 @@ def asked(
     if program == _ALONE and arguments is None:
         config = provable(source)
         return ToProve(written=config, given=config, trained=subject)
-    if isinstance(source, str):
+    if isinstance(source, str) and source != "-":  # which can be read once
         config_reader.read(source, target=program, bare=True)  # it says what is wrong with the text
     known = taken(source, target=program, arguments=arguments)
     if known is None:

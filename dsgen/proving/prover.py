@@ -30,6 +30,7 @@ _MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
 _INSTALL = 'pip install "dsgen[proof]"'
 _OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
 _FULL = re.compile(r"No space left|failed writing file|unexpected pos|Disk quota")  # of the system, and of torch.save
+_NO_FOLDER = re.compile(r"Read-only file system|Permission denied|NotADirectoryError|FileNotFoundError: .* '/")
 _ROOM = "the temporary folder is full, or its quota is: name another with TMPDIR"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
 
@@ -289,7 +290,7 @@ def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
         return words, "mount a tmpfs there (docker run --shm-size=1g), or prove on one rank: --ranks 1"
     if name == "AsyncIOBuilder" and "compatible" in words:
         todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
-    elif any(said in words for said in ("Read-only", "Permission denied", "NotADirectory", "FileNotFound")):
+    elif _NO_FOLDER.search(words) is not None and "nvcc" not in words:
         todo = "DeepSpeed's operators are built in a folder of yours: name one with TORCH_EXTENSIONS_DIR"
     elif "Ninja is required" in words:
         todo = f"{_INSTALL} brings ninja"
