@@ -15,6 +15,7 @@ dsgen.speedups(job, "ds_config.json").changes     # what would make a config fas
 dsgen.diagnose("train.log", job).root             # why a run failed, and .changes with numbers
 dsgen.launch(job, launcher="slurm", script="train.py", folder="runs/first").write()  # what starts it, and RUN.md
 dsgen.lint("ds_config.json").findings             # what is wrong with a config; dsgen.fix mends it
+dsgen.prove("ds_config.json", certificate="proof.json").outcome  # DeepSpeed started with it; dsgen.verify, later
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         overrides,
         plan,
         profile,
-        prove,
         render,
         scenario,
         simulate,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dsgen.asking.adopting import Adoption
     from dsgen.asking.calibrating import Calibration
     from dsgen.asking.comparisons import Comparison, diff
+    from dsgen.asking.from_python import prove, verify
     from dsgen.asking.memory_questions import Footprint
     from dsgen.asking.plan_questions.asked import (
         compare,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from dsgen.linting.files import Linted
     from dsgen.linting.mending import Mended
     from dsgen.planning.planner import Plan
+    from dsgen.proving.certificates import Verified
     from dsgen.proving.prover import Proof
     from dsgen.rendering import Config, Explanation
     from dsgen.shapes.errors import DsgenError
@@ -112,6 +114,7 @@ __all__ = [
     "RunFolder",
     "Simulation",
     "Speedups",
+    "Verified",
     "WhatIf",
     "adopt",
     "calibrate",
@@ -142,6 +145,7 @@ __all__ = [
     "speedups",
     "survey",
     "training_time",
+    "verify",
     "what_if",
     "why",
 ]
@@ -175,6 +179,7 @@ _HOMES = {
     "RunFolder": "dsgen.launching",
     "Simulation": "dsgen.simulating",
     "Speedups": "dsgen.asking.plan_questions.speedups",
+    "Verified": "dsgen.proving.certificates",
     "WhatIf": "dsgen.asking.plan_questions.what_ifs",
     **dict.fromkeys(
         ("compare", "fewest_gpus", "program_changes", "speedups", "training_time", "what_if"),
@@ -188,7 +193,9 @@ _HOMES = {
     "lint": "dsgen.linting.asked",
     "migrate": "dsgen.linting.asked",
     "needs": "dsgen.frameworks.asked",
+    "prove": "dsgen.asking.from_python",
     "survey": "dsgen.linting.asked",
+    "verify": "dsgen.asking.from_python",
 }
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dsgen.catalog.detected import DetectedMachine
     from dsgen.checking import Checked
     from dsgen.effective import Effective
-    from dsgen.proving.prover import Proof
     from dsgen.shapes.profiles import Hardware, Network
     from dsgen.simulating import Simulation
 
@@ -46,7 +45,6 @@ __all__ = [
     "overrides",
     "plan",
     "profile",
-    "prove",
     "render",
     "scenario",
     "simulate",
@@ -253,40 +251,6 @@ def effective(
         arguments=None if arguments is None else path_of(arguments),
         python=python,
         timeout_seconds=timeout_seconds,
-    )
-
-
-@names_arguments()
-def prove(
-    source: Values | Path,
-    *,
-    ranks: int | None = None,
-    device: str = "auto",
-    steps: int = 3,
-    timeout_seconds: float = 600,
-    python: str | None = None,
-) -> Proof:
-    """Start a real deepspeed.initialize with a config and check what it observed; `.outcome` says whether it holds.
-
-    Args:
-        source: A config: a Config, a dict of DeepSpeed's keys or a file; or the path of a scenario.
-        ranks: Processes; by default 2, or the AutoTP degree where that is larger.
-        device: "auto" takes CUDA where there is a GPU for every rank, else "cpu".
-        steps: Optimizer steps.
-        timeout_seconds: For everything, the building of DeepSpeed's operators included.
-        python: Interpreter that has torch, deepspeed and transformers; by default this one.
-
-    Raises:
-        DsgenError: Unreadable, a package is missing, or an argument is not what it must be.
-    """
-    from dsgen.asking.handovers import provable
-    from dsgen.proving import prover
-
-    asked = source if isinstance(source, Mapping) else path_of(source)
-    if isinstance(asked, str) and scenarios.is_scenario(asked):
-        asked = render(scenario(asked))
-    return prover.prove(
-        provable(asked), ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
     )
 
 

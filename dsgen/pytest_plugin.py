@@ -147,11 +147,11 @@ class ScenarioFile(pytest.File):
 
     def prove(self) -> str:
         """What failed when the config was started."""
-        from dsgen import api
+        from dsgen.asking.from_python import prove
         from dsgen.proving.prover import PROVED
         from dsgen.report import proof as report
 
-        proof = api.prove(self.rendered[0].to_dict())
+        proof = prove(self.rendered[0])
         return "" if proof.outcome == PROVED else report.text(proof)
 
     def _there(self) -> None:

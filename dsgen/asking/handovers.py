@@ -101,6 +101,6 @@ def provable(source: Mapping[str, Any] | str) -> dict[str, Any]:
             f'{", ".join(left)} {"is" if len(left) == 1 else "are"} "auto"',
             must="a proof hands the config to DeepSpeed itself, which does not fill it in",
             where=config_reader.place(read.document, left[0]) if read is not None else None,
-            todo="Write values, or prove what the Hugging Face Trainer or Accelerate makes of it.",
+            todo="Write values, or prove what a program makes of it: --target hf-trainer, or accelerate.",
         )
     return config

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,9 +17,10 @@ from dsgen.proving import sessions
 from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
+from dsgen.proving.proven_models import TINY_LLAMA, ProvenModel
 from dsgen.shapes.errors import DsgenError, mistake
 
-__all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "prove", "prove_many"]
+__all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "config_hash", "prove", "prove_many"]
 
 PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
 _DEVICES = ("auto", "cpu", "cuda")
@@ -26,7 +28,20 @@ _DONE = "done"  # the engine's word for "past the last phase"
 _LAST_PHASE = "checkpoint"
 _MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
 _INSTALL = 'pip install "dsgen[proof]"'
+_OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
+_FULL = re.compile(r"No space left|failed writing file|unexpected pos|Disk quota")  # of the system, and of torch.save
+_NO_FOLDER = re.compile(r"Read-only file system|Permission denied|NotADirectoryError|FileNotFoundError: .* '/")
+_ROOM = "the temporary folder is full, or its quota is: name another with TMPDIR"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
+
+
+@attrs.frozen
+class Foreseen:
+    """What lint says of a config that failed: the rule, its code, and its words."""
+
+    rule: str
+    code: str
+    message: str
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +62,12 @@ class Proof:
     versions: Mapping[str, str]
     seconds: float
     config_sha256: str  # of the config as written: JSON with sorted keys
+    given_sha256: str = ""  # of the config as its program handed it to DeepSpeed
+    target: str = "deepspeed"  # that program
+    filled: Mapping[str, object] = attrs.field(factory=dict)  # key that it filled in -> the value
+    model: str = TINY_LLAMA  # what was trained, in words
+    phase_seconds: Mapping[str, float] = attrs.field(factory=dict)  # of each phase, on the slowest rank
+    foreseen: tuple[Foreseen, ...] | None = None  # what lint says of a config that failed; None: it was not asked
 
     @property
     def failed_checks(self) -> tuple[Check, ...]:
@@ -56,7 +77,7 @@ class Proof:
     def to_dict(self) -> dict[str, Any]:
         """The record as plain JSON types."""
         record = attrs.asdict(self)
-        record["versions"] = dict(self.versions)
+        record |= {name: dict(getattr(self, name)) for name in ("versions", "filled", "phase_seconds")}
         plain: dict[str, Any] = json.loads(json.dumps(record, default=str))
         return plain
 
@@ -69,6 +90,7 @@ def prove(
     steps: int = 3,
     timeout_seconds: float = 600,
     python: str | None = None,
+    trained: ProvenModel | None = None,
 ) -> Proof:
     """Prove that DeepSpeed takes a config, on a tiny model and in child processes.
 
@@ -79,12 +101,19 @@ def prove(
         steps: Optimizer steps.
         timeout_seconds: For everything, the building of DeepSpeed's operators included.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
+        trained: The model; by default a tiny Llama.
 
     Raises:
         DsgenError: A package is missing, or an argument is not what it must be.
     """
     return prove_many(
-        [config], ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
+        [config],
+        ranks=ranks,
+        device=device,
+        steps=steps,
+        timeout_seconds=timeout_seconds,
+        python=python,
+        trained=trained,
     )[0]
 
 
@@ -96,16 +125,21 @@ def prove_many(
     steps: int = 3,
     timeout_seconds: float = 600,
     python: str | None = None,
+    trained: ProvenModel | Sequence[ProvenModel] | None = None,
+    tell: Callable[[int, int], None] | None = None,
 ) -> tuple[Proof, ...]:
     """Prove several configs one after the other; torch and DeepSpeed are imported once.
 
     Args:
         configs: As in `prove`, as are the other arguments; the timeout is for each.
+        trained: One model for all, or as many as there are configs.
+        tell: Called before each with how many are done, and how many there are.
 
     Returns:
         One proof per config, in their order.
     """
     jobs = [(dict(config), rank_count(config, ranks)) for config in configs]
+    models = [trained or ProvenModel()] * len(jobs) if isinstance(trained, ProvenModel | None) else list(trained)
     _check_arguments(device, steps, timeout_seconds)
     if python is None and (missing := sessions.missing_package()) is not None:
         raise _missing(missing, sys.executable)
@@ -117,6 +151,8 @@ def prove_many(
                 session = stack.enter_context(sessions.start(python or sys.executable, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), python or sys.executable)
+                if any(model.adapters for model in models) and not session.greeting["peft"]:
+                    raise _missing("peft", python or sys.executable)
                 _check_gpus(session.greeting, most)
             except sessions.SessionLostError as error:
                 raise mistake(
@@ -126,8 +162,10 @@ def prove_many(
                 ) from None
             while len(proofs) < len(jobs):
                 config, count = jobs[len(proofs)]
+                if tell is not None:
+                    tell(len(proofs), len(jobs))
                 try:
-                    proofs.append(_prove_one(session, config, count, steps, timeout_seconds))
+                    proofs.append(_prove_one(session, config, count, steps, timeout_seconds, models[len(proofs)]))
                 except sessions.SessionLostError as error:  # go on with a fresh one
                     proofs.append(_lost(config, count, session, str(error)))
                     break
@@ -160,12 +198,18 @@ def _missing(package: str, python: str) -> DsgenError:
     )
 
 
-def _sha256(config: Mapping[str, Any]) -> str:
+def config_hash(config: Mapping[str, Any]) -> str:
+    """The hash of a config, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _prove_one(
-    session: sessions.Session, config: dict[str, Any], ranks: int, steps: int, timeout_seconds: float
+    session: sessions.Session,
+    config: dict[str, Any],
+    ranks: int,
+    steps: int,
+    timeout_seconds: float,
+    trained: ProvenModel,
 ) -> Proof:
     """One job of a session, judged."""
     folder = session.job_folder()
@@ -177,6 +221,7 @@ def _prove_one(
             "ranks": ranks,
             "tp": tp,
             "wide": "nvme" in (optimizer_place(used), parameter_place(used)),
+            "model": trained.to_engine(),
             "steps": steps,
             "folder": str(folder),
             "number": session.number(),
@@ -185,6 +230,8 @@ def _prove_one(
         }
     )
     versions = dict(session.greeting["versions"])
+    if trained.adapters is not None:
+        versions["peft"] = str(session.greeting["peft"])
     reports = [report for report in answer["ranks"] if report]
     named = adaptations + tuple(Adaptation(*note) for report in reports[:1] for note in report["notes"])
     base = Proof(
@@ -201,7 +248,10 @@ def _prove_one(
         device=str(session.greeting["device"]),
         versions=versions,
         seconds=answer["seconds"],
-        config_sha256=_sha256(config),
+        model=trained.title,
+        phase_seconds=_phase_seconds(reports),
+        config_sha256=config_hash(config),
+        given_sha256=config_hash(config),
     )
     if answer["build"]["failed"]:
         words, todo = _not_built(answer["build"]["failed"])
@@ -209,7 +259,7 @@ def _prove_one(
     if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
-    judged = checks(used, ranks, tp, steps, observed, versions["deepspeed"])
+    judged = checks(used, ranks, tp, steps, observed, versions["deepspeed"], plain=trained.is_plain)
     return attrs.evolve(
         base,
         outcome=PROVED if all(check.ok for check in judged) else FAILED,
@@ -217,6 +267,12 @@ def _prove_one(
         checks=judged,
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
+
+
+def _phase_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The seconds of each phase that was left, on the rank that took longest."""
+    phases = [phase for report in reports[:1] for phase in report.get("seconds", ())]
+    return {phase: max(float(report.get("seconds", {}).get(phase, 0.0)) for report in reports) for phase in phases}
 
 
 def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
@@ -230,9 +286,13 @@ def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
 def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
     """Why an operator is missing, and what to install."""
     name, words = next(iter(failed.items()))
+    if "/dev/shm" in words:
+        return words, "mount a tmpfs there (docker run --shm-size=1g), or prove on one rank: --ranks 1"
     if name == "AsyncIOBuilder" and "compatible" in words:
         todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
-    elif "ninja" in words:
+    elif _NO_FOLDER.search(words) is not None and "nvcc" not in words:
+        todo = "DeepSpeed's operators are built in a folder of yours: name one with TORCH_EXTENSIONS_DIR"
+    elif "Ninja is required" in words:
         todo = f"{_INSTALL} brings ninja"
     elif "not been implemented" in words or "not compatible" in words:
         todo = "this operator needs a GPU: run the proof on a machine that has one"
@@ -245,13 +305,26 @@ def _ended_badly(
     answer: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], timeout_seconds: float
 ) -> dict[str, Any] | None:
     """What ended the run before its end; None when every rank came through."""
+    for rank in answer.get("killed", ()):
+        number = -answer["exits"][rank]
+        if number != signal.SIGABRT:  # what a library does when it has lost the others
+            return {
+                "phase": answer["ranks"][rank]["phase"] if answer["ranks"][rank] else "load",
+                "error": f"rank {rank} was ended by {signal.Signals(number).name}: "
+                f"{_one_line(answer['tails'][rank]) or 'it wrote nothing'}",
+                "todo": _OF_A_KILL if number == signal.SIGKILL else None,
+            }
     errors = [report for report in reports if report["error"]]
     if errors:
         # The first to fall pulls the others down: their errors are about the lost connection.
         cause = min(errors, key=lambda report: float(report["error"]["time"]))
         error = cause["error"]
         words = f"{error['type']}: {_one_line(error['message'])}"
-        return {"phase": cause["phase"], "error": words, "site": error["site"]}
+        full = _FULL.search(error["message"]) is not None
+        return {
+            "phase": cause["phase"], "error": words, "site": error["site"],
+            "todo": _ROOM if full else None,
+        }  # fmt: skip
     phase = reports[0]["phase"] if reports else "load"
     for rank, code in enumerate(answer["exits"]):
         if code != 0 and not answer["timed_out"]:
@@ -282,5 +355,6 @@ def _lost(config: Mapping[str, Any], ranks: int, session: sessions.Session, word
         device=str(session.greeting["device"]),
         versions=dict(session.greeting["versions"]),
         seconds=0.0,
-        config_sha256=_sha256(config),
+        config_sha256=config_hash(config),
+        given_sha256=config_hash(config),
     )

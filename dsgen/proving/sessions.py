@@ -15,6 +15,8 @@ __all__ = ["Session", "SessionLostError", "missing_package", "start"]
 _GREETING_SECONDS = 300.0  # imports of torch and DeepSpeed from a cold network disk
 _MARGIN_SECONDS = 30.0  # beyond a job's own timeout, which the child watches itself
 _END_SECONDS = 10.0  # for the child to end its ranks and remove their locks
+_NUMBERS = 10_000  # jobs of one child that have a number of their own
+_SHARED_MEMORY = Path("/dev/shm")
 _PACKAGES = ("torch", "deepspeed", "transformers")
 
 SessionLostError = LostError
@@ -56,7 +58,7 @@ class Session:
 
     def number(self) -> int:
         """A number that no other proof on this machine uses at this time: DeepSpeed names shared memory by it."""
-        return self._child.pid * 10_000 + self.jobs
+        return self._child.pid * _NUMBERS + self.jobs
 
 
 @contextlib.contextmanager
@@ -73,6 +75,15 @@ def start(python: str, device: str, ranks: int, server: str = "proof.server") ->
         DsgenError: The interpreter cannot be run or lacks a package.
         SessionLostError: It died while it started.
     """
-    with children.start(python, server, "prove", _END_SECONDS) as child:
+    with contextlib.ExitStack() as stack:
+        child = stack.enter_context(children.start(python, server, "prove", _END_SECONDS))
+        # Of a child that was killed itself, nobody else removes it.
+        stack.callback(_remove_shared_memory, child.pid)
         setup = {"device": device, "ranks": ranks, "folder": str(child.folder)}
         yield Session(child, child.ask(setup, _GREETING_SECONDS))
+
+
+def _remove_shared_memory(pid: int) -> None:
+    """Remove what DeepSpeed's CPU collectives keep under the numbers of a child's jobs."""
+    for left in _SHARED_MEMORY.glob(f"deepspeed_*_{pid}[0-9][0-9][0-9][0-9]_*"):
+        left.unlink(missing_ok=True)

@@ -1,23 +1,30 @@
-"""A proof as text: the outcome first, then what was changed for it, then every check."""
+"""A proof as text: the outcome first, then what was changed for it, then every check; and as JUnit's XML."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 if TYPE_CHECKING:
     from dsgen.proving.prover import Adaptation, Check, Proof
 
-__all__ = ["text"]
+__all__ = ["junit", "text"]
 
 _WIDTH = 80
 _NAME_WIDTH = 38
 _VALUE_WIDTH = 34
+_MOST_RULES = 3  # beside the first
+_PLAIN = "a tiny Llama"  # as dsgen.proving.subjects names it; it goes without saying
 
 
 def text(proof: Proof) -> str:
     """What a person reads after `dsgen prove`; ends without a line break."""
-    lines = [_headline(proof), *_cause(proof)]
+    lines = [_headline(proof), *_cause(proof), *_foreseen(proof)]
+    if proof.filled:
+        lines += [f"filled in as by {proof.target}"]
+        lines += [f"  {key}: {_short(value)}" for key, value in proof.filled.items()]
     if proof.adaptations:
         lines += ["changed for the proof", *(line for item in proof.adaptations for line in _adaptation(item))]
     if proof.checks:
@@ -32,6 +39,8 @@ def _headline(proof: Proof) -> str:
     where = f"{proof.ranks} {proof.device.upper() if proof.device == 'cpu' else 'GPU'} ranks"
     engine = f"DeepSpeed {proof.versions.get('deepspeed', '?')}, torch {proof.versions.get('torch', '?')}"
     tail = f"{where}, {engine}, {proof.seconds:.1f} s"
+    if proof.model != _PLAIN:
+        tail = "\n".join([tail, *_wrap(proof.model, "  ")])
     if proof.outcome == "proved":
         return f"proved: initialized, stepped, saved and loaded\n  {tail}"
     if proof.outcome == "not run":
@@ -40,6 +49,48 @@ def _headline(proof: Proof) -> str:
     checks = "1 check does not hold" if count == 1 else f"{count} checks do not hold"
     what = f"in phase {proof.phase}" if proof.error else checks
     return f"failed: {what}\n  {tail}"
+
+
+def _foreseen(proof: Proof) -> list[str]:
+    """Which rule of lint would have said it."""
+    if proof.foreseen is None:
+        return []
+    if not proof.foreseen:
+        return _wrap(
+            "dsgen lint did not foresee this: it has a hole. Please report it with the config and the lines above.",
+            "  ",
+        )
+    first, *others = proof.foreseen
+    lines = _wrap(f"foreseen by dsgen lint: {first.rule} ({first.code}): {first.message}", "  ")
+    return lines + [f"  also {item.rule} ({item.code})" for item in others[:_MOST_RULES]]
+
+
+def junit(proofs: Sequence[tuple[str, Proof]]) -> str:
+    """Proofs with their names as JUnit's XML: one test case each; not run is skipped."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="dsgen prove",
+        tests=str(len(proofs)),
+        failures=str(sum(proof.outcome == "failed" for _, proof in proofs)),
+        errors="0",
+        skipped=str(sum(proof.outcome == "not run" for _, proof in proofs)),
+        time=f"{sum(proof.seconds for _, proof in proofs):.2f}",
+    )
+    for name, proof in proofs:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="dsgen.prove", name=name, time=f"{proof.seconds:.2f}"
+        )
+        if proof.outcome != "proved":
+            tag = "failure" if proof.outcome == "failed" else "skipped"
+            said = ElementTree.SubElement(case, tag, message=_xml(proof.error or f"{len(proof.failed_checks)} checks"))
+            said.text = _xml(text(proof))
+    ElementTree.indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
+
+
+def _xml(words: str) -> str:
+    """Words without the control characters that XML cannot hold."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in words)
 
 
 def _cause(proof: Proof) -> list[str]:

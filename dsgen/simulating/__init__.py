@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from dsgen.jobs.model_configs import hardware_of, network_of
 from dsgen.shapes.errors import mistake
 from dsgen.simulating import answers, child, failures
-from dsgen.simulating.filling import Filled
-from dsgen.simulating.model_configs import hardware_of, network_of
 from dsgen.simulating.networks import check_network, on_network
 from dsgen.simulating.requests import ATTENTION, CHECKPOINTING, DTYPES, Options, Request, from_config, from_rendered
 from dsgen.simulating.simulation import Collective, Sample, Simulation, TensorGroup
@@ -22,6 +21,7 @@ from dsgen.simulating.timelines import (
     PhaseTime,
     Timeline,
 )
+from dsgen.targets.filling import Filled
 
 __all__ = [
     "ALIKE",

@@ -11,6 +11,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
+from dsgen.jobs import model_configs
 from dsgen.kernels import Rates, rates
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
@@ -18,11 +19,10 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
-from dsgen.simulating import model_configs
-from dsgen.simulating.filling import Filled, fill
 from dsgen.simulating.setups import of_config
 from dsgen.strategies.constraints import Setup, refusals
 from dsgen.strategies.strategies import describe
+from dsgen.targets.filling import Filled, fill
 
 __all__ = [
     "ATTENTION",

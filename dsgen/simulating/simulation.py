@@ -9,9 +9,9 @@ import attrs
 
 from dsgen.memory import MemoryEstimate, PhaseMemory
 from dsgen.shapes.profiles import Hardware
-from dsgen.simulating.filling import Filled
 from dsgen.simulating.requests import Options
 from dsgen.simulating.timelines import Timeline
+from dsgen.targets.filling import Filled
 
 __all__ = ["Collective", "Sample", "Simulation", "TensorGroup"]
 

@@ -166,7 +166,7 @@ def test_where_deepspeed_is_missing_a_proof_fails_in_words(
     def missing(*_: object, **__: object) -> None:
         raise mistake("deepspeed is not installed", todo='pip install "dsgen[proof]"', code="missing-package")
 
-    monkeypatch.setattr("dsgen.proving.prover.prove", missing)
+    monkeypatch.setattr("dsgen.proving.prover.prove_many", missing)
     result = run(repository, "--dsgen-prove")
 
     result.assert_outcomes(failed=1, passed=3)

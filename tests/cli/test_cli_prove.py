@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from command_line import MAIN
 
-from dsgen.proving import prover
+from dsgen.proving import certificates, prover
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 Run = Callable[..., tuple[int, str, str]]
@@ -23,17 +24,23 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[st
     """What the prover is asked: (config, options); it proves stage 2 and no other."""
     asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
-    def prove(config: Mapping[str, Any], **options: Any) -> prover.Proof:
-        asked.append((dict(config), options))
+    def prove(configs: list[Mapping[str, Any]], **options: Any) -> tuple[prover.Proof, ...]:
+        return tuple(
+            one(dict(config), {**options, "trained": model})
+            for config, model in zip(configs, options["trained"], strict=True)
+        )
+
+    def one(config: dict[str, Any], options: dict[str, Any]) -> prover.Proof:
+        asked.append((config, options))
         good = config["zero_optimization"]["stage"] == 2
         return prover.Proof(
             outcome=prover.PROVED if good else prover.FAILED, phase="checkpoint" if good else "initialize",
             error=None if good else "AssertionError: no", site=None, todo=None, adaptations=(), checks=(), notes=(),
             losses=(), ranks=2, device="cpu", versions={"deepspeed": "0.19.8", "torch": "2.13.0"}, seconds=1.0,
-            config_sha256="0",
+            config_sha256="0", model=options["trained"].title,
         )  # fmt: skip
 
-    monkeypatch.setattr(prover, "prove", prove)
+    monkeypatch.setattr(prover, "prove_many", prove)
     return asked
 
 
@@ -55,7 +62,10 @@ def test_a_config_is_proved_as_it_is_written(run: Run, tmp_path: Path, asked: An
 
     run("prove", "ds.json", "--ranks", "4", "--device", "cpu", "--steps", "5", "--timeout", "60")
 
-    assert asked == [(CONFIG, {"ranks": 4, "device": "cpu", "steps": 5, "timeout_seconds": 60})]
+    (config, options), *others = asked
+    assert options.pop("trained").title == "a tiny Llama"
+    assert (config, options) == (CONFIG, {"ranks": 4, "device": "cpu", "steps": 5, "timeout_seconds": 60})
+    assert not others
 
 
 def test_options_and_a_scenario_file_are_rendered_first(run: Run, tmp_path: Path, asked: Any) -> None:
@@ -69,12 +79,168 @@ def test_options_and_a_scenario_file_are_rendered_first(run: Run, tmp_path: Path
     assert asked.pop()[0]["zero_optimization"]["stage"] == 3
 
 
+def test_a_scenario_is_proved_with_its_own_model_and_method(run: Run, asked: Any) -> None:
+    run("prove", *MAIN, "--method", "qlora", "--lora-rank", "4")
+
+    trained = asked.pop()[1]["trained"]
+    assert trained.config["model_type"] == "llama"
+    assert (trained.adapters.method, trained.adapters.rank) == ("qlora", 4)
+    assert trained.title == "LoRA adapters on a tiny sibling of 7b (llama), its weights in 4 bits"
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (["--model", "gemma-2-2b"], "a tiny sibling of gemma-2-2b (gemma2)"),
+        (["--model", "my.models:make"], "what my.models:make makes"),
+        (["--method", "lora"], "LoRA adapters on a tiny Llama"),
+    ],
+)
+def test_a_config_takes_the_model_that_is_said(
+    run: Run, tmp_path: Path, asked: Any, said: list[str], title: str
+) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+
+    code, shown, _ = run("prove", "ds.json", *said)
+
+    assert code == 0
+    assert asked.pop()[1]["trained"].title == title
+    assert title in " ".join(shown.split())
+
+
+AUTOS = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"},
+}
+
+
+def test_the_autos_are_those_of_the_program(run: Run, tmp_path: Path, asked: Any) -> None:
+    """Its arguments where they are told, else its defaults; buckets follow from the model at full size."""
+    (tmp_path / "ds.json").write_text(json.dumps(AUTOS), encoding="utf-8")
+    (tmp_path / "args.yaml").write_text(
+        "per_device_train_batch_size: 3\nlearning_rate: 2.0e-4\nbf16: true\n", encoding="utf-8"
+    )
+
+    run("prove", "ds.json", "--target", "hf-trainer", "--args", "args.yaml", "--model", "7b")
+    told = asked.pop()[0]
+    run("prove", "ds.json", "--target", "hf-trainer")
+    untold = asked.pop()[0]
+
+    assert told["train_micro_batch_size_per_gpu"] == 3
+    assert told["optimizer"]["params"]["lr"] == 2e-4
+    assert told["bf16"] == {"enabled": True}
+    assert told["zero_optimization"]["reduce_bucket_size"] == 4096 * 4096
+    assert (untold["train_micro_batch_size_per_gpu"], untold["optimizer"]["params"]["lr"]) == (8, 5e-5)
+
+
+def test_an_auto_that_nobody_fills_in_is_a_mistake(run: Run, tmp_path: Path, asked: Any) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(AUTOS), encoding="utf-8")
+    code, _, words = run("prove", "ds.json")
+    assert (code, asked) == (2, [])
+    assert "--target hf-trainer" in words
+
+    left = {**CONFIG, "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}
+    (tmp_path / "ds.json").write_text(json.dumps(left), encoding="utf-8")
+    code, _, words = run("prove", "ds.json", "--target", "accelerate")
+    assert (code, asked) == (2, [])
+    assert 'zero_optimization.sub_group_size is "auto"; Accelerate does not fill it in' in words
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["prove", *MAIN, "--target", "hf-trainer"], 'a config\'s "auto"'),
+        (["prove", "--hw", "a100-40g", "--model", "my.models:make"], "is a function"),
+        (["prove", "ds.json", "--lora-rank", "4"], "lora_rank is said"),
+        (["prove", "ds.json", "--method", "lora", "--lora-rank", "0"], "lora_rank is 0"),
+        (["prove", "ds.json", "--method", "ia3"], "method is 'ia3'"),
+        (["prove", "ds.json", "--model", "no-such-model"], "no-such-model"),
+        (["prove", "ds.json", "--args", "ds.json"], "no argument that the Trainer fills"),
+        (["prove", "ds.json", "--force"], "--force is said without --certificate"),
+        (["prove", "ds.json", "--verify", "p.json", "--certificate", "q.json"], "--verify starts nothing"),
+        (["prove", "ds.json", "--verify", "p.json"], "it cannot be read"),
+        (["prove", "ds.json", "--verify", "ds.json"], "it is no certificate"),
+        (["prove", "ds.json", "--certificate", "ds.json"], "it is there already"),
+        (["prove", "ds.json", "--certificate", "no/such/proof.json"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_clear_line(
+    run: Run, tmp_path: Path, asked: Any, said: list[str], words: str
+) -> None:
+    """And nothing was started."""
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+
+    code, _, told = run(*said)
+
+    assert (code, asked) == (2, [])
+    assert words in told
+
+
+def test_a_certificate_is_written_and_verified(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    installed = {"deepspeed": "0.19.8", "torch": "2.13.0"}
+    monkeypatch.setattr(certificates, "_installed", installed.get)
+
+    written, _, told = run("prove", "ds.json", "--certificate", "proof.json")
+    holds, shown, _ = run("prove", "--verify", "proof.json", "ds.json")
+    installed["deepspeed"] = "0.20.0"
+    newer, others, _ = run("prove", "--verify", "proof.json", "ds.json")
+    (tmp_path / "ds.json").write_text(json.dumps({**CONFIG, "gradient_clipping": 0.5}), encoding="utf-8")
+    changed, record, _ = run("prove", "--verify", "proof.json", "ds.json", "--format", "json")
+
+    assert (written, holds, newer, changed) == (0, 0, 1, 1)
+    assert "wrote proof.json. Later: dsgen prove --verify proof.json ds.json" in told
+    assert shown.startswith("holds")
+    assert "deepspeed is 0.20.0 here, 0.19.8 was proven" in others
+    assert [item["name"] for item in json.loads(record)["differences"]] == ["config", "deepspeed"]
+
+
+def test_a_failed_proof_leaves_no_certificate_and_junit_says_why(run: Run, tmp_path: Path) -> None:
+    wrong = {**CONFIG, "zero_optimization": {"stage": 3}}
+    (tmp_path / "ds.json").write_text(json.dumps(wrong), encoding="utf-8")
+
+    code, shown, told = run("prove", "ds.json", "--certificate", "proof.json", "--junit", "proof.xml")
+
+    suite = ElementTree.parse(tmp_path / "proof.xml").getroot()
+    assert code == 1
+    assert "no certificate was written: the proof is failed" in told
+    assert not (tmp_path / "proof.json").exists()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    assert suite.find("testcase/failure") is not None
+    assert "dsgen lint did not foresee this: it has a hole" in " ".join(shown.split())
+
+
+def test_several_configs_are_proven_each(run: Run, tmp_path: Path, asked: Any) -> None:
+    """Each below its name; one that fails is the exit code; JUnit has all of them."""
+    for name, stage in (("good", 2), ("bad", 3)):
+        config = {**CONFIG, "zero_optimization": {"stage": stage}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+
+    code, shown, _ = run("prove", "good.json", "bad.json", "--junit", "proofs.xml")
+    _, records, _ = run("prove", "good.json", "bad.json", "--format", "json")
+    refused, _, words = run("prove", "good.json", "bad.json", "--certificate", "proof.json")
+    twice, _, _ = run("prove", "good.json", "good.json")
+
+    cases = ElementTree.parse(tmp_path / "proofs.xml").getroot().findall("testcase")
+    assert (code, refused, twice, len(asked)) == (1, 2, 2, 4)
+    assert [line for line in shown.splitlines() if line.endswith(".json")] == ["good.json", "bad.json"]
+    assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [
+        ("good.json", False), ("bad.json", True),
+    ]  # fmt: skip
+    assert {name: record["outcome"] for name, record in json.loads(records).items()} == {
+        "good.json": "proved", "bad.json": "failed",
+    }  # fmt: skip
+    assert "a certificate is about one" in words
+
+
 def test_a_config_with_a_scenarios_options_is_refused(run: Run, tmp_path: Path, asked: Any) -> None:
     """Which of the two is to be proved, nobody could say."""
     (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
 
-    code, _, words = run("prove", "ds.json", "--model", "7b")
+    code, _, words = run("prove", "ds.json", "--hw", "a100-40g")
 
     assert code == 2
-    assert "ds.json is a DeepSpeed config, and --model describes a scenario" in words
+    assert "ds.json is a DeepSpeed config, and --hw describes a scenario" in words
     assert asked == []

@@ -31,7 +31,7 @@ PACKED = {
     "schema/deepspeed": "dsgen/_data/schema/deepspeed",
     "schema/profile": "dsgen/_data/schema/profile",
 }
-PACKED_FILES = {"schema/environment.json": "dsgen/_data/schema/environment.json"}
+PACKED_FILES = {f"schema/{name}": f"dsgen/_data/schema/{name}" for name in ("environment.json", "proof.schema.json")}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
 SDIST_FOLDERS = ("dsgen", "profiles", "schema", "golden", "tests", "docs", "benchmarks", "examples")
 SDIST_FILES = (

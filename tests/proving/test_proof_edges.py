@@ -18,6 +18,7 @@ import pytest
 from dsgen.engine.proof import locks
 from dsgen.engine.witness import Witness
 from dsgen.proving import prover, sessions
+from dsgen.proving.proven_models import Lora, ProvenModel
 from dsgen.report import proof as report
 from dsgen.shapes.errors import DsgenError
 
@@ -140,7 +141,9 @@ def test_as_many_gpus_as_ranks_are_enough(monkeypatch: pytest.MonkeyPatch) -> No
 class Engine:
     """A session of the child process whose answers are made up; an error in their place is raised."""
 
-    greeting: ClassVar[dict[str, Any]] = {"device": "cpu", "gpus": 0, "versions": {"deepspeed": "0.19.8"}}
+    greeting: ClassVar[dict[str, Any]] = {
+        "device": "cpu", "gpus": 0, "peft": None, "versions": {"deepspeed": "0.19.8"},
+    }  # fmt: skip
 
     def __init__(self, folder: Path, *answers: Any) -> None:
         self.folder = folder
@@ -204,6 +207,9 @@ def test_a_lost_engine_is_no_verdict_and_the_next_config_has_a_fresh_one(proved:
     ("changes", "words"),
     [
         ({"exits": [0, -9], "tails": ["", "last  words"]}, "rank 1 ended with signal SIGKILL: last words"),
+        ({"exits": [-15, -9], "killed": [1], "tails": ["", "last"]}, "rank 1 was ended by SIGKILL: last"),
+        ({"exits": [-9, -11], "killed": [1]}, "rank 1 was ended by SIGSEGV: it wrote nothing"),
+        ({"exits": [-6, 0], "killed": [0]}, "rank 0 ended with signal SIGABRT: "),  # it may have lost the others
         ({"exits": [3, 0], "tails": ["no room", ""]}, "rank 0 ended with code 3: no room"),
         ({"exits": [-15, -15], "timed_out": True}, "no end within 60 s; the ranks were stopped"),
         ({}, "unfinished"),
@@ -216,12 +222,57 @@ def test_ranks_that_end_without_a_word_fail_where_they_stood(proved: Any, change
 
 
 @pytest.mark.parametrize(
+    ("words", "todo"),
+    [
+        ("[Errno 28] No space left on device", "TMPDIR"),
+        ("PytorchStreamWriter failed writing file data/3", "TMPDIR"),
+        ("CUDA error", None),
+    ],
+)
+def test_a_full_disk_says_what_to_do(proved: Any, words: str, todo: str | None) -> None:
+    error = {"type": "RuntimeError", "message": words, "site": "deepspeed/x.py:1 in f", "time": 5.0}
+    later = {**error, "message": "Connection closed by peer", "time": 6.0}
+    ranks = [{"phase": "checkpoint", "notes": [], "error": one, "observed": {}} for one in (later, error)]
+
+    _, (found,) = proved(ended(ranks=ranks, exits=[1, 1]))
+
+    assert (found.outcome, found.error) == (prover.FAILED, f"RuntimeError: {words}")
+    assert (found.todo is None) == (todo is None)
+    assert todo is None or todo in str(found.todo)
+
+
+def test_who_waits_is_told_before_each_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    engine = Engine(tmp_path, *[ended()] * 3)
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", engine.start)
+    told: list[tuple[int, int]] = []
+
+    prover.prove_many([CONFIG] * 3, tell=lambda done, count: told.append((done, count)))
+
+    assert told == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_adapters_need_peft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before a rank starts; a model without adapters does not ask for it."""
+    session = SimpleNamespace(greeting={"device": "cpu", "gpus": 0, "versions": {}, "peft": None})
+    monkeypatch.setattr(sessions, "missing_package", lambda: None)
+    monkeypatch.setattr(sessions, "start", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(prover, "_prove_one", lambda *_: proof())
+
+    with pytest.raises(DsgenError, match="a proof needs peft"):
+        prover.prove(CONFIG, trained=ProvenModel(adapters=Lora(method="lora")))
+    assert prover.prove(CONFIG).outcome == prover.PROVED
+
+
+@pytest.mark.parametrize(
     ("name", "said", "todo"),
     [
         ("AsyncIOBuilder", "not compatible with this system", "apt-get install libaio-dev"),
         ("CPUAdamBuilder", "Ninja is required: ninja not found", "brings ninja"),
         ("FusedLionBuilder", "had not been implemented on CPU", "needs a GPU"),
         ("CPUAdamBuilder", "c++: not found", "install a C++ compiler"),
+        ("CPUAdamBuilder", "['ninja', '-v'] returned 1: c++: not found", "install a C++ compiler"),
+        ("CPUAdamBuilder", "OSError: [Errno 30] Read-only file system: '/root/.cache'", "TORCH_EXTENSIONS_DIR"),
     ],
 )
 def test_an_operator_that_is_not_built_says_what_to_install(proved: Any, name: str, said: str, todo: str) -> None:

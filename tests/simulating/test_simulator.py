@@ -162,7 +162,7 @@ def test_of_a_multimodal_model_the_language_model_is_taken() -> None:
     found = request(model=whole)
 
     assert found.model == MODEL
-    assert found.notes == ("the model is multimodal: its language model alone is simulated",)
+    assert found.notes == ("the model is multimodal: its language model alone is taken",)
 
 
 @pytest.mark.parametrize(

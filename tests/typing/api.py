@@ -111,6 +111,7 @@ paths: list[str] = [difference.path for difference in compared.differences]
 loaded: dsgen.Effective = dsgen.effective(config, world_size=8, timeout_seconds=60)
 refused: bool = loaded.refused is not None
 proof: dsgen.Proof = dsgen.prove("ds_config.json", ranks=2, device="cpu", steps=1)
+verified: dsgen.Verified = dsgen.verify("proof.json", {"train_batch_size": 8}, target="hf-trainer")
 outcome: str = proof.outcome
 
 simulated: dsgen.Simulation = dsgen.simulate(layers, steps=1, rank=3, seq_len=512, attention="sdpa", method="lora")

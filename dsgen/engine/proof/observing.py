@@ -78,7 +78,8 @@ def _swap_bytes(swapper: Any) -> int:
 def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
     """What one rank's engine is after `deepspeed.initialize`; sizes in elements."""
     parameters = list(engine.module.parameters())
-    sharded = [p for p in parameters if hasattr(p, "ds_tensor")]
+    sharded = [p for p in parameters if hasattr(p, "ds_tensor") and p.requires_grad]
+    base = [p for p in parameters if not p.requires_grad] or parameters  # below adapters
     own = masters(engine)
     optimizer = engine.optimizer
     return {
@@ -90,7 +91,7 @@ def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
         "train_batch": engine.train_batch_size(),
         "gradient_clipping": engine.gradient_clipping(),
         "optimizer_clipping": getattr(optimizer, "clip_grad", None),
-        "parameter_dtypes": sorted({_dtype(p) for p in parameters if p.is_floating_point()}),
+        "parameter_dtypes": sorted({_dtype(p) for p in base if p.is_floating_point()}),
         "optimizer": type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else None,
         "wrapper": type(optimizer).__name__,
         "scheduler": type(engine.lr_scheduler).__name__ if engine.lr_scheduler is not None else None,
@@ -126,7 +127,7 @@ def state_facts(engine: Any) -> dict[str, Any]:
 
 
 def snapshot(engine: Any) -> dict[str, Any]:
-    """A copy of what a checkpoint must bring back: every master weight, the parameters, the step and the schedule.
+    """A copy of what a checkpoint must bring back: every trained weight, the step and the schedule.
 
     Every rank must call it: gathering a partitioned parameter is collective.
     """
@@ -134,7 +135,7 @@ def snapshot(engine: Any) -> dict[str, Any]:
     from deepspeed.utils import safe_get_full_fp32_param
 
     tensors = []
-    for parameter in engine.module.parameters():
+    for parameter in (p for p in engine.module.parameters() if p.requires_grad):
         full = safe_get_full_fp32_param(parameter)
         tensors.append((parameter.detach() if full is None else full).to("cpu", torch.float32, copy=True))
     scheduler = engine.lr_scheduler

@@ -6,12 +6,13 @@ import copy
 import json
 import math
 import os
+import shutil
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import observing, tiny_llama
+from dsgen.engine.proof import observing, tiny_llama, tiny_models
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -27,8 +28,8 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
     crashes still tells how far it came.
 
     Args:
-        job: config, ranks, tp, wide (model), steps, device ("cpu" or "cuda"), folder, number (no other proof on this
-            machine has it) and timeout_seconds.
+        job: config, ranks, tp, wide, model (for `tiny_models.load`), steps, device ("cpu" or "cuda"), folder,
+            number (no other proof on this machine has it) and timeout_seconds.
         rank: 0-based.
 
     Returns:
@@ -49,8 +50,21 @@ def run(job: dict[str, Any], rank: int) -> dict[str, Any]:
         enter("done")
     except BaseException as error:  # a rank reports whatever ends it, SystemExit of a library included
         report["error"] = _error(error)
-        write(job, report)
+        _write_last(job, report)
     return report
+
+
+def _write_last(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Write a rank's error; where the disk is full, in the place of the checkpoint, which is half written then."""
+    try:
+        write(job, report)
+    except OSError:
+        shutil.rmtree(_checkpoint(job), ignore_errors=True)
+        write(job, report)
+
+
+def _checkpoint(job: dict[str, Any]) -> Path:
+    return Path(job["folder"]) / "checkpoint"
 
 
 def write(job: dict[str, Any], report: dict[str, Any]) -> None:
@@ -70,7 +84,7 @@ def _error(error: BaseException) -> dict[str, Any]:
         "type": type(error).__name__,
         "message": str(error).strip() or "(no message)",
         "site": f"{_short(last.filename)}:{last.lineno} in {last.name}",
-        "time": time.time(),
+        "time": time.monotonic(),  # one clock for all processes of a machine, which nobody sets
     }
 
 
@@ -94,20 +108,19 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
 
     enter("initialize")
     torch.manual_seed(_SEED)
-    model = _model(job, _stage(job["config"]), config, report)
+    subject = tiny_models.load(job)
+    model = _model(job, subject, config, report)
     observed.update(tiny_llama.sizes(model))
     given = _own_optimizer(job["config"], model, report)
-    engine, _, _, _ = deepspeed.initialize(
-        model=model, model_parameters=list(model.parameters()), config=config, **given
-    )
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
     observed["learning_rate_start"] = _rate(engine)
 
     enter("step")
     before = observing.snapshot(engine)
-    tokens = tiny_llama.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
-    losses = [_step(engine, tokens) for _ in range(job["steps"])]
+    inputs = subject.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
+    losses = [_step(engine, inputs) for _ in range(job["steps"])]
     after = observing.snapshot(engine)
     observed.update(observing.state_facts(engine))
     norm = engine.get_global_grad_norm()
@@ -123,10 +136,10 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     )
 
     enter("checkpoint")
-    folder = str(Path(job["folder"]) / "checkpoint")
+    folder = str(_checkpoint(job))
     engine.save_checkpoint(folder, tag=_TAG)
     # Move on, so that a load that does nothing is seen.
-    observed["loss_after"] = _step(engine, tokens)
+    observed["loss_after"] = _step(engine, inputs)
     loaded, _ = engine.load_checkpoint(folder, tag=_TAG)
     observed["checkpoint_loaded"] = loaded is not None
     observed["checkpoint_differences"] = _differences(after, observing.snapshot(engine))
@@ -177,21 +190,28 @@ def _stage(config: dict[str, Any]) -> int:
     return stage if isinstance(stage, int) else 0
 
 
-def _model(job: dict[str, Any], stage: int, config: Witness, report: dict[str, Any]) -> Any:
+def _model(job: dict[str, Any], subject: tiny_models.TinyModel, config: Witness, report: dict[str, Any]) -> Any:
     """The tiny model, born partitioned at stage 3 as a user's would be."""
-    # zero.Init patches the tensor constructors; torch 2.13 then cannot import these for the first time.
     import deepspeed
-    import transformers.models.llama.modeling_llama  # noqa: F401
 
-    if stage != 3:
-        return tiny_llama.build(job["tp"], job["wide"])
-    if job["tp"] > 1:
+    partitioned = _stage(job["config"]) == 3 and subject.partitions
+    if partitioned and job["tp"] > 1:
         report["notes"].append(
             ["deepspeed.zero.Init", None, None, "not used: AutoTP must shard the whole parameter before ZeRO-3 does"]
         )
-        return tiny_llama.build(job["tp"], job["wide"])
+        partitioned = False
+    if not partitioned:
+        return subject.finish(subject.take(subject.build()))
+    whole = subject.build() if subject.unset else None
     with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)):
-        return tiny_llama.build(job["tp"], job["wide"])
+        made = subject.take(subject.build())
+    if whole is not None:
+        subject.set_weights(made, whole)
+    return subject.finish(made)
+
+
+def _trainable(model: Any) -> list[Any]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:
@@ -207,9 +227,9 @@ def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -
     if offloaded and config.get("zero_force_ds_cpu_optimizer", True):
         from deepspeed.ops.adam import DeepSpeedCPUAdam
 
-        optimizer = DeepSpeedCPUAdam(model.parameters(), lr=1e-4)
+        optimizer = DeepSpeedCPUAdam(_trainable(model), lr=1e-4)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        optimizer = torch.optim.AdamW(_trainable(model), lr=1e-4)
     report["notes"].append(
         ["optimizer", None, type(optimizer).__name__, "the config names none: the training program must bring one"]
     )
@@ -220,11 +240,11 @@ def _rate(engine: Any) -> float:
     return float(engine.get_lr()[0])
 
 
-def _step(engine: Any, tokens: Any) -> float:
+def _step(engine: Any, inputs: dict[str, Any]) -> float:
     """One optimizer step on the same batch; the mean loss of its micro-batches."""
     total, micro_steps = 0.0, max(1, int(engine.gradient_accumulation_steps()))
     for _ in range(micro_steps):
-        loss = engine(input_ids=tokens, labels=tokens).loss
+        loss = tiny_models.loss_of(engine(**inputs))
         engine.backward(loss)
         engine.step()
         total += float(loss.detach())

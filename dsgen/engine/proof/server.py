@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,7 +98,12 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
     if device == "cpu":
         _preload()
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
-    return {"device": device, "gpus": gpus, "versions": {**versions, "python": platform.python_version()}}
+    return {
+        "device": device,
+        "gpus": gpus,
+        "versions": {**versions, "python": platform.python_version()},
+        "peft": metadata.version("peft") if importlib.util.find_spec("peft") is not None else None,
+    }
 
 
 def _preload() -> None:
@@ -139,6 +145,9 @@ class Server:
         if job["device"] == "cpu" and job["ranks"] > 1:
             # `init_distributed` builds it on a CPU, whatever the config says.
             job = {**job, "operators": ["ShareMemCommBuilder", *job["operators"]]}
+            if not os.access(_SHARED_MEMORY, os.W_OK):  # its ranks would wait for each other without end
+                why = f"DeepSpeed's collectives on a CPU keep files in {_SHARED_MEMORY}, which cannot be written"
+                job = {**job, "refused": {"ShareMemCommBuilder": why}}
         answer: dict[str, Any] = {"build": self.build(job, deadline), "ranks": [], "exits": [], "tails": []}
         if not answer["build"]["failed"]:
             answer.update(self.run(job, deadline))
@@ -148,10 +157,13 @@ class Server:
     def run(self, job: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Start the ranks, wait for them, end them."""
         folder = Path(job["folder"])
+        killed: list[int] = []
         try:
             for rank in range(job["ranks"]):
                 self.start(job, rank)
             in_time = wait(self.children, deadline, _GRACE_SECONDS, self.alive)
+            # By somebody else: whom we end below has a signal for an exit code too.
+            killed = [rank for rank, child in enumerate(self.children) if (child.exit_code or 0) < 0]
         finally:
             exits = end(self.children)
             self.children = []
@@ -160,12 +172,15 @@ class Server:
         return {
             "timed_out": not in_time,
             "exits": exits,
+            "killed": killed,
             "ranks": [_read(folder / f"rank{rank}.json") for rank in range(job["ranks"])],
             "tails": [_tail(folder / f"rank{rank}.log") for rank in range(job["ranks"])],
         }
 
     def build(self, job: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Have a child build the operators not built by an earlier job."""
+        if "refused" in job:
+            return {"cleared": [], "failed": job["refused"], "seconds": {}}
         names = [name for name in job["operators"] if name not in self.built]
         if not names:
             return {"cleared": [], "failed": {}, "seconds": {}}

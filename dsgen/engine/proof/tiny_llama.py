@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["batch", "build", "sizes"]
+__all__ = ["build", "sizes"]
 
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
@@ -40,14 +40,6 @@ def build(tp: int, wide: bool) -> Any:
         attn_implementation="eager",  # the same code on every device
     )
     return LlamaForCausalLM(config)
-
-
-def batch(samples: int, seed: int, device: Any) -> Any:
-    """Token ids, shape (samples, tokens), the same for the same seed on every machine."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, _VOCAB, (samples, _TOKENS), generator=generator).to(device)
 
 
 def sizes(model: Any) -> dict[str, int]:

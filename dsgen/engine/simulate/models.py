@@ -13,7 +13,7 @@ from dsgen.engine.simulate import adapters, attention, checkpointing, losses
 from dsgen.engine.simulate.errors import NoLanguageModelError, UnknownModelError
 from dsgen.engine.simulate.quantized import quantize
 
-__all__ = ["base", "build", "elements", "head"]
+__all__ = ["base", "build", "elements", "head", "known"]
 
 # Keys of a config.json that say how its weights are stored or loaded, not what the model is.
 _LEFT_OUT = ("auto_map", "quantization_config", "_attn_implementation", "torch_dtype", "dtype", "model_type")
@@ -35,7 +35,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     """
     import deepspeed
 
-    hf_config, auto, kind = _known(request["model"])
+    hf_config, auto, kind = known(request["model"])
     if request["target_len"] is not None and not hf_config.is_encoder_decoder:
         raise ValueError(
             f"target_len is {request['target_len']}; it must be left out where a model is a decoder alone: its targets "
@@ -65,7 +65,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     return model.train()
 
 
-def _known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
+def known(described: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The config object of a config.json, what makes its language model, and the class of that."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

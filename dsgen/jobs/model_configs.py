@@ -1,4 +1,4 @@
-"""The model of a simulation as a config.json: of a profile, of a file, or given as it is; hardware and network."""
+"""A model that is run as a config.json: of a profile, of a file, or given as it is; hardware and network beside it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _language_part(config: dict[str, Any], where: str) -> tuple[dict[str, Any], 
         _check_size(name, part if isinstance(part, dict) and name in part else config, where)
     if isinstance(part, dict) and isinstance(part.get("model_type"), str):
         kept = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-        return {**kept, **part}, (f"{where} is multimodal: its language model alone is simulated",)
+        return {**kept, **part}, (f"{where} is multimodal: its language model alone is taken",)
     if not isinstance(config.get("model_type"), str):
         raise mistake(
             "no model_type",

@@ -1,0 +1,276 @@
+"""What is to be proven: a scenario, or a person's config as its program hands it over, and the model beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dsgen import targets
+from dsgen.asking.handovers import provable
+from dsgen.deepspeed import surface
+from dsgen.deepspeed.autos import unfilled
+from dsgen.deepspeed.keys import lookup
+from dsgen.families.hf_config import to_hf_config
+from dsgen.jobs import model_configs
+from dsgen.linting import config_reader
+from dsgen.linting.files import lint_one
+from dsgen.linting.settings import Settings
+from dsgen.linting.taken import taken
+from dsgen.proving import prover
+from dsgen.proving.adaptation import rank_count
+from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
+from dsgen.proving.prover import FAILED, Foreseen, Proof
+from dsgen.rendering import Config
+from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.findings import Severity
+from dsgen.targets.filling import fill
+from dsgen.targets.hf_trainer import HF_TRAINER
+
+__all__ = ["ToProve", "asked", "foreseen", "of_rendered", "proven", "trained"]
+
+_ALONE = "deepspeed"
+_PRECISIONS = (("fp16.enabled", "fp16"), ("bf16.enabled", "bf16"))
+# What ends a run besides its config: the machine, or its time.
+_NOT_THE_CONFIG = re.compile(
+    r"no end within|unfinished|MemoryError|cannot allocate memory|Connection (closed|reset|refused)"
+    r"|Permission denied|Read-only file system|ended with signal|gave no answer",
+    re.IGNORECASE,
+)
+
+
+@attrs.frozen(kw_only=True)
+class ToProve:
+    """A config on its way into a proof.
+
+    Attributes:
+        written: As a person wrote it, or as dsgen rendered it.
+        given: As its program hands it to DeepSpeed.
+        target: That program.
+        filled: Keys that it fills in -> the value.
+        trained: The model.
+    """
+
+    written: Mapping[str, Any]
+    given: Mapping[str, Any]
+    target: str = _ALONE
+    filled: Mapping[str, Any] = attrs.field(factory=dict)
+    trained: ProvenModel = attrs.field(factory=ProvenModel)
+
+
+def trained(
+    model: str | Mapping[str, Any] | None = None,
+    *,
+    method: str | None = None,
+    lora_rank: int | None = None,
+    lora_targets: Sequence[str] | None = None,
+    lora_dropout: float | None = None,
+    lora_train_embeddings: bool | None = None,
+) -> ProvenModel:
+    """The model of a proof and what of it is trained.
+
+    Args:
+        model: A model profile, a config.json or its folder, what stands in one, or package.module:function.
+        method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: As in a scenario.
+
+    Raises:
+        DsgenError: No such model or method, or adapters without a method that has them.
+    """
+    said = {
+        "lora_rank": lora_rank,
+        "lora_targets": lora_targets,
+        "lora_dropout": lora_dropout,
+        "lora_train_embeddings": lora_train_embeddings,
+    }
+    if method not in (None, *METHODS):
+        raise mistake(f"method is {method!r}", must=f"it must be one of {', '.join(METHODS)}")
+    adapters = None
+    if method in (None, "full"):
+        if extra := [name for name, value in said.items() if value is not None]:
+            raise mistake(
+                f"{extra[0]} is said, and the method is {method or 'not'}",
+                must="adapters belong to method lora or qlora",
+                code="contradiction",
+            )
+    else:
+        if lora_rank is not None and (isinstance(lora_rank, bool) or not isinstance(lora_rank, int) or lora_rank < 1):
+            raise mistake(f"lora_rank is {lora_rank!r}", must="it must be a whole number of at least 1")
+        told: dict[str, Any] = {name.removeprefix("lora_"): value for name, value in said.items() if value is not None}
+        if "targets" in told:
+            told["targets"] = tuple(told["targets"])
+        adapters = Lora(method=str(method), **told)
+    if isinstance(model, str) and is_factory(model):
+        return of_factory(model, adapters)
+    if model is None:
+        return ProvenModel(adapters=adapters)
+    name, config, _ = model_configs.read(model)
+    return ProvenModel(name=name, config=config, adapters=adapters)
+
+
+def of_rendered(config: Config) -> ToProve:
+    """What `dsgen render` made, with the job's own model and method."""
+    job = config.plan.job
+    wishes = job.training
+    adapters = None
+    if wishes.method != "full":
+        adapters = Lora(
+            method=wishes.method,
+            rank=wishes.lora_rank,
+            targets=tuple(wishes.lora_targets),
+            dropout=wishes.lora_dropout,
+            train_embeddings=wishes.lora_train_embeddings,
+        )
+    model = ProvenModel(
+        name=job.names.get("model", "the model"), config=to_hf_config(attrs.asdict(job.model)), adapters=adapters
+    )
+    tree = config.to_dict()
+    return ToProve(written=tree, given=provable(tree), trained=model)
+
+
+def asked(
+    source: str | Mapping[str, Any],
+    *,
+    target: str | None = None,
+    arguments: str | None = None,
+    ranks: int | None = None,
+    model: ProvenModel | None = None,
+) -> ToProve:
+    """A config that a person has, with every "auto" as its program fills it in.
+
+    Args:
+        source: A file (- is the standard input), or a config.
+        target: The program that hands it over; DeepSpeed itself where nobody says, or the Trainer where its arguments
+            are given.
+        arguments: File of the Trainer's arguments.
+        ranks: As `prover.prove` takes them.
+        model: What is trained.
+
+    Raises:
+        DsgenError: Unreadable, a wrong argument, or an "auto" that nobody fills in.
+    """
+    subject = model or ProvenModel()
+    program = target or (HF_TRAINER.name if arguments is not None else _ALONE)
+    if program == _ALONE and arguments is None:
+        config = provable(source)
+        return ToProve(written=config, given=config, trained=subject)
+    if isinstance(source, str) and source != "-":  # which can be read once
+        config_reader.read(source, target=program, bare=True)  # it says what is wrong with the text
+    known = taken(source, target=program, arguments=arguments)
+    if known is None:
+        raise mistake("it is no config", where=str(source), code="unreadable")
+    written = dict(known.source.document.config)
+    given = _filled(written, program, known.told, arguments is not None, ranks, subject)
+    if left := unfilled(given, surface.load()):
+        raise mistake(
+            f'{", ".join(left)} {"is" if len(left) == 1 else "are"} "auto"',
+            must=f"{targets.find(program).title} does not fill it in",
+            where=config_reader.place(known.source.document, left[0]) if isinstance(source, str) else None,
+            todo="Write a value.",
+        )
+    paths = [path for path, _ in _leaves(given) if lookup(written, path) != lookup(given, path)]
+    return ToProve(
+        written=written,
+        given=given,
+        target=program,
+        filled={path: lookup(given, path)[1] for path in paths},
+        trained=subject,
+    )
+
+
+def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _filled(
+    written: Mapping[str, Any],
+    program: str,
+    told: Mapping[str, Any],
+    all_told: bool,
+    ranks: int | None,
+    subject: ProvenModel,
+) -> dict[str, Any]:
+    """The config as the program hands it over: by its arguments where there are any, else by its defaults."""
+    precision = next((name for key, name in _PRECISIONS if told.get(key) is True), "fp32" if all_told else None)
+    micro, steps = told.get("train_micro_batch_size_per_gpu"), told.get("gradient_accumulation_steps")
+    used, _ = fill(
+        _with(written, told),
+        target=program,
+        world_size=rank_count(written, ranks),
+        hidden_size=subject.hidden_size,
+        micro_batch=micro if isinstance(micro, int) else None,
+        accumulation=steps if isinstance(steps, int) else None,
+        precision=precision,
+    )
+    if "optimizer" not in written:  # the program brings it as an object, and so does the proof
+        used.pop("optimizer", None)
+    return used
+
+
+def _with(written: Mapping[str, Any], told: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """The config with what the arguments say in the place of "auto"."""
+    return {
+        key: _with(value, told, f"{before}{key}.")
+        if isinstance(value, Mapping)
+        else (told[f"{before}{key}"] if value == "auto" and f"{before}{key}" in told else value)
+        for key, value in written.items()
+    }
+
+
+def proven(questions: Sequence[ToProve], **options: Any) -> tuple[Proof, ...]:
+    """The proofs of what was asked, in order; where one fails, with what lint says of its config.
+
+    Args:
+        questions: Configs and their models; DeepSpeed is imported once for all.
+        options: As `prover.prove_many` takes them.
+
+    Raises:
+        DsgenError: As `prover.prove_many`.
+    """
+    configs, models = [dict(one.given) for one in questions], [one.trained for one in questions]
+    proofs = prover.prove_many(configs, trained=models, **options)
+    return tuple(_named(one, proof) for one, proof in zip(questions, proofs, strict=True))
+
+
+def _named(question: ToProve, proof: Proof) -> Proof:
+    """A proof with what was asked, and what lint knew."""
+    proof = attrs.evolve(
+        proof,
+        config_sha256=prover.config_hash(question.written),
+        target=question.target,
+        filled=dict(question.filled),
+    )
+    elsewhere = proof.todo is not None or (proof.error is not None and _NOT_THE_CONFIG.search(proof.error) is not None)
+    if proof.outcome != FAILED or elsewhere:
+        return proof
+    known = foreseen(question.given, proof)
+    own = question.trained.factory is not None  # whose own faults no linter of configs knows
+    return attrs.evolve(proof, foreseen=known or (None if own else ()))
+
+
+def foreseen(config: Mapping[str, Any], proof: Proof) -> tuple[Foreseen, ...]:
+    """What lint says of a config that failed: its errors, and where a check failed its warnings too.
+
+    Those that name a key of the engine's words come first.
+    """
+    least = Severity.ERROR if proof.error else Severity.WARNING
+    said = Settings(
+        target=_ALONE, deepspeed=_known(proof.versions.get("deepspeed", "")), severity=Severity.INFO, world_size=None
+    )
+    findings = [item for item in lint_one(config, said).findings if item.severity >= least]
+    words = f"{proof.error or ''} {' '.join(f'{check.name} {check.observed}' for check in proof.failed_checks)}"
+    named = sorted(findings, key=lambda item: (-item.severity, item.path.rpartition(".")[2] not in words))
+    return tuple(Foreseen(item.rule, item.code, item.message) for item in named)
+
+
+def _known(release: str) -> str:
+    """A release whose surface is known: of one that is not, the newest."""
+    try:
+        return surface.load(release).version
+    except DsgenError:
+        return surface.load().version

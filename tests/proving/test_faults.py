@@ -1,0 +1,286 @@
+"""What goes wrong around a proof: killed ranks and parents, full disks, no compiler; each ends clearly, and cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are Linux's: signals, mounts, /proc"),
+]
+
+MOST_SECONDS = 60.0  # from the fault to the answer
+CONFIG: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "bf16": {"enabled": True},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},  # no operator to build
+    "zero_optimization": {"stage": 2},
+}
+PROVE = """
+import json, sys
+from dsgen.asking import proofs
+from dsgen.proving import prover
+configs = [json.loads(sys.argv[1])] * int(sys.argv[3])
+if sys.argv[2]:
+    proved = prover.prove_many(configs, device="cpu", timeout_seconds=300, trained=proofs.trained(sys.argv[2]))
+else:
+    proved = proofs.proven([proofs.asked(config) for config in configs], device="cpu", timeout_seconds=300)
+print(json.dumps([proof.to_dict() for proof in proved]))
+"""
+# A person's own model whose rank 1 stands still, or stumbles, where a test wants it to.
+MODEL = """
+import os, time
+from pathlib import Path
+
+import torch
+
+WHERE, MARK = Path(os.environ["FAULT_WHERE"]), Path(os.environ["FAULT_MARK"])
+
+
+def here(phase):
+    if WHERE.read_text() == phase and os.environ["RANK"] == "1":
+        MARK.write_text(str(os.getpid()))
+        time.sleep(600)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        here("step")
+        if WHERE.read_text() == "clock":
+            clock = time.time
+            time.time = lambda: clock() + (86400 if os.environ["RANK"] == "1" else -86400)
+            if os.environ["RANK"] == "1":
+                raise ValueError("rank 1 stumbled first")
+        return self.second(torch.relu(self.first(x))).square().mean()
+
+    def state_dict(self, *given, **named):
+        here("checkpoint")
+        return super().state_dict(*given, **named)
+
+
+def make():
+    here("initialize")
+    return Model(), lambda samples: {"x": torch.randn(samples, 64, dtype=torch.bfloat16)}
+"""
+
+
+class Place:
+    """A folder of its own for everything that proofs leave, and how they are started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.mark, self.where = folder / "mark", folder / "where"
+        self.where.write_text("", encoding="utf-8")
+        (folder / "faulty.py").write_text(MODEL, encoding="utf-8")
+
+    def start(self, *before: str, model: str = "", count: int = 1, **variables: str) -> subprocess.Popen[str]:
+        """Proofs in a process of their own; `before` is what stands before its command."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]))),
+            "TMPDIR": str(self.temporary),
+            "FAULT_MARK": str(self.mark),
+            "FAULT_WHERE": str(self.where),
+            **variables,
+        }
+        return subprocess.Popen(
+            [*before, sys.executable, "-c", PROVE, json.dumps(CONFIG), model, str(count)],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def prove(self, *before: str, **variables: str) -> dict[str, Any]:
+        """The proof of a process that is waited for."""
+        return self.ended(self.start(*before, **variables))[0]
+
+    def ended(self, process: subprocess.Popen[str], seconds: float = 240) -> list[dict[str, Any]]:
+        """What proofs say when their process ends."""
+        try:
+            shown, words = process.communicate(timeout=seconds)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        assert process.returncode == 0, words
+        records: list[dict[str, Any]] = json.loads(shown)
+        return records
+
+    def marked(self) -> int:
+        """The process id of the rank that stands still, once it does."""
+        wait_until(lambda: self.mark.is_file() and self.mark.read_text() != "", 120)
+        return int(self.mark.read_text())
+
+    def left_over(self) -> list[str]:
+        """Processes whose environment is ours, folders of proofs, and shared memory of collectives."""
+        mine = f"FAULT_MARK={self.mark}".encode()
+        processes = []
+        for file in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                ours = mine in file.read_bytes().split(b"\0")
+                living = ours and "Z" not in (file.parent / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if living:
+                processes.append(f"process {file.parent.name}")
+        return [*processes, *(str(path) for path in self.temporary.glob("dsgen-*"))]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    """Poll until it holds; fail when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A place in which nothing is left when the test ends."""
+    place = Place(tmp_path)
+    yield place
+    try:
+        wait_until(lambda: not place.left_over(), MOST_SECONDS)
+    except AssertionError:
+        pytest.fail(f"left over: {place.left_over()}")
+
+
+PHASES = ("initialize", "step", "checkpoint")
+
+
+def test_a_rank_that_is_killed_is_named(place: Place) -> None:
+    """As the kernel does when memory runs out: which rank, in which phase, by which signal.
+
+    And one that stumbles first is the cause, though its clock is two days before the others': no time of day counts.
+    """
+    place.where.write_text(PHASES[0], encoding="utf-8")
+    process = place.start(model="faulty:make", count=len(PHASES) + 1)
+    for following in (*PHASES[1:], "clock"):
+        rank = place.marked()
+        place.mark.unlink()
+        place.where.write_text(following, encoding="utf-8")
+        os.kill(rank, signal.SIGKILL)
+
+    *killed, stumbled = place.ended(process)
+
+    for phase, proof in zip(PHASES, killed, strict=True):
+        assert (proof["outcome"], proof["phase"]) == ("failed", phase)
+        assert proof["error"].startswith("rank 1 was ended by SIGKILL")
+        assert "memory" in proof["todo"]
+        assert proof["seconds"] < MOST_SECONDS
+    assert (stumbled["outcome"], stumbled["phase"]) == ("failed", "step")
+    assert stumbled["error"] == "ValueError: rank 1 stumbled first"
+
+
+def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
+    """Its ranks, its server and its folder go, in the middle of a save too."""
+    place.where.write_text("checkpoint", encoding="utf-8")
+    process = place.start(model="faulty:make")
+    place.marked()
+    assert len(list(place.temporary.glob("dsgen-prove-*"))) == 1
+    assert len(place.left_over()) > 3
+
+    process.kill()
+    process.communicate()
+
+    wait_until(lambda: not place.left_over(), MOST_SECONDS)
+
+
+def test_a_full_disk_while_saving_is_said(place: Place) -> None:
+    """The half-written checkpoint is none: the proof fails in that phase, with the system's words."""
+    if os.geteuid() or shutil.which("mount") is None:
+        pytest.skip("a small disk is a tmpfs, which only root mounts")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=800k", "none", str(place.temporary)], check=False)
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    try:
+        proof = place.prove()
+        left = list(place.temporary.iterdir())
+    finally:
+        subprocess.run(["umount", "-l", str(place.temporary)], check=True)
+
+    assert (proof["outcome"], proof["phase"]) == ("failed", "checkpoint")
+    assert "TMPDIR" in proof["todo"]
+    assert proof["foreseen"] is None
+    assert left == []
+
+
+def test_without_shared_memory(place: Place) -> None:
+    """A container without /dev/shm: DeepSpeed's CPU collectives have no place; it is said, and nothing hangs."""
+    if (
+        os.geteuid()
+        or shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-m", "true"], check=False).returncode
+    ):
+        pytest.skip("/dev/shm is hidden in a mount namespace, which only root makes")
+    hide = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
+    began = time.monotonic()
+
+    proof = place.prove("unshare", "-m", "sh", "-c", hide, "sh")
+
+    assert time.monotonic() - began < 2 * MOST_SECONDS
+    assert proof["outcome"] == "not run"
+    assert "/dev/shm, which cannot be written" in proof["error"]
+    assert "mount a tmpfs there" in proof["todo"]
+
+
+def test_no_compiler_is_said(place: Place) -> None:
+    """Where nothing is built yet."""
+    tools = place.folder / "tools"
+    tools.mkdir()
+    ninja = shutil.which("ninja", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    assert ninja is not None
+    (tools / "ninja").symlink_to(ninja)
+
+    proof = place.prove(PATH=str(tools), TORCH_EXTENSIONS_DIR=str(place.folder / "extensions"), CXX="no-such-compiler")
+
+    assert proof["outcome"] == "not run"
+    assert "could not be built" in proof["error"]
+    assert "install a C++ compiler" in proof["todo"]
+    assert not list(place.folder.glob("extensions/*/lock"))
+
+
+def test_a_home_that_cannot_be_written(place: Place) -> None:
+    """What is to be built there says what to name instead."""
+    proof = place.prove("env", "-u", "TORCH_EXTENSIONS_DIR", HOME="/proc", XDG_CACHE_HOME="/proc/cache")
+
+    assert proof["outcome"] == "not run"
+    assert "TORCH_EXTENSIONS_DIR" in proof["todo"]
+
+
+def test_two_proofs_at_once_with_a_port_taken_and_no_home(place: Place) -> None:
+    """No port is bound, so torch's own may be taken; nobody is in another's way; what is built needs no home."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # somebody has it already, which is as good
+            taken.bind(("127.0.0.1", 29500))
+            taken.listen()
+        both = [place.start(), place.start(HOME="/proc", XDG_CACHE_HOME="/proc/cache")]
+        (first,), (second,) = (place.ended(process) for process in both)
+
+    assert (first["outcome"], second["outcome"]) == ("proved", "proved"), (first["error"], second["error"])
+    assert first["losses"] == second["losses"]

@@ -1,0 +1,127 @@
+"""Proofs with the models that people train: siblings of their families, adapters, a function of their own."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dsgen
+from dsgen.asking.proofs import trained
+from dsgen.proving import prover
+from dsgen.proving.proven_models import ProvenModel
+
+pytestmark = pytest.mark.proof
+
+CPU = {"device": "cpu"}
+
+
+def config(stage: int, **keys: Any) -> dict[str, Any]:
+    """A small config in bf16."""
+    return {
+        "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": True},
+        "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+        "zero_optimization": {"stage": stage, **keys},
+    }  # fmt: skip
+
+
+# name -> config, model; stage 3 is the hardest: models are born partitioned, and gathered layer by layer
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "llama, stage 2": (config(2), {"model": "llama-3.2-1b"}),
+    "llama, stage 3": (config(3), {"model": "llama-3.2-1b"}),
+    "qwen, stage 3": (config(3), {"model": "qwen2.5-7b"}),
+    "mistral, stage 3": (config(3), {"model": "mistral-7b"}),
+    "gemma, stage 3": (config(3), {"model": "gemma-2-9b"}),
+    "experts, stage 3": (config(3), {"model": "mixtral-8x7b"}),
+    "mistral over two ranks": ({**config(1), "tensor_parallel": {"autotp_size": 2}}, {"model": "mistral-7b"}),
+    "lora, stage 2 and offload": (
+        config(2, offload_optimizer=CPU), {"model": "llama-3.2-1b", "method": "lora", "lora_rank": 4},
+    ),
+    "lora, stage 3": (config(3), {"model": "qwen2.5-7b", "method": "lora", "lora_targets": ["q_proj", "v_proj"]}),
+    "qlora, stage 0": (config(0), {"model": "llama-3.2-1b", "method": "qlora"}),
+    "qlora, stage 2": (config(2), {"model": "mistral-7b", "method": "qlora"}),
+    "qlora, stage 3 and offload": (
+        config(3, offload_optimizer=CPU, offload_param=CPU), {"model": "llama-3.2-1b", "method": "qlora"},
+    ),
+}  # fmt: skip
+
+
+@functools.cache
+def proofs() -> dict[str, prover.Proof]:
+    """All of them, in one session."""
+    models: list[ProvenModel] = [trained(**said) for _, said in CASES.values()]
+    configs = [one for one, _ in CASES.values()]
+    return dict(zip(CASES, prover.prove_many(configs, trained=models, device="cpu"), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_proved(name: str) -> None:
+    proof = proofs()[name]
+    failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
+
+    assert proof.outcome == prover.PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''}"
+    assert proof.losses[-1] < proof.losses[0]
+
+
+def test_stage_3_trains_as_stage_2_does() -> None:
+    """The same sibling with the same weights: experts too are what transformers makes them (bf16 rounds)."""
+    assert proofs()["llama, stage 3"].losses == pytest.approx(proofs()["llama, stage 2"].losses, abs=2e-3)
+
+
+def test_only_adapters_are_trained() -> None:
+    """A tenth of the sibling at most is in the optimizer, and peft is named among the versions."""
+    held = {
+        name: next(check.observed for check in proofs()[name].checks if check.name == "master weight elements per rank")
+        for name in ("qlora, stage 2", "llama, stage 2")
+    }
+
+    assert 0 < held["qlora, stage 2"][0] < held["llama, stage 2"][0] / 2  # type: ignore[index]
+    assert "peft" in proofs()["qlora, stage 2"].versions
+    assert "peft" not in proofs()["llama, stage 2"].versions
+
+
+MINE = """
+import torch
+
+class Mine(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(32, 1)
+
+    def forward(self, x, y):
+        return {"loss": (self.line(x) - y).square().mean()}
+
+def make():
+    return Mine(), lambda samples: {"x": torch.ones(samples, 32).bfloat16(), "y": torch.zeros(samples, 1).bfloat16()}
+
+def alone():
+    return Mine()
+"""
+
+
+def test_a_function_of_ones_own_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked for in the working folder; one that lacks its data says what to return, and lint is not blamed."""
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    proof = dsgen.prove(config(2), model="mine:make", device="cpu", certificate=tmp_path / "proof.json")
+    without = dsgen.prove(config(2), model="mine:alone", device="cpu")
+
+    assert proof.outcome == prover.PROVED, proof.error
+    assert proof.model == "what mine:make makes"
+    assert dsgen.verify(tmp_path / "proof.json", config(2)).holds
+    assert not dsgen.verify(tmp_path / "proof.json", config(3)).holds
+    assert "return (model, batch)" in str(without.error)
+    assert without.foreseen is None
+
+
+def test_a_scenario_is_proven_with_its_own_model() -> None:
+    """QLoRA of a Llama on one GPU, as people run it."""
+    rendered = dsgen.render({"hw": "rtx3090-24g", "gpus": 1, "model": "llama-3.1-8b", "method": "qlora"})
+
+    proof = dsgen.prove(rendered, device="cpu")
+
+    assert proof.outcome == prover.PROVED, proof.error
+    assert proof.model == "LoRA adapters on a tiny sibling of llama-3.1-8b (llama), its weights in 4 bits"
