@@ -31,6 +31,7 @@ def facts(
     training: Training | None = None,
     job_world: int | None = None,
     told: Mapping[str, Any] | None = None,
+    launched: bool = False,
 ) -> Facts:
     """The facts of a run.
 
@@ -47,6 +48,7 @@ def facts(
         training: What is trained and how; all parameters without it.
         job_world: GPUs of the scenario that the config is for.
         told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
+        launched: Whether a file of a launcher names the config.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -65,6 +67,7 @@ def facts(
         training=training,
         job_world=job_world,
         told=told or {},
+        launched=launched,
     )
     implied = accelerator
     if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":

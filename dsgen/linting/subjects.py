@@ -77,6 +77,8 @@ class Facts:
         training: What is trained and how, where a job says it; all parameters without it.
         job_world: Number of GPUs of the scenario that the config is for.
         told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
+        launched: Whether a file of a launcher names the config, so that Accelerate may launch a Trainer, which fills in
+            more than a loop of Accelerate's own.
     """
 
     world_size: int | None = None
@@ -92,6 +94,7 @@ class Facts:
     training: Training | None = None
     job_world: int | None = None
     told: Mapping[str, Any] = attrs.field(factory=dict)
+    launched: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)
