@@ -23,6 +23,7 @@ from probe_kinds import (  # benchmarks/probe_kinds.py, beside this script
     SILENTLY_WRONG,
     STOPPED_EARLY,
 )
+from program_table import judged, section, verdicts
 
 from dsgen.documents.hjson import reader
 from dsgen.linting.linter import lint, lint_config
@@ -37,12 +38,7 @@ PAGE = REPOSITORY / "docs" / "agreement.md"
 LABELS = Path("corpus", "labels.json")
 DEEPSPEED = "0.19.8"  # the release that gave the verdicts
 
-# Public configs that plain DeepSpeed takes and the real Trainer refuses (transformers 5.23.0, accelerate 1.15.0, run
-# whole): they have no zero_optimization. -> the first line of its error.
-STOPS_THE_TRAINER = dict.fromkeys(
-    (7, 141), "ValueError: Please specify the ZeRO optimization config in the DeepSpeed config."
-)
-
+_TRAINER = "hf-trainer"
 _LONGEST = 160  # letters of an error message on the page
 
 # What must be found: an error where DeepSpeed stops, a warning where it does otherwise than written, nothing else.
@@ -105,14 +101,17 @@ def _first(text: str) -> str:
 def corpus(folder: Path) -> tuple[Case, ...]:
     """The public configs of a folder, each linted for the program it was written for."""
     labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))
-    return tuple(_public(label, (folder / LABELS).parent / label["file"]) for label in labels)
+    stops = {
+        row["file"]: row["error"] for row in verdicts() if row["program"] == _TRAINER and row["verdict"] == "stops"
+    }
+    return tuple(_public(label, (folder / LABELS).parent / label["file"], stops) for label in labels)
 
 
-def _public(label: Mapping[str, Any], path: Path) -> Case:
+def _public(label: Mapping[str, Any], path: Path, stops: Mapping[str, str]) -> Case:
     document = reader.read(path.read_text(encoding="utf-8"), path.name)
-    target = "hf-trainer" if label["has_auto"] else "deepspeed"
+    target = _TRAINER if label["has_auto"] else "deepspeed"
     said = str(label["label"])
-    refused = STOPS_THE_TRAINER.get(label["n"]) if target == "hf-trainer" else None
+    refused = stops.get(path.stem) if target == _TRAINER else None
     fails = (
         refused is not None
         or said.startswith("fail:")
@@ -164,7 +163,7 @@ def _facts(probe: Mapping[str, Any]) -> Facts:
     )
 
 
-def page(public: Sequence[Case], tried: Sequence[Case]) -> str:
+def page(public: Sequence[Case], tried: Sequence[Case], programs: Sequence[str]) -> str:
     """docs/agreement.md: what agrees, what does not, and DeepSpeed's verdict beside ours for every file it refuses."""
     lines = [
         "# How far the linter agrees with DeepSpeed",
@@ -179,6 +178,7 @@ def page(public: Sequence[Case], tried: Sequence[Case]) -> str:
         "",
         *_measures(public),
         "",
+        *programs,
         "## Probes",
         "",
         *_table(("DeepSpeed", "probes", "agree"), _summary(tried, _PROBE_GROUPS)),
@@ -276,7 +276,9 @@ def main() -> None:
         print(f"{kind}: {sum(case.agrees for case in counted)} of {len(counted)} agree")
         for name, label, said in _misses(cases):
             print(f"  {name} [{label}]: {said}")
-    text = page(public, tried)
+    labels = json.loads((chosen.folder / LABELS).read_text(encoding="utf-8"))
+    paths = [(chosen.folder / LABELS).parent / label["file"] for label in labels]
+    text = page(public, tried, section(list(judged({path.stem: path for path in paths}))))
     if chosen.check and (not PAGE.is_file() or PAGE.read_text("utf-8") != text):
         sys.exit(f"docs/agreement.md is stale. Run: nox -s corpus -- {chosen.folder} update")
     if not chosen.check:

@@ -27,6 +27,7 @@ WRITTEN_BY_HAND = (
         for name in ("index", "memory", "plan", "calibrate", "diagnose", "frameworks", "hardware", "adopt", "launch")
     ),
     DOCS / "committed.md",
+    DOCS / "migrate.md",
 )
 MOST_DIFF_LINES = 40  # of one stale file; enough to see what changed
 

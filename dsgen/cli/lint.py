@@ -25,6 +25,12 @@ __all__ = ["command"]
 @click.command("lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @lint_options
+@click.option(
+    "--args",
+    "arguments",
+    metavar="FILE",
+    help="Arguments of the Hugging Face Trainer, in YAML or JSON: they settle autos.",
+)
 @click.option("--severity", type=click.Choice(LEVELS), help="The lowest that is shown (default: warning).")
 @click.option("--fail-on", type=click.Choice(LEVELS), help="The lowest that makes the exit code 1 (default: error).")
 @click.option("--fix", is_flag=True, help="Mend what can be mended safely, in the files.")

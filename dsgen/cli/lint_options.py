@@ -106,6 +106,7 @@ def settings_from(options: dict[str, Any], severity: str | None = None, fail_on:
     from dsgen.shapes.findings import Severity
 
     said = {name: options.pop(name) for name in _NAMES}
+    said["arguments"] = options.pop("arguments", None)
     said["wishes"] = fields_from(options, _WISHES)
     for name in ("select", "ignore"):
         said[name] = tuple(word.strip() for words in said[name] for word in words.split(",") if word.strip())

@@ -36,6 +36,7 @@ def lint(
     missing: Sequence[str] = (),
     calls: Sequence[str] = (),
     parameters: str | None = None,
+    arguments: str | os.PathLike[str] | None = None,
     scenario: str | os.PathLike[str] | None = None,
     method: str | None = None,
     lora_rank: int | None = None,
@@ -64,6 +65,7 @@ def lint(
         missing: Packages that the machine lacks.
         calls: What your program calls besides: checkpointing.configure, engine.compile.
         parameters: File with the names of the model's parameters.
+        arguments: File of the Trainer's arguments, which fill in "auto".
         scenario: File of the job that the config is for; what else is said wins over it.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss, optimizer, attention, checkpointing: How, where the config does not say it.
@@ -77,7 +79,8 @@ def lint(
     said = Settings(
         target=target, deepspeed=deepspeed, world_size=world_size, hardware=hardware, model=model, network=network,
         seq_len=seq_len, accelerator=accelerator, client_optimizer=client_optimizer, missing=tuple(missing),
-        calls=tuple(calls), parameters=parameters, select=tuple(select), ignore=tuple(ignore),
+        calls=tuple(calls), parameters=parameters, arguments=None if arguments is None else path_of(arguments),
+        select=tuple(select), ignore=tuple(ignore),
         severity=named_severity(severity) if severity else None,
         scenario=None if scenario is None else path_of(scenario),
         wishes=_said(

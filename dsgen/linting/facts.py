@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -30,6 +30,8 @@ def facts(
     parameters: tuple[str, ...] | None = None,
     training: Training | None = None,
     job_world: int | None = None,
+    told: Mapping[str, Any] | None = None,
+    launched: bool = False,
 ) -> Facts:
     """The facts of a run.
 
@@ -45,6 +47,8 @@ def facts(
         parameters: Names of the model's parameters; without them those of the model profile.
         training: What is trained and how; all parameters without it.
         job_world: GPUs of the scenario that the config is for.
+        told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
+        launched: Whether a file of a launcher names the config.
 
     Raises:
         DsgenError: An unknown or broken profile.
@@ -62,6 +66,8 @@ def facts(
         parameters=parameters,
         training=training,
         job_world=job_world,
+        told=told or {},
+        launched=launched,
     )
     implied = accelerator
     if accelerator is None and facts.hardware is not None and facts.hardware.vendor == "cpu":

@@ -27,6 +27,7 @@ from dsgen.linting.suppressions import Suppression, in_comments, quiet
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Finding, Severity
+from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["UNWRITTEN", "Excluded", "Linted", "check", "lint_files", "lint_one"]
 
@@ -120,7 +121,8 @@ def lint_one(source: str | os.PathLike[str] | Mapping[str, Any], said: Settings)
         text = json.dumps(plain_data(source, UNWRITTEN), indent=2, ensure_ascii=False)
         document = reader.read(f"{text}\n", UNWRITTEN)
         program = said.target or targets.guess(document.config).name
-        return check(Source(document=document, target=program, guessed=said.target is None), said)
+        given = Source(document=document, target=program, guessed=said.target is None)
+        return check(given if said.arguments is None else _told(given, said.arguments), said)
     path = path_of(source)
     if Path(path).is_dir():
         raise mistake("it is a folder", must="it must be a config", where=path, code="unreadable")
@@ -182,7 +184,25 @@ def _linted(source: Source, said: Settings, known: dict[Path, Settings], stdin_n
         return Excluded(name, settings.file)
     if settings.target is not None:
         source = attrs.evolve(source, target=settings.target, guessed=False)
+    if settings.arguments is not None:
+        source = _told(source, settings.arguments)
     return attrs.evolve(check(source, settings), piped=piped)
+
+
+def _told(source: Source, path: str) -> Source:
+    """A config with what the Trainer's arguments of a file settle; without another word the Trainer hands it over.
+
+    Raises:
+        DsgenError: Arguments that cannot be read, or of a config that another program hands over.
+    """
+    from dsgen.linting.told_arguments import arguments_of, check_program, with_arguments
+
+    if not isinstance(source.document.config, Mapping) or source.document.kind == "launch":
+        return source
+    if source.guessed:
+        source = attrs.evolve(source, target=HF_TRAINER.name, guessed=False)
+    check_program(source.target, path)
+    return with_arguments(source, arguments_of(path))
 
 
 def _facts(source: Source, settings: Settings) -> Facts:
@@ -193,6 +213,8 @@ def _facts(source: Source, settings: Settings) -> Facts:
         "missing": settings.missing,
         "calls": settings.calls,
         "parameters": parameter_names(settings.parameters) if settings.parameters else None,
+        "told": source.told,
+        "launched": source.of is not None,
     }
     profiles: dict[str, Any] = {"hardware": settings.hardware, "model": settings.model, "network": settings.network}
     if settings.scenario is not None or settings.wishes:

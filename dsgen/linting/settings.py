@@ -63,6 +63,7 @@ class Settings:
         hardware, model, network: Names or files of profiles.
         accelerator, client_optimizer, missing, calls: As `subjects.Facts` has them.
         parameters: File with the names of the model's parameters, one a line or as a JSON list.
+        arguments: File of the Trainer's arguments, which fill in "auto".
         scenario: File of the job that the config is for.
         wishes: Fields of a scenario that decide memory (`said_jobs.WISHES`) -> what was said.
         exclude: Globs of files that are not linted.
@@ -87,6 +88,7 @@ class Settings:
     missing: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     parameters: str | None = None
+    arguments: str | None = None
     scenario: str | None = None
     wishes: Mapping[str, Any] = attrs.field(factory=dict)
     exclude: tuple[str, ...] = ()

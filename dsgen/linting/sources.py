@@ -59,6 +59,7 @@ class Source:
         of: The file that names this one.
         world_size: The number of ranks that the file, or the one that names it, fixes.
         read: Makes such a document of a new text and the document's name.
+        told: DeepSpeed's key -> what every training that uses the config fills in where it says "auto".
     """
 
     document: Document
@@ -67,6 +68,7 @@ class Source:
     of: str | None = None
     world_size: int | None = None
     read: Callable[[str, str], Document] = reader.read
+    told: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -176,7 +178,7 @@ def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None)
     uses, stating = claims.uses.get(place, []), place in claims.told
     if not uses and not stating:
         return source
-    from dsgen.linting import disagreements, followed
+    from dsgen.linting import disagreements, followed, statements
 
     def judged(document: Document) -> Document:
         noted = [fault for use in uses for fault in disagreements.in_config(document, use.said, source.target)]
@@ -192,7 +194,8 @@ def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None)
     def read(text: str, name: str) -> Document:
         return judged(source.read(text, name))
 
-    return attrs.evolve(source, document=judged(source.document), read=read)
+    settled = statements.settles_all([use.said for use in uses])
+    return attrs.evolve(source, document=judged(source.document), read=read, told=settled)
 
 
 def _source(file: _File, target: str | None, stdin_name: str | None) -> tuple[Source, Sequence[Path]] | None:

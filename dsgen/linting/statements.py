@@ -27,6 +27,7 @@ __all__ = [
     "of_program",
     "of_training_file",
     "settles",
+    "settles_all",
 ]
 
 WORLD = "GPUs"  # what a launcher says; no key of DeepSpeed's
@@ -140,6 +141,13 @@ def settles(statements: Iterable[Statement]) -> dict[str, Any]:
     if len(betas) == _BETA_COUNT:
         told[_BETAS] = [betas[f"{_BETAS}[{place}]"] for place in range(_BETA_COUNT)]
     return told
+
+
+def settles_all(trainings: Iterable[Iterable[Statement]]) -> dict[str, Any]:
+    """What every one of several trainings settles, and alike: of what one leaves open nothing is known."""
+    settled = [settles(said) for said in trainings]
+    first, others = (settled[0], settled[1:]) if settled else ({}, [])
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
 
 def _stated(document: Document, path: str, key: str, value: Any, said: Any) -> Statement:

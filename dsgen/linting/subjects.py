@@ -76,6 +76,9 @@ class Facts:
         seq_len: Tokens per sequence.
         training: What is trained and how, where a job says it; all parameters without it.
         job_world: Number of GPUs of the scenario that the config is for.
+        told: DeepSpeed's key -> what the program's arguments fill in where the config says "auto".
+        launched: Whether a file of a launcher names the config, so that Accelerate may launch a Trainer, which fills in
+            more than a loop of Accelerate's own.
     """
 
     world_size: int | None = None
@@ -90,6 +93,8 @@ class Facts:
     seq_len: int | None = None
     training: Training | None = None
     job_world: int | None = None
+    told: Mapping[str, Any] = attrs.field(factory=dict)
+    launched: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)
@@ -121,8 +126,8 @@ class Subject:
         """What will be in force at a path: as written (a text that DeepSpeed reads as a number or as true or false
         turned into it), under another name of the key, or the release's default.
 
-        "auto" gives OPEN where the target fills it in, the default in a section where DeepSpeed drops it, and stays
-        "auto" where DeepSpeed keeps the word.
+        "auto" gives what the program is told where the target fills it in, OPEN where nobody said; the default in a
+        section where DeepSpeed drops it, and stays "auto" where DeepSpeed keeps the word.
         """
         if path not in self._memo:
             self._memo[path] = self._value(path)
@@ -181,7 +186,7 @@ class Subject:
         value = self.surface.value(path, self.config)
         if value == "auto":
             if self.written(path) and self.target.fills(path):
-                return self.target.settled.get(path, OPEN)
+                return self.facts.told.get(path, self.target.settled.get(path, OPEN))
             return self.surface.default(path) if section == "strict" else value
         key = self.surface.key(path, self.config) if section == "strict" else None
         read = read_strict(key, value) if key is not None and self.written(path) else value

@@ -8,21 +8,17 @@ from typing import Any
 
 import attrs
 
-from dsgen.documents.document import Document
-from dsgen.documents.hjson import reader
-from dsgen.linting import disagreements, sources, statements
+from dsgen.linting import sources, statements
 from dsgen.linting.files import Excluded, Linted, check, lint_files, lint_one
 from dsgen.linting.settings import Settings, checked
 from dsgen.linting.sources import Source
 from dsgen.linting.statements import Statement
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.linting.told_arguments import arguments_of, check_program, with_arguments
+from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["Handover", "arguments_of", "taken"]
-
-_YAML = (".yaml", ".yml")
-_KEY = "deepspeed"  # of a training file, beside its arguments
+__all__ = ["Handover", "taken"]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -68,53 +64,11 @@ def taken(
     if linted is None:
         return None
     one = linted.source
-    if arguments is not None and one.target != HF_TRAINER.name:
-        raise mistake(
-            f"the config is handed over by {one.target}",
-            must=f"the arguments of a file are those of {HF_TRAINER.title}",
-            where=arguments,
-            todo=f"Say --target {HF_TRAINER.name}, or leave --args away.",
-            code="contradiction",
-        )
-    document = one.document
-    if told:
-        faults = tuple(disagreements.in_config(document, told, one.target))
-        one = attrs.evolve(one, document=attrs.evolve(document, faults=(*document.faults, *faults)))
-    return Handover(source=one, settings=linted.settings, told=statements.settles([*_of_job(one), *told]))
-
-
-def arguments_of(path: str) -> tuple[Statement, ...]:
-    """What a file of the Trainer's arguments, YAML or JSON, says of a DeepSpeed config.
-
-    Raises:
-        DsgenError: Unreadable, broken, or without an argument that the Trainer fills in or compares.
-    """
-    from dsgen.documents.yaml import documents
-    from dsgen.documents.yaml.reader import read_text
-    from dsgen.linting import wrapped_configs
-
-    text = read_text(Path(path))
-    document = documents.read(text, path) if path.lower().endswith(_YAML) else reader.read(text, path)
-    if not isinstance(document.config, Mapping):
-        line, what = _broken(document)
-        raise mistake(what, must="it must be a map of arguments", where=f"{path}:{line}" if line else path)
-    wrapped = wrapped_configs.of(document)
-    said = statements.of_training_file(document, wrapped.key or _KEY)
-    if not said:
-        raise mistake(
-            "it has no argument that the Trainer fills into a config, or compares with it",
-            must="such as per_device_train_batch_size, learning_rate, bf16 or max_grad_norm",
-            where=path,
-            code="missing",
-        )
-    return said
-
-
-def _broken(document: Document) -> tuple[int | None, str]:
-    """Line and cause of what cannot be read as a map."""
-    for _, fault in document.faults:
-        return (document.position(fault.span.start)[0] if fault.span else None), fault.message
-    return None, "it is no map"
+    if arguments is not None:
+        check_program(one.target, arguments)
+        one = with_arguments(one, told)
+    settled = statements.settles([*_of_job(one), *told])
+    return Handover(source=attrs.evolve(one, told=settled), settings=linted.settings, told=settled)
 
 
 def _linted(source: str | Mapping[str, Any], said: Settings) -> Linted | None:

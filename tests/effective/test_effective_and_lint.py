@@ -13,7 +13,8 @@ from dsgen.asking import handovers
 from dsgen.documents.hjson import reader
 from dsgen.effective import load_many
 from dsgen.linting import rules
-from dsgen.linting.taken import Handover, arguments_of, taken
+from dsgen.linting.taken import Handover, taken
+from dsgen.linting.told_arguments import arguments_of
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Severity
 

@@ -130,6 +130,19 @@ def test_nothing_is_offered_for_a_name_of_another_program(name: str) -> None:
     assert ";" not in finding.message
 
 
+def test_a_name_that_several_sections_have_is_offered_for_none_of_them() -> None:
+    [finding] = [one for one in lint_config({"pipeline": {"type": "x"}}) if one.rule == "unread-key"]
+
+    assert ";" not in finding.message
+
+
+@pytest.mark.parametrize("name", ["model-parallel-size", "pipe_parallel_size"])
+def test_a_name_with_another_word_in_it_is_no_slip(name: str) -> None:
+    [finding] = [one for one in lint_config({name: 2}) if one.rule == "unread-key"]
+
+    assert ";" not in finding.message
+
+
 def test_almost_every_slip_of_a_key_lies_above_what_is_offered() -> None:
     known = {path.rpartition(".")[2] for path in surface.load().paths}
     names = sorted(name for name in known if len(name) > 3)

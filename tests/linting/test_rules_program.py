@@ -189,7 +189,9 @@ def test_only_the_trainer_fills_in_betas() -> None:
     config = put("optimizer.params.betas", "auto")
 
     assert found(config, "auto-not-filled", target="hf-trainer") == []
-    assert one(config, "auto-not-filled", target="accelerate").severity is Severity.WARNING
+    assert one(config, "auto-not-filled", target="accelerate").severity is Severity.ERROR
+    launched = Facts(launched=True)  # by a file, which may start a Trainer
+    assert one(config, "auto-not-filled", target="accelerate", facts=launched).severity is Severity.WARNING
 
 
 @pytest.mark.parametrize("word", ["Auto", "AUTO", " auto"])
@@ -276,3 +278,54 @@ def test_what_accelerate_makes_of_its_keys_is_judged() -> None:
     text = f"{HEAD.format('fp16')}  zero_stage: 4\n"
 
     assert of_file(text, "rejected-value") == [("zero_optimization.stage", 4, Severity.ERROR)]
+
+
+def test_the_trainers_own_optimizer_is_not_offloaded_by_the_older_key() -> None:
+    """Accelerate makes AdamW DeepSpeed's own for offload_optimizer alone: the Trainer of transformers 5.23.0 stops."""
+    rule = "client-optimizer-under-offload"
+    old = {"train_batch_size": 1, "zero_optimization": {"stage": 2, "cpu_offload": True}}
+
+    finding = one(old, rule, target="hf-trainer")
+
+    assert finding.severity is Severity.ERROR
+    assert finding.path == "zero_optimization.cpu_offload"
+    assert not found(old, rule, target="accelerate")  # the program may bring DeepSpeedCPUAdam
+    assert not found({**old, "optimizer": ADAM}, rule, target="hf-trainer")
+    assert not found({**old, "zero_force_ds_cpu_optimizer": False}, rule, target="hf-trainer")
+    new = {"train_batch_size": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+    assert not found(new, rule, target="hf-trainer")
+
+
+def test_the_auto_of_bfloat16_stops_the_trainer() -> None:
+    config = {**BASE, "bfloat16": {"enabled": "auto"}}
+
+    assert one(config, "bfloat16-hidden", target="hf-trainer").severity is Severity.ERROR
+    on = {**BASE, "bfloat16": {"enabled": True}}
+    assert one(on, "bfloat16-hidden", target="hf-trainer").severity is Severity.WARNING
+
+
+def test_accelerate_works_the_whole_batch_out_of_the_micro_batch() -> None:
+    config = {"train_batch_size": "auto", "zero_optimization": {"stage": 2}}
+    rule = "auto-not-filled"
+
+    assert one(config, rule, target="accelerate").severity is Severity.ERROR
+    assert not found({**config, "train_micro_batch_size_per_gpu": "auto"}, rule, target="accelerate")
+    assert not found(config, rule, target="hf-trainer")
+
+
+def test_two_keys_that_one_argument_must_repeat_stop_the_trainer() -> None:
+    def scheduled(peak: Any) -> dict[str, Any]:
+        return {**BASE, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": peak}}}
+
+    loud = [
+        item
+        for item in found(scheduled(0.01), "value-must-match", target="hf-trainer")
+        if item.severity > Severity.INFO
+    ]
+
+    assert [item.path for item in loud] == ["scheduler.params.warmup_max_lr"]
+    assert loud[0].severity is Severity.ERROR
+    for same in (0.001, "auto"):
+        assert all(
+            item.severity is Severity.INFO for item in found(scheduled(same), "value-must-match", target="hf-trainer")
+        )

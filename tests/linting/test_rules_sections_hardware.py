@@ -142,7 +142,6 @@ IN_VAIN = {
     "weight-quantization-unused": {"weight_quantization": {"enabled": True}},
     "deepcompile-not-called": {"compile": {"deepcompile": True}},
     "autotuning-ends-the-run": {"autotuning": {"enabled": True}},
-    "timers-left-on": {"wall_clock_breakdown": True},
 }
 
 
@@ -155,7 +154,7 @@ def test_what_the_program_calls_makes_it_right() -> None:
     calls = frozenset({"checkpointing.configure", "engine.compile", "engine.generate", "deepspeed --autotuning"})
     change = {key: value for one in IN_VAIN.values() for key, value in one.items()}
 
-    assert set(said(change, Facts(calls=calls))) == {"weight-quantization-unused", "timers-left-on"}
+    assert set(said(change, Facts(calls=calls))) == {"weight-quantization-unused"}
 
 
 def test_activation_checkpointing_is_read_by_lightning() -> None:
@@ -219,8 +218,13 @@ def test_a_profiler_is_a_warning_where_the_file_wants_the_opposite() -> None:
     assert said({"flops_profiler": {"enabled": True}, "wall_clock_breakdown": False}) == {"profiler-left-on": "warning"}
 
 
+def test_timers_are_a_preference() -> None:
+    assert said({"wall_clock_breakdown": True}) == {"timers-left-on": "info"}
+
+
 def test_sanity_checks_cost_at_stage_3_alone() -> None:
-    assert said({"zero_optimization": {"stage": 3, "enable_sanity_checks": True}})["timers-left-on"] == "warning"
+    assert said({"zero_optimization": {"stage": 3, "enable_sanity_checks": True}})["timers-left-on"] == "info"
+    assert "timers-left-on" not in said({"zero_optimization": {"stage": 2, "enable_sanity_checks": True}})
 
 
 # Named hardware.

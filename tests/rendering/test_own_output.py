@@ -23,7 +23,7 @@ from golden import scenes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "golden" / "configs").glob("**/*.json"))
 # A scenario that asks for a switch for debugging: the linter says what it costs, and render says the same.
-ASKED_FOR = {"wall-clock": ["timers-left-on"], "profiler-and-comms": ["profiler-left-on"]}
+ASKED_FOR = {"profiler-and-comms": ["profiler-left-on"]}
 
 WISHES: tuple[dict[str, Any], ...] = (
     {},
@@ -103,7 +103,7 @@ def test_a_golden_config_is_clean_under_plain_lint(path: Path, capsys: pytest.Ca
 
 def test_a_config_that_is_rendered_now_is_clean_under_plain_lint_but_for_what_was_asked(spread: list[Config]) -> None:
     for config in spread:
-        asked = {"timers-left-on": "wall_clock_breakdown", "profiler-left-on": "comms_logger.enabled"}
+        asked = {"profiler-left-on": "comms_logger.enabled"}
         for rule, path, message in loud(lint_config(config, deepspeed=config.plan.job.version)):
             assert asked.get(rule) == path, message
             assert any(message in warning for warning in config.warnings)
@@ -129,7 +129,6 @@ def test_a_spread_of_renders_says_what_every_rule_says_of_it(spread: list[Config
     assert {rule for config in spread for rule, _, _ in loud(config.findings)} >= {
         "fp32-on-tensor-cores",
         "profiler-left-on",
-        "timers-left-on",
     }
 
 
@@ -166,11 +165,11 @@ def test_the_library_refuses_what_the_command_refuses() -> None:
 
 
 def test_a_warning_is_in_the_summary_with_its_place_and_its_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = render(capsys, "--set", "wall_clock_breakdown=true")
+    code, _, err = render(capsys, "--set", "comms_logger.enabled=true")
 
     assert code == 0
-    assert "warning: --set: wall_clock_breakdown waits for the GPU" in err
-    assert "(DSG712)" in err
+    assert "warning: --set: comms_logger" in err
+    assert "(DSG713)" in err
 
 
 def test_a_warning_about_a_wish_names_where_the_wish_was_written(capsys: pytest.CaptureFixture[str]) -> None:

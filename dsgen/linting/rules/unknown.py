@@ -24,7 +24,8 @@ _SURE = 0.75  # difflib ratio of two names from which one is taken for a slip of
 # from Megatron, Accelerate and amp, 4 do (0.75: 13, 0.6: 32). tests/linting/test_quiet.py counts it again.
 OFFERED = 0.8
 _ELSEWHERE = "autotuning."  # it has names of models (hidden_size) that mean that in any file
-_WORD = 0.5  # the same of each word in them: pipe_parallel_size is no slip of data_parallel_size
+# The same of each word in names of as many words: model_parallel_size, pipe_parallel_size are no data_parallel_size.
+_WORD = 0.5
 _OWN_RULES = ("optimizer.params.", "scheduler.params.")  # arguments have rules of their own
 
 
@@ -141,11 +142,24 @@ def _offered(subject: Subject, path: str) -> tuple[str, ...]:
 def _resembles(subject: Subject, path: str, key: str) -> bool:
     if key.startswith(_ELSEWHERE) and not path.startswith(_ELSEWHERE):
         return False
+    here = key.rpartition(".")[0] == path.rpartition(".")[0]
+    if not here and not _says_where(subject, path, key):
+        return False
     names = {_plain(key), *(_plain(old) for old, new in subject.surface.aliases.items() if new == key)}
     if not names.isdisjoint(_resembling(_plain(path), subject.surface.version, OFFERED)):
         return True
-    here = key.rpartition(".")[0] == path.rpartition(".")[0]
     return here and _alike(path, key, here)
+
+
+def _says_where(subject: Subject, path: str, key: str) -> bool:
+    """Whether a name alone says that a key of another section is meant.
+
+    One that several sections have (type, device) says nothing of them, unless the section around it is almost theirs.
+    """
+    section, other = path.rpartition(".")[0], key.rpartition(".")[0]
+    if not section or not other or _is_alone(subject, key):
+        return True
+    return difflib.SequenceMatcher(None, _plain(section), _plain(other)).ratio() >= OFFERED
 
 
 @functools.lru_cache(maxsize=4096)
@@ -156,7 +170,7 @@ def _resembling(written: str, version: str, least: float) -> frozenset[str]:
     for name in _names(version):
         matcher.set_seq1(name)
         bounds = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)  # each at least the next, and quicker
-        if name == written or all(ratio() >= least for ratio in bounds):
+        if name == written or (all(ratio() >= least for ratio in bounds) and _same_words(written, name)):
             near.add(name)
     return frozenset(near)
 
@@ -175,11 +189,15 @@ def _alike(path: str, best: str, here: bool) -> bool:
     written, name = (text.rpartition(".")[2].lower().replace("-", "_") for text in (path, best))
     if not here:
         return written == name
-    if difflib.SequenceMatcher(None, written, name).ratio() < _SURE:
-        return False
-    pairs = list(zip(written.split("_"), name.split("_"), strict=False))
-    same_length = written.count("_") == name.count("_")
-    return not same_length or all(difflib.SequenceMatcher(None, *pair).ratio() >= _WORD for pair in pairs)
+    return difflib.SequenceMatcher(None, written, name).ratio() >= _SURE and _same_words(written, name)
+
+
+def _same_words(written: str, name: str) -> bool:
+    """Whether names of as many words have no word in which they differ: model_parallel_size, data_parallel_size."""
+    if written.count("_") != name.count("_"):
+        return True
+    pairs = zip(written.split("_"), name.split("_"), strict=True)
+    return all(difflib.SequenceMatcher(None, *pair).ratio() >= _WORD for pair in pairs)
 
 
 def _is_alone(subject: Subject, best: str) -> bool:

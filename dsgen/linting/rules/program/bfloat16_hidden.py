@@ -18,9 +18,11 @@ def check(subject: Subject) -> Iterator[Fault]:
     old, new = "bfloat16", "bf16"
     if subject.target.takes_every_auto or not subject.written(old) or subject.written(new):
         return
-    message = f"{old} does nothing here: Accelerate adds a section {new}, and DeepSpeed reads {old} only without one"
     if subject.raw("bfloat16.enabled") == "auto":
-        message += '; the "auto" in it is filled in by nobody'
+        message = f'nobody fills in the "auto" of {old}.enabled, and Accelerate\'s prepare() refuses it (ValueError)'
+        yield Fault(old, message, Fix(f"rename to {new}", (Move(old, new),)), Severity.ERROR)
+        return
+    message = f"{old} does nothing here: Accelerate adds a section {new}, and DeepSpeed reads {old} only without one"
     yield Fault(old, message, Fix(f"rename to {new}: {_BOTH}", (Move(old, new),), safe=False))
 
 
@@ -31,7 +33,8 @@ RULE = Rule(
     what="A config for the Trainer or Accelerate switches bf16 on under its old name.",
     why=(
         "Accelerate adds bf16 with enabled false, or what its mixed precision says, to any config without that "
-        "section. DeepSpeed then no longer looks at bfloat16, and trains in fp32 if that was all."
+        "section. DeepSpeed then no longer looks at bfloat16, and trains in fp32 if that was all. The "
+        '"auto" of bfloat16.enabled is a ValueError ("not found in kwargs").'
     ),
     example="""{
   "train_micro_batch_size_per_gpu": "auto",
@@ -46,6 +49,7 @@ RULE = Rule(
     evidence=(
         "accelerate/utils/dataclasses.py (1.15.0): DeepSpeedPlugin.set_mixed_precision",
         "deepspeed/runtime/precision_config.py (0.19.8): get_bfloat16_config",
+        "the Trainer of transformers 5.23.0 run with the section: benchmarks/data/program-verdicts.json",
     ),
     check=check,
     given={"target": "hf-trainer"},

@@ -35,7 +35,7 @@ def _fault(path: str, cost: str) -> Fault:
 RULE = Rule(
     code="DSG712",
     name="timers-left-on",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     what="A switch for debugging is on that slows every step down.",
     why=(
         "wall_clock_breakdown blocks the host on GPU events, so that it cannot prepare the next kernels "

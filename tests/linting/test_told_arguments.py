@@ -1,0 +1,94 @@
+"""What the arguments of a program settle in the config that it hands over: no noise of what will not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsgen.linting.asked import lint
+from dsgen.linting.files import Linted, lint_files
+from dsgen.linting.settings import Settings
+from dsgen.shapes.errors import DsgenError
+
+HIGH = "initial-loss-scale-too-high"
+UNSCALED = "fp16-without-zero"
+NAME = "ds.json"
+
+
+def config(stage: int) -> dict[str, Any]:
+    return {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "bf16": {"enabled": "auto"},
+        "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 32},
+        "zero_optimization": {"stage": stage},
+    }
+
+
+def put(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def said(folder: Path, stage: int, *scripts: str) -> set[str]:
+    """The rules that speak of the config when these commands lie beside it."""
+    put(folder, NAME, json.dumps(config(stage)))
+    files = [put(folder, f"run{number}.sh", f"{text}\n") for number, text in enumerate(scripts)]
+    linted = [one for one in lint_files(files or [str(folder / NAME)], Settings()) if isinstance(one, Linted)]
+    [ours] = [one for one in linted if one.document.name.endswith(NAME)]
+    return {finding.rule for finding in ours.findings}
+
+
+def command(*words: str) -> str:
+    return " ".join(("deepspeed train.py --deepspeed ds.json", *words))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_script_that_says_bf16_leaves_no_word_of_fp16(tmp_path: Path) -> None:
+    assert HIGH in said(tmp_path, 2)
+    assert HIGH not in said(tmp_path, 2, command("--bf16 True"))
+    assert HIGH in said(tmp_path, 2, command("--fp16 True"))
+
+
+def test_a_script_that_says_fp16_at_stage_0_is_warned_of_the_unscaled_loss(tmp_path: Path) -> None:
+    assert UNSCALED not in said(tmp_path, 0)
+    assert UNSCALED in said(tmp_path, 0, command("--fp16"))
+    assert UNSCALED not in said(tmp_path, 0, command("--bf16"))
+
+
+def test_trainings_that_say_different_things_settle_nothing(tmp_path: Path) -> None:
+    assert HIGH in said(tmp_path, 2, command("--bf16 True"), command("--fp16 True"))
+    assert HIGH in said(tmp_path, 2, command("--bf16 True"), command("--learning_rate 1e-5"))
+    assert HIGH not in said(tmp_path, 2, command("--bf16 True"), command("--bf16 True --learning_rate 1e-5"))
+
+
+def test_a_file_of_arguments_settles_the_same(tmp_path: Path) -> None:
+    bf16 = put(tmp_path, "bf16.yaml", "bf16: true\n")
+    fp16 = put(tmp_path, "fp16.json", '{"fp16": true}')
+
+    assert {finding.rule for finding in lint(config(2), arguments=bf16).findings} == set()
+    assert UNSCALED in {finding.rule for finding in lint(config(0), arguments=fp16).findings}
+    assert lint({"fp16": {"enabled": True}}, arguments=bf16).target == "hf-trainer"
+
+
+def test_a_file_of_arguments_is_compared_too(tmp_path: Path) -> None:
+    arguments = put(tmp_path, "a.yaml", "learning_rate: 1.0e-5\n")
+    fixed = {**config(2), "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+
+    [finding] = [one for one in lint(fixed, arguments=arguments).findings if one.rule == "argument-disagrees"]
+
+    assert finding.path == "optimizer.params.lr"
+
+
+def test_arguments_of_the_trainer_are_no_other_programs(tmp_path: Path) -> None:
+    arguments = put(tmp_path, "a.yaml", "bf16: true\n")
+
+    with pytest.raises(DsgenError, match="handed over by deepspeed"):
+        lint(config(2), arguments=arguments, target="deepspeed")
