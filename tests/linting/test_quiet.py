@@ -275,3 +275,20 @@ def test_the_rule_says_the_error_of_the_memory_model() -> None:
     (rule,) = (rule for rule in RULES if rule.name == "does-not-fit")
 
     assert f"within {100 * ERROR:g} % of" in rule.evidence[0]
+
+
+def test_the_placeholders_of_a_template_are_one_finding(tmp_path: Path) -> None:
+    file = tmp_path / "ds_config.json"
+    file.write_text('{"train_batch_size": BATCH,\n"steps_per_print": STEPS,\n"zero_optimization": {"stage": ZERO\n}}\n')
+    findings = lint_one(file, Settings(severity=Severity.INFO, target="deepspeed")).findings
+    told = [finding for finding in findings if finding.rule == "template-placeholder"]
+
+    assert [finding.path for finding in told] == ["train_batch_size"]
+    names = "train_batch_size, steps_per_print and zero_optimization.stage are still placeholders"
+    assert told[0].message.startswith(names)
+
+
+@pytest.mark.parametrize(("value", "severity"), [(False, Severity.INFO), (True, Severity.WARNING)])
+def test_an_old_key_that_says_what_is_so_without_it_is_a_note(value: bool, severity: Severity) -> None:
+    (finding,) = said({"zero_optimization": {"stage": 2, "cpu_offload": value}}, "deprecated-key")
+    assert finding.severity is severity

@@ -30,7 +30,9 @@ def check(subject: Subject) -> Iterator[Fault]:
             message = "bfloat16 is the old name of bf16, and DeepSpeed does not read it beside bf16"
             yield Fault(path, message, Fix("remove bfloat16", (Remove(path),)))
         elif not subject.written(new):
-            yield Fault(path, f"{path} is the old name of {new}; {_consequence(key)}", _mend(key, value, new, keeps))
+            idle = new in _DEVICES and read_strict(key, value) is False  # it says what is so without it
+            message = f"{path} is the old name of {new}; {_consequence(key)}"
+            yield Fault(path, message, _mend(key, value, new, keeps), Severity.INFO if idle else None)
 
 
 def _consequence(key: Key) -> str:
