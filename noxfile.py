@@ -28,8 +28,8 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
-              "bench", "examples", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "coverage",
-              "mutants"]  # fmt: skip
+              "bench", "examples", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "cells",
+              "coverage", "mutants"]  # fmt: skip
 
 nox.needs_version = ">=2026.10.20"
 nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench", "examples"]
@@ -171,6 +171,16 @@ def operators(session: nox.Session) -> None:
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
     session.run("pytest", "-m", "proof", "tests/proving", *BOTH_CORES, *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def cells(session: nox.Session) -> None:
+    """Cells of the matrix that share a start, 200 started one by one; `-- update` records all and writes its page."""
+    install_proof(session)
+    if UPDATE in session.posargs:
+        session.run("python", "benchmarks/every_cell.py")
+    else:
+        session.run("pytest", "tests/proving/test_every_cell.py", env={"DSGEN_CELLS_ALONE": "200"})
 
 
 @nox.session(python=PYTHON, default=False)

@@ -22,7 +22,7 @@ from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.strategies.strategies import describe
 
-__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "rows", "text"]
+__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "digest", "labels", "rows", "text"]
 
 FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
@@ -32,13 +32,17 @@ HASH_DIGITS = 16  # of sha256: enough to tell 11,000 configs apart, short enough
 SPEED_DIGITS = 3  # significant; the cost model knows no more
 
 
-def text() -> str:
-    """The whole matrix as CSV; a row where nothing fits has its reason in place of the hash."""
+def text(rendered: dict[str, str] | None = None) -> str:
+    """The whole matrix as CSV; a row where nothing fits has its reason in place of the hash.
+
+    Args:
+        rendered: Gets every config: hash -> JSON text.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     with _seldom_searched():
-        writer.writerows(rows(catalog.names("model")))
+        writer.writerows(rows(catalog.names("model"), rendered))
     return out.getvalue()
 
 
@@ -53,14 +57,19 @@ def _seldom_searched() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The rows of some models, in the order of the matrix."""
+def digest(config: str) -> str:
+    """The name of a config in the matrix."""
+    return hashlib.sha256(config.encode()).hexdigest()[:HASH_DIGITS]
+
+
+def rows(names: Sequence[str], rendered: dict[str, str] | None = None) -> Iterator[tuple[str, ...]]:
+    """The rows of some models, in the order of the matrix; `rendered` gets their configs: hash -> JSON text."""
     hardware = [catalog.find("hardware", name) for name in catalog.names("hardware")]
     models = [catalog.find("model", name) for name in names]
-    clusters = [_cluster(nodes, network) for nodes, network in CLUSTERS]
+    clusters = labels()
     # Model by model, whose tensors and activations are then worked out once; shown hardware by hardware.
     answers = {
-        (machine.name, model.name, label): _answer((machine.layer, model.layer, *layers))
+        (machine.name, model.name, label): _answer((machine.layer, model.layer, *layers), rendered)
         for model in models
         for machine in hardware
         for label, layers in clusters
@@ -69,6 +78,11 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         for model in models:
             for label, _ in clusters:
                 yield (machine.name, model.name, label, *answers[machine.name, model.name, label])
+
+
+def labels() -> list[tuple[str, tuple[Layer, ...]]]:
+    """The clusters' names in the matrix, in the order of CLUSTERS, and what a person would say for each."""
+    return [_cluster(nodes, network) for nodes, network in CLUSTERS]
 
 
 def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
@@ -80,7 +94,7 @@ def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
     return f"{nodes} nodes {network}", (catalog.find("network", network).layer, said)
 
 
-def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
+def _answer(layers: tuple[Layer, ...], rendered: dict[str, str] | None = None) -> tuple[str, ...]:
     """The columns after the cluster. The search is asked first: a row where nothing fits needs no advice."""
     try:
         job = assemble(layers)
@@ -90,9 +104,14 @@ def _answer(layers: tuple[Layer, ...]) -> tuple[str, ...]:
         config = render(decide(job, found))
     except DsgenError as error:
         return _nothing(str(error).splitlines()[0])
+    if config.findings:  # a config that the linter has words for is no answer
+        return _nothing(f"lint: {', '.join(finding.code for finding in config.findings)}")
     chosen = config.plan.chosen
     strategy, memory = chosen.strategy, chosen.memory
-    sha = hashlib.sha256(config.to_json().encode()).hexdigest()[:HASH_DIGITS]
+    whole = config.to_json()
+    sha = digest(whole)
+    if rendered is not None:
+        rendered[sha] = whole
     return (
         describe(strategy),
         memory.verdict.value,

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))  # the checkout's dsgen, not an installed one
     from dsgen.linting.rules import READS
-    from golden import files, matrix, rule_reads, scenes
+    from golden import cells, files, matrix, rule_reads, scenes
 
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
     wanted: dict[Path, str] = {}
@@ -48,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         folders += [scenes.CONFIGS, scenes.EXPLANATIONS]
     if not said.scenarios_only:
         start = time.process_time()
-        wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text()
+        configs: dict[str, str] = {}
+        wanted[scenes.FOLDER / matrix.FILE_NAME] = matrix.text(configs)
+        wanted[scenes.FOLDER / cells.FILE_NAME] = cells.text(configs)
         taken = time.process_time() - start
     differences = files.compare(wanted, folders)
     if not differences:

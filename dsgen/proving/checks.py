@@ -12,7 +12,7 @@ from dsgen.proving import expectations
 from dsgen.proving.adaptation import resolve_batch
 from dsgen.proving.schedule import learning_rate
 
-__all__ = ["Check", "checks"]
+__all__ = ["Check", "checks", "engine_checks", "parse_checks"]
 
 _RATE_TOLERANCE = 1e-6  # relative; both sides are float64 sums of a few terms
 # Sections that DeepSpeed hands to pydantic as a whole and where an unknown key is an error of its own; reads inside
@@ -61,14 +61,63 @@ def checks(
         version: DeepSpeed's.
         plain: Whether the model is the tiny Llama, of which it is known what AutoTP shards.
     """
+    return (*engine_checks(config, ranks, tp, steps, observed, version, plain), *_health(config, observed, tp))
+
+
+def engine_checks(
+    config: Mapping[str, Any],
+    ranks: int,
+    tp: int,
+    steps: int,
+    observed: Sequence[Mapping[str, Any]],
+    version: str,
+    plain: bool = True,
+    small: bool = False,
+) -> tuple[Check, ...]:
+    """The part of `checks` that one rank can answer for: all but what ranks share, and the checkpoint.
+
+    Args:
+        config: As in `checks`, as are the others.
+        ranks: Number of ranks.
+        tp: AutoTP degree.
+        steps: Optimizer steps taken.
+        observed: Records of some ranks, or of one.
+        version: DeepSpeed's.
+        plain: As in `checks`.
+        small: Whether the model is too small to be swapped to NVMe.
+    """
     first = observed[0]
     return (
         *_written(config, first),
         *_classes(config, first, version),
         *_batch(config, ranks, first),
         *_schedule(config, steps, first),
-        *_sizes(config, ranks // tp, tp, observed, plain),
-        *_health(config, observed, tp),
+        *_sizes(config, ranks // tp, tp, observed, plain, small),
+    )
+
+
+def parse_checks(config: Mapping[str, Any], ranks: int, held: Mapping[str, Any], version: str) -> tuple[Check, ...]:
+    """What a parsed config alone can answer for: every written value is held, and the batch adds up.
+
+    Args:
+        config: The config as written.
+        ranks: Number of ranks.
+        held: What DeepSpeed's parser holds, as `engine.proof.observing.held_config` says it.
+        version: DeepSpeed's.
+    """
+    arrived = {
+        "train_batch": held.get("train_batch_size"),
+        "micro_batch": held.get("train_micro_batch_size_per_gpu"),
+        "accumulation": held.get("gradient_accumulation_steps"),
+    }
+    clipping = expectations.gradient_clipping(config, version)
+    stage = held.get("zero_optimization", {}).get("stage")
+    return (
+        _none("keys left to 'auto'", list(_autos(config))),
+        _none("written values the parser lacks", list(_differing(config, held))),
+        *_batch(config, ranks, arrived),
+        _equal("gradient clipping", clipping, held.get("gradient_clipping")),
+        _equal("ZeRO stage", expectations.stage(config), stage),
     )
 
 
@@ -169,7 +218,12 @@ def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -
 
 
 def _sizes(
-    config: Mapping[str, Any], data_parallel: int, tp: int, observed: Sequence[Mapping[str, Any]], plain: bool
+    config: Mapping[str, Any],
+    data_parallel: int,
+    tp: int,
+    observed: Sequence[Mapping[str, Any]],
+    plain: bool,
+    small: bool,
 ) -> Iterator[Check]:
     """What each rank holds, in elements."""
     yield _equal("data-parallel ranks", data_parallel, observed[0]["data_parallel"])
@@ -184,16 +238,19 @@ def _sizes(
     share = [sum(math.ceil(size / data_parallel) for size in record["parameter_sizes"]) for record in observed]
     if expectations.stage(config) == 3:
         yield _equal("parameter elements kept per rank", share, [record["parameters_held"] for record in observed])
-        if expectations.parameter_place(config) == "nvme":
+        if expectations.parameter_place(config) == "nvme" and not small:
             yield _at_least("parameter bytes on NVMe per rank", 1, [r["parameter_swap_bytes"] for r in observed])
     if expectations.optimizer_place(config) == "nvme":
         least = _STATE_BYTES * min(share)
-        yield _at_least("optimizer bytes on NVMe per rank", least, [r["optimizer_swap_bytes"] for r in observed])
+        if not small:
+            yield _at_least("optimizer bytes on NVMe per rank", least, [r["optimizer_swap_bytes"] for r in observed])
         return  # what is swapped out is in memory only while it is used
     for name, key in (("master weight elements", "master_held"), ("optimizer moment elements", "moment_held")):
         held = [record[key] for record in observed]
         if key == "moment_held" and observed[0]["optimizer"] not in _ADAMS:
             continue
+        if key == "moment_held" and small and observed[0]["global_steps"] == observed[0]["skipped_steps"]:
+            continue  # the loss scaler let no step through, and a first one makes them
         bounds = [
             expectations.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
             for record in observed

@@ -62,6 +62,7 @@ ASSERTS = {
 NAMING = {
     "linting.rules.parallel.expert_parallel_refused": "presets of DeepSpeed's AutoEP",
     "linting.rules.tensor_parallelism": "presets of DeepSpeed's AutoTP",
+    "proving.sizeless": "the family that turns so many elements of a head, whatever its size",
     "report.templates": "an example in a template",
 }
 

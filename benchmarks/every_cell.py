@@ -1,0 +1,176 @@
+"""Start every cell of the golden matrix at its declared world size, and write benchmarks/every_cell.json and its page.
+
+python benchmarks/every_cell.py [--record FILE] [--page]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from dsgen.proving import expectations  # noqa: E402
+from dsgen.proving.adaptation import tensor_parallel_degree  # noqa: E402
+from dsgen.proving.worlds import StartVerdict, open_world  # noqa: E402
+from golden import cells, starts  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "every_cell.json"
+PAGE = ROOT / "docs" / "proven.md"
+PARTS = ("By ZeRO stage and offload", "By precision", "By family", "By ranks")
+
+ABOUT = """\
+## How a cell is proven
+
+1. **Lint.** The linter, told of the job, has no word for the config: not an error, not a warning, not a note.
+   A row of the matrix with a finding would have no config (`golden/matrix.py`).
+2. **Parse.** DeepSpeed's own parser is given the config at the cell's world size, with every number as
+   rendered. Every written value must be held, nothing may be left to "auto", and micro-batch, accumulation
+   and ranks must make the train batch. The ranks are those of the hardware's profile and the nodes, not of
+   the config. The same is asked of what `--target accelerate` writes (and `--target hf-trainer --resolve`,
+   which is the same config), after Accelerate's real `DeepSpeedPlugin` has had it.
+3. **Start.** `deepspeed.initialize` and two optimizer steps on a tiny model of the same family, at the
+   declared number of ranks. Asserted: stage, types of parameters and masters, clipping of engine and
+   optimizer, classes of optimizer, wrapper and schedule, learning rate before and after, places of states and
+   parameters, elements of parameters, masters and moments that this rank holds, batch and accumulation, the
+   ranks of the data-parallel and tensor-parallel groups, and that DeepSpeed read every key.
+
+## A world of twins
+
+A start is one process. It is one rank of the declared world, and every other rank is its twin: a sum is this
+rank's tensor times the ranks, a gather is as many copies of its part (`dsgen/engine/proof/twins.py`; a test
+holds each collective against gloo ranks that all hold the same). It is rank 0, the root of every broadcast; ZeRO
+pads its partitions, so every rank holds as much. At stage 3 and under AutoTP gathered weights are one part over
+and over, so no loss is asserted there.
+DeepSpeed's operators of Adam and of asynchronous files are plain torch and Python in these starts; what is
+offloaded to NVMe is too small here to leave memory. Compiled operators, swapping, losses, checkpoints and
+resuming are proven on real ranks: `tests/proving/test_golden_proof.py` and
+`tests/proving/test_trained_alike.py`.
+
+## Trained rightly
+
+On real gloo ranks (2 and 4) ten steps of the tiny Llama have the losses of a loop of plain PyTorch on the
+same batches: stages 0 to 3 in fp32 (to 1e-5) and bf16 (to 1e-2 of a loss of 5.5: gradients are rounded to 8
+bits before they are added up), with the optimizer on the CPU or not, parameters on the CPU, hpZ, with and
+without clipping and accumulation. Each saves after five steps and resumes in an engine that began with other
+weights (with hpZ in the same one, five steps on), with the losses that it had. One difference is DeepSpeed's
+own: at stage 0 in bf16 it makes Adam's states by a step with zero gradients that counts, so its first update
+is 0.73 of torch's; the plain loop does the same.
+
+## Which cells share a start
+
+Two cells share one where these are equal:
+
+- the structure of the config: the same keys, with the same value wherever a value chooses code (booleans,
+  texts, the stage, the tensor-parallel degree; of a clipping norm or a loss scale whether it is zero);
+- the world: ranks in all, and ranks of a node;
+- the tiny sibling of the model: its family and its choices (tied head, biases, grouped or single key heads,
+  mixture, window ...) without its sizes.
+
+So they differ in numbers alone, and their numbers are what the parser checks for each. That this is sound is
+tested: random cells that share a start are started one by one and must give the same verdict, 12 in `nox`,
+200 in `nox -s cells`. `nox -s cells` makes all the starts; `nox` a cover of them, in which every structure meets
+each world and each sibling that it has, though not all three together."""
+
+
+def kinds(cell: cells.Cell, config: dict[str, Any], family: str) -> tuple[str, ...]:
+    """What a cell is, for each of PARTS."""
+    optimizer, parameters = expectations.optimizer_place(config), expectations.parameter_place(config)
+    places = [f"{what} on {place}" for what, place in (("optimizer", optimizer), ("parameters", parameters))
+              if place != "accelerator"]  # fmt: skip
+    tp = tensor_parallel_degree(config)
+    stage = [f"stage {expectations.stage(config)}", *([f"AutoTP {tp}"] if tp > 1 else []), *places]
+    ranks, local = starts.worlds(cell)
+    return ", ".join(stage), expectations.parameter_dtype(config), family, f"{ranks} ({ranks // local} x {local})"
+
+
+def run(record: Path) -> dict[str, Any]:
+    """Start and parse everything; exit with what did not come through."""
+    configs = cells.configs()
+    shares = starts.shares(configs)
+    began, wrong = time.monotonic(), []
+    count: list[Counter[str]] = [Counter() for _ in PARTS]
+    begun: list[Counter[str]] = [Counter() for _ in PARTS]
+    with open_world() as world:
+        known = starts.Record(record, world.versions)
+        for share in starts.progress(shares):
+            one = starts.start_of(share.cells[0], configs)
+            verdict = StartVerdict(error=None) if one in known else world.start(one)
+            if verdict.why:
+                wrong.append(f"{share.cells[0].name}: {verdict.why}")
+                continue
+            known.keep(one)
+            for place, kind in enumerate(kinds(share.cells[0], configs[share.cells[0].sha], one.model["model_type"])):
+                begun[place][kind] += 1
+                count[place][kind] += len(share.cells)
+        parsed = {target: starts.parse_all(world, configs, target) for target in ("deepspeed", "accelerate")}
+        wrong += [f"{sha}, {target}: {one.why}" for target, told in parsed.items() for (sha, _), one in told.items()
+                  if one.why]  # fmt: skip
+        versions = world.versions
+    if wrong:
+        sys.exit("\n".join([*wrong[:40], f"{len(wrong)} did not come through"]))
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    return {
+        "versions": versions,
+        "cells": sum(len(share.cells) for share in shares),
+        "configs": len(configs),
+        "structures": len({starts.structure(config) for config in configs.values()}),
+        "starts": len(shares),
+        "parsed": {target: len(told) for target, told in parsed.items()},
+        "parts": {
+            part: {kind: [count[place][kind], begun[place][kind]] for kind in sorted(count[place], key=_order)}
+            for place, part in enumerate(PARTS)
+        },
+    }
+
+
+def _order(kind: str) -> tuple[int, str]:
+    number = kind.split(" ", 1)[0]
+    return (int(number), "") if number.isdigit() else (0, kind)
+
+
+def page(results: dict[str, Any]) -> str:
+    """docs/proven.md."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
+    lines = [
+        "# What is proven, and how",
+        "",
+        f"All {results['cells']:,} cells of the golden matrix that have a config (hardware x model x cluster)",
+        f"were started and parsed with {versions}.",
+        "This page is made of `benchmarks/every_cell.json`, the record of `nox -s cells -- update`.",
+        "",
+        "| | |",
+        "|---|---:|",
+        f"| cells | {results['cells']:,} |",
+        f"| distinct configs | {results['configs']:,} |",
+        f"| distinct structures | {results['structures']:,} |",
+        f"| starts | {results['starts']:,} |",
+        *(f"| configs parsed, target {name} | {number:,} |" for name, number in results["parsed"].items()),
+        "",
+        ABOUT,
+    ]
+    for part, kinds_of in results["parts"].items():
+        lines += ["", f"## {part}", "", "| | cells | starts |", "|---|---:|---:|"]
+        lines += [f"| {kind} | {number:,} | {begun:,} |" for kind, (number, begun) in kinds_of.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run, or with --page write the page of the committed record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", type=Path, default=ROOT / ".dsgen-cells", help="starts that came through: resume")
+    parser.add_argument("--page", action="store_true", help="start nothing; write the page again")
+    said = parser.parse_args()
+    if not said.page:
+        RESULTS.write_text(json.dumps(run(said.record), indent=1) + "\n", "utf-8")
+    PAGE.write_text(page(json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
