@@ -80,7 +80,8 @@ def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]
     """Where a config as DeepSpeed loaded it is not what lint says of it: the file, and both sides."""
     name, subject = loaded.name, _as_linted(config)
     judged = config.judged(loaded.deepspeed)
-    errors = {item.path for item in judged.findings if item.severity is Severity.ERROR}
+    stops = [item for item in judged.findings if item.severity is Severity.ERROR]
+    errors = {item.path for item in stops}
     told = handovers.agreeing(loaded, config)
     wrong: list[tuple[str, ...]] = []
     if loaded.refused is not None and _THE_MACHINE in loaded.refused.sentence:
@@ -89,11 +90,13 @@ def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]
         wrong.append((name, "refused", str(told.refused), str(errors)))
     keys = _KEY.findall(told.refused.sentence) if told.refused else []
     blamed = [key for key in keys[:1] if subject.written(key)]
+    named = blamed and any(blamed[0] in item.message for item in stops)  # one finding for all places of a template
     advised = told.refused is not None and any(path.rpartition(".")[2] in told.refused.sentence for path in errors)
     if (
         errors
         and blamed
         and not advised
+        and not named
         and not any(blamed[0].startswith(path) or path.startswith(blamed[0]) for path in errors)
     ):
         wrong.append((name, "blames", blamed[0], str(errors)))
