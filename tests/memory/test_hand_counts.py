@@ -290,9 +290,9 @@ def test_four_weights_in_4_bits_are_one_element_for_stage_3(make_job):
     head = next(one for one in parameters(llama) if one.kind == "head")
     odd = matrix._replace(shape=(3, 5))
 
-    assert partitioned(odd, 1, True) == 4
-    assert [partitioned(one, 1, True) for one in (norm, head)] == [norm.numel, head.numel]
-    assert partitioned(odd, 1, False) == 15
+    assert partitioned(llama, odd, 1, True) == 4
+    assert [partitioned(llama, one, 1, True) for one in (norm, head)] == [norm.numel, head.numel]
+    assert partitioned(llama, odd, 1, False) == 15
 
 
 def reduced(numels: tuple[int, ...], **states: object) -> SimpleNamespace:
