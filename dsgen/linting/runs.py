@@ -63,6 +63,9 @@ def _changes(before: Subject, after: Subject, own: str) -> Iterator[tuple[str, A
 
 
 def _in_force(subject: Subject, path: str) -> Any:
+    brought = subject.target.brings & {path, path.partition(".")[0]}
+    if any(not subject.written(key) for key in brought):
+        return OPEN  # the program says it where the config does not
     return subject.offload(_DEVICES[path]) if path in _DEVICES else subject.value(path)
 
 

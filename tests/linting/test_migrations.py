@@ -37,6 +37,33 @@ def test_what_a_release_refuses_is_never_nothing_to_change(source: Source) -> No
             assert made.applied or any(map(is_to_do, made.findings)), release
 
 
+OLD = {
+    "curriculum_learning": {"enabled": True, "curriculum_type": "seqlen", "min_difficulty": 8},
+    "amp": {"enabled": True, "opt_level": "O2"},
+    "progressive_layer_drop": {"enabled": True, "theta": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", list(OLD))
+def test_what_a_later_release_removed_is_kept_where_it_is_read(name: str) -> None:
+    """DeepSpeed 0.18.9 reads every key of these sections; 0.19 has dropped some of them."""
+    config = {"train_batch_size": 8, name: OLD[name]}
+    document = reader.read(json.dumps(config), "ds_config.json")
+    linted = check(Source(document=document, target="deepspeed"), Settings(deepspeed="0.18", severity=Severity.INFO))
+
+    assert [one.path for one in linted.findings if one.rule == "key-too-new"] == []
+    assert all(not one.path.startswith(f"{name}.") for one in linted.findings if one.fix is not None and one.fix.safe)
+
+
+def test_what_an_older_release_does_not_have_is_no_safe_removal() -> None:
+    config = {"train_batch_size": 8, "torch_autocast": {"enabled": True}, "tensor_parallel": {"autotp_size": 2}}
+    document = reader.read(json.dumps(config), "ds_config.json")
+    made = migrated(check(Source(document=document, target="deepspeed"), Settings(deepspeed="0.14")))
+
+    assert made.applied == ()
+    assert {one.path for one in made.findings if is_to_do(one)} == {"torch_autocast", "tensor_parallel"}
+
+
 def test_what_every_release_refuses_is_left_to_do() -> None:
     """No release has a stage 9, so no release differs in it; it is said all the same."""
     config = {"train_batch_size": 8, "zero_optimization": {"stage": 9}}

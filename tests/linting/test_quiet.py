@@ -292,3 +292,16 @@ def test_the_placeholders_of_a_template_are_one_finding(tmp_path: Path) -> None:
 def test_an_old_key_that_says_what_is_so_without_it_is_a_note(value: bool, severity: Severity) -> None:
     (finding,) = said({"zero_optimization": {"stage": 2, "cpu_offload": value}}, "deprecated-key")
     assert finding.severity is severity
+
+
+def test_what_the_program_brings_is_no_default_of_deepspeeds() -> None:
+    """Lightning sets its own clipping where the config has none: 1.0, DeepSpeed's default, is another run."""
+    for target, safe in (("deepspeed", True), ("lightning", False)):
+        (finding,) = said({"gradient_clip": 1.0}, "unread-key", target)
+        assert finding.fix is not None
+        assert finding.fix.safe is safe, target
+
+
+@pytest.mark.parametrize("name", ["Stage", "stage_3", "zero_stage"])
+def test_a_stage_under_another_name_is_not_missing(name: str) -> None:
+    assert said({"zero_optimization": {name: 3}}, "stage-missing") == []

@@ -66,12 +66,19 @@ def _unknown(subject: Subject) -> Iterator[Unknown]:
         if path.startswith(_OWN_RULES) or outdone(subject, path) or path.startswith(tuple(skipped)):
             continue
         general = re.sub(r"\[\d+\]", "[]", path)
-        if known.key(path, subject.config) is not None or general in known.sections:
+        if known.key(path, subject.config) is not None or general in known.sections or _still_read(subject, path):
             continue
         skipped += [f"{path}.", f"{path}["]
         parent = path.rpartition(".")[0]
         if not parent or re.sub(r"\[\d+\]", "[]", parent) in known.sections:
             yield _described(subject, path, value, known.sections.get(parent) == "strict" and value != "auto")
+
+
+def _still_read(subject: Subject, path: str) -> bool:
+    """Whether a key is of a section that only a later release has removed: the one that is meant reads it whole."""
+    newest = surface.load()
+    key = newest.key(path) if newest.version != subject.surface.version else None
+    return key is not None and bool(key.removed) and subject.surface.key(key.path) is not None
 
 
 def renaming(unknown: Unknown) -> Fix | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.deepspeed import surface
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.unknown import unknown_keys
 from dsgen.linting.subjects import Subject
@@ -18,10 +19,11 @@ def check(subject: Subject) -> Iterator[Fault]:
         if unknown.later is None:
             continue
         made = "rejects the config" if unknown.strict else "ignores it"
+        idle = bool(surface.load().default(unknown.path) == unknown.value)  # it asks for nothing
         yield Fault(
             unknown.path,
             f"{unknown.path} came with DeepSpeed {unknown.later}; {subject.surface.version} {made}",
-            Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=not unknown.strict),
+            Fix(f"remove {unknown.path.rpartition('.')[2]}", (Remove(unknown.path),), safe=idle and not unknown.strict),
             Severity.ERROR if unknown.strict else Severity.WARNING,
         )
 
