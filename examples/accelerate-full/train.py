@@ -114,6 +114,7 @@ def main() -> None:
     told = train(said.data, said.output, said.steps)
     if torch.distributed.get_rank() == 0:
         print(json.dumps(told))
+    torch.distributed.destroy_process_group()  # its threads may abort a process that ends while they run
 
 
 if __name__ == "__main__":

@@ -102,6 +102,7 @@ def main() -> None:
     told = train(said.deepspeed_config, said.data, said.checkpoints, said.steps)
     if dist.get_rank() == 0:
         print(json.dumps(told))
+    dist.destroy_process_group()  # its threads may abort a process that ends while they run
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ def main() -> None:
     result = made.train()
     made.save_model()
     print(json.dumps({"loss": result.training_loss, "steps": result.global_step}))
+    torch.distributed.destroy_process_group()  # its threads may abort a process that ends while they run
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 STEPS, SAVED_AFTER = 10, 5
+VOCABULARY, LENGTH = 256, 16  # of tiny_llama
 SEED, OTHER_SEED = 20, 21  # of the weights; a resumed engine starts from other ones
 PRELOAD = ("torch._dynamo", "torch._inductor.compile_fx", "deepspeed.runtime.zero.stage3",
            "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.superoffload",
@@ -25,9 +26,10 @@ PRELOAD = ("torch._dynamo", "torch._inductor.compile_fx", "deepspeed.runtime.zer
 
 def tokens(config: dict[str, Any], micro: int, rank: int) -> Any:
     """The batch of one micro-step of one data-parallel rank, the same in every step, so that the loss falls."""
-    from dsgen.engine.proof import tiny_llama
+    import torch
 
-    return tiny_llama.batch(config["train_micro_batch_size_per_gpu"], 100 * micro + rank, "cpu")
+    generator = torch.Generator().manual_seed(100 * micro + rank)
+    return torch.randint(0, VOCABULARY, (config["train_micro_batch_size_per_gpu"], LENGTH), generator=generator)
 
 
 def plain(config: dict[str, Any], data_parallel: int) -> list[float]:
