@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["parse", "run"]
 
 _SEED = 20  # any fixed number: the same model and data on every run
 _TOKENS = 16  # per sample
+_EXPERT = 0.01  # of every weight that nobody sets: near the deviation of those that are set, 0.02
 # Keys of a config.json that say what a class is, or how its weights are stored, not what it is made of.
 _LEFT_OUT = ("model_type", "torch_dtype", "dtype")
 
@@ -188,9 +190,30 @@ def _model(job: dict[str, Any], config: Witness) -> Any:
     _ = AutoModelForCausalLM._model_mapping[type(described)]  # its module must not be loaded inside zero.Init
     zero = job["config"].get("zero_optimization") or {}
     born = zero.get("stage") == 3 and job["tp"] == 1
-    with deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)) if born else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if born:
+            stack.enter_context(_filled())
+            stack.enter_context(deepspeed.zero.Init(config_dict_or_path=copy.deepcopy(config)))
         model = AutoModelForCausalLM.from_config(described, attn_implementation="eager")
     return model.train()
+
+
+@contextlib.contextmanager
+def _filled() -> Iterator[None]:
+    """Give a number to what is made empty: experts, which no layer of torch's sets, would keep what lay in memory."""
+    from deepspeed.runtime.zero import partition_parameters as made
+
+    empty = made._orig_torch_empty
+
+    def filled(*sizes: Any, **said: Any) -> Any:
+        tensor = empty(*sizes, **said)
+        return tensor.fill_(_EXPERT) if tensor.is_floating_point() and not tensor.is_meta else tensor
+
+    made._orig_torch_empty = filled
+    try:
+        yield
+    finally:
+        made._orig_torch_empty = empty
 
 
 def _unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:
