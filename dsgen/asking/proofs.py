@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -26,6 +26,7 @@ from dsgen.proving.prover import FAILED, Foreseen, Proof
 from dsgen.rendering import Config
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
+from dsgen.shapes.layers import leaves
 from dsgen.targets.filling import fill
 from dsgen.targets.hf_trainer import HF_TRAINER
 
@@ -169,7 +170,7 @@ def asked(
             where=config_reader.place(known.source.document, left[0]) if isinstance(source, str) else None,
             todo="Write a value.",
         )
-    paths = [path for path, _ in _leaves(given) if lookup(written, path) != lookup(given, path)]
+    paths = [path for path, _ in leaves(given) if lookup(written, path) != lookup(given, path)]
     return ToProve(
         written=written,
         given=given,
@@ -177,14 +178,6 @@ def asked(
         filled={path: lookup(given, path)[1] for path in paths},
         trained=subject,
     )
-
-
-def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _filled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dsgen.effective.refusals import in_words
 from dsgen.effective.written_keys import defaults, in_force, rows
 from dsgen.proving import sessions
 from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.layers import leaves
 from dsgen.shapes.limits import check_gpus
 from dsgen.targets import Target
 
@@ -156,7 +157,7 @@ def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any
     """The config as the target hands it over, but without what nobody knows of what it fills in."""
     if not isinstance(config, dict):
         return _Job(name=name, config=config)
-    autos = [path for path, value in _leaves(config) if value == "auto" and program.fills(path)]
+    autos = [path for path, value in leaves(config) if value == "auto" and program.fills(path)]
     known = {**program.settled, **told}
     filled = {path: known[path] for path in autos if path in known}
     open_ = tuple(path for path in autos if path not in known)
@@ -172,14 +173,6 @@ def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any
     if brings and not batch:
         stand_in |= _STAND_IN
     return _Job(name=name, config=config, open=open_, filled=filled, added=added, stand_in=stand_in)
-
-
-def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _load(

@@ -9,6 +9,7 @@ from dsgen.deepspeed.keys import say
 from dsgen.deepspeed.surface import Surface
 from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, GIVEN, KEPT, MOVED, NOT_READ, WrittenKey
 from dsgen.effective.refusals import nearest_key
+from dsgen.shapes.layers import leaves
 from dsgen.shapes.near_misses import offer
 from dsgen.targets import Target
 
@@ -59,7 +60,7 @@ def defaults(
     known: Surface,
 ) -> dict[str, Any]:
     """The values in force that nobody wrote, of keys that do something in this config."""
-    said = {_canonical(path, report) for path in _leaves(written)} | set(open_)
+    said = {_canonical(path, report) for path, _ in leaves(written)} | set(open_)
     taken = tuple(f"{report['moved'][path]}." for path in said if path in report["moved"])  # by a deprecated key
     return {
         path: value
@@ -183,11 +184,3 @@ def _numbers_agree(written: Any, held: Any) -> bool:
         return isinstance(held, (int, float)) and float(written) == float(held)
     except (TypeError, ValueError, OverflowError):
         return False
-
-
-def _leaves(config: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}"

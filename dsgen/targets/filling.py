@@ -10,6 +10,7 @@ import attrs
 
 from dsgen import targets
 from dsgen.deepspeed.keys import lookup
+from dsgen.shapes.layers import leaves
 
 __all__ = ["Filled", "fill"]
 
@@ -82,7 +83,7 @@ def fill(
         precision_said=precision is not None,
     )
     done: list[Filled] = []
-    for path in [path for path, value in _leaves(config) if value == "auto" and program.fills(path)]:
+    for path in [path for path, value in leaves(config) if value == "auto" and program.fills(path)]:
         value, why = _value(path, known, used, program)
         if why:
             _put(used, path, value)
@@ -158,10 +159,3 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
     there, node = lookup(config, section) if section else (True, config)
     if there and isinstance(node, dict):
         node[name] = value
-
-
-def _leaves(config: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    leaves: list[tuple[str, Any]] = []
-    for key, value in config.items():
-        leaves += _leaves(value, f"{before}{key}.") if isinstance(value, Mapping) else [(f"{before}{key}", value)]
-    return leaves

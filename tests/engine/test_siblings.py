@@ -33,10 +33,10 @@ def test_sizes_shrink_and_traits_stay() -> None:
     assert LLAMA["num_hidden_layers"] == 32  # what was given stays
 
 
-@pytest.mark.parametrize(("shared", "small"), [(32, 8), (8, 2), (4, 2), (1, 1)])
-def test_key_value_heads_keep_their_kind(shared: int, small: int) -> None:
+@pytest.mark.parametrize(("heads", "small"), [(32, 8), (8, 2), (4, 2), (1, 1)])
+def test_key_value_heads_keep_their_kind(heads: int, small: int) -> None:
     """As many as there are heads, fewer, or one."""
-    assert sibling({**LLAMA, "num_key_value_heads": shared})["num_key_value_heads"] == small
+    assert sibling({**LLAMA, "num_key_value_heads": heads})["num_key_value_heads"] == small
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8, 16])

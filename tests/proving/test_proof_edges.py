@@ -272,7 +272,7 @@ def test_adapters_need_peft(monkeypatch: pytest.MonkeyPatch) -> None:
         ("FusedLionBuilder", "had not been implemented on CPU", "needs a GPU"),
         ("CPUAdamBuilder", "c++: not found", "install a C++ compiler"),
         ("CPUAdamBuilder", "['ninja', '-v'] returned 1: c++: not found", "install a C++ compiler"),
-        ("CPUAdamBuilder", "OSError: [Errno 30] Read-only file system: '/root/.cache'", "TORCH_EXTENSIONS_DIR"),
+        ("CPUAdamBuilder", "OSError: [Errno 30] Read-only file system: '/home/me/.cache'", "TORCH_EXTENSIONS_DIR"),
     ],
 )
 def test_an_operator_that_is_not_built_says_what_to_install(proved: Any, name: str, said: str, todo: str) -> None:

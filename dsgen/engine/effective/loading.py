@@ -1,31 +1,24 @@
 """Child process of `dsgen effective`: imports DeepSpeed once, then loads one config after another, each in a fork.
 
-JSON lines in on stdin, JSON lines out on stdout: a greeting, then one answer per config. A fork per config gives each
-its own world of ranks and its own log, and one that hangs or crashes takes no other with it.
+A greeting, then one answer per config (engine.serving).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
-import json
 import os
 import platform
-import shutil
-import signal
-import sys
-import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from dsgen.engine.children import GroupLeader, end, fork, send_output_to, wait
+from dsgen.engine.children import GroupLeader, end
 from dsgen.engine.effective import parsing
+from dsgen.engine.serving import in_fork, preload, serve
 
 __all__ = ["main"]
 
-_TAIL_CHARACTERS = 400  # of the log of a fork that died
 # What every config needs; imported before the forks, so that they need not.
 _PRELOAD = (
     "hjson",
@@ -42,32 +35,8 @@ _PRELOAD = (
 def main(arguments: list[str]) -> int:
     """Serve configs until stdin ends; `arguments` is empty."""
     parent = os.getppid()
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it then ends us
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    setup = json.loads(sys.stdin.readline())
-    send_output_to(Path(setup["folder"]) / "server.log")
     children: list[GroupLeader] = []
-    try:
-        greeting = _greet()
-        _say(channel, greeting)
-        if "missing" not in greeting:
-            for line in sys.stdin:
-                _say(channel, _answer(json.loads(line), children, parent))
-    finally:
-        end(children)
-        if os.getppid() != parent:  # nobody is left to remove it
-            shutil.rmtree(setup["folder"], ignore_errors=True)
-    return 0
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
-def _say(channel: Any, message: dict[str, Any]) -> None:
-    channel.write(json.dumps(message) + "\n")
-    channel.flush()
+    return serve(lambda _: _greet(), lambda job: _answer(job, children, parent), lambda: end(children))
 
 
 def _greet() -> dict[str, Any]:
@@ -81,9 +50,7 @@ def _greet() -> dict[str, Any]:
     torch.set_num_threads(1)
     import deepspeed
 
-    for name in _PRELOAD:
-        with contextlib.suppress(ImportError):  # not every release has every module
-            importlib.import_module(name)
+    preload(_PRELOAD)
     # The CPU's collectives would otherwise be compiled as soon as ranks are joined; nothing is sent here.
     compatible = importlib.import_module("deepspeed.ops").__compatible_ops__
     compatible["deepspeed_shm_comm"] = False
@@ -95,12 +62,7 @@ def _answer(job: dict[str, Any], children: list[GroupLeader], parent: int) -> di
     """One config, loaded in a fork; the report of `parsing.run`, or how the fork ended instead."""
     folder = Path(job["folder"])
     report, log = folder / "report.json", folder / "load.log"
-    children[:] = [fork(functools.partial(parsing.run, job, report), log)]
-    in_time = wait(children, time.monotonic() + job["timeout_seconds"], 0.0, lambda: os.getppid() == parent)
-    code = end(children)[0]
-    children.clear()
-    if in_time and report.exists():
-        answer: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-        return answer
-    tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
-    return {"died": {"timed_out": not in_time, "code": code, "tail": tail}}
+    told = in_fork(functools.partial(parsing.run, job, report), report, log, job["timeout_seconds"], children, parent)
+    if told.report is not None:
+        return told.report
+    return {"died": {"timed_out": not told.in_time, "code": told.code, "tail": told.tail}}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["engine_facts", "held_config", "masters", "snapshot", "state_facts"]
+__all__ = ["engine_facts", "held_config", "masters", "snapshot", "state_facts", "unread"]
 
 # Where each optimizer wrapper of DeepSpeed 0.19 keeps its fp32 master weights.
 _MASTER_ATTRIBUTES = (
@@ -178,3 +178,15 @@ def _fields(value: Any) -> Any:
     if hasattr(value, "__dict__"):
         return {key: _fields(item) for key, item in vars(value).items() if not key.startswith("_")}
     return str(value)
+
+
+def unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:
+    """Written keys that no code asked for; below a key that was not read, only that key."""
+    paths = []
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if path not in seen:
+            paths.append(path)
+        elif isinstance(value, dict):
+            paths += unread(value, seen, f"{path}.")
+    return paths

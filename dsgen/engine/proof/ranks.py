@@ -143,7 +143,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     loaded, _ = engine.load_checkpoint(folder, tag=_TAG)
     observed["checkpoint_loaded"] = loaded is not None
     observed["checkpoint_differences"] = _differences(after, observing.snapshot(engine))
-    observed["unread"] = sorted(_unread(job["config"], config.seen))
+    observed["unread"] = sorted(observing.unread(job["config"], config.seen))
 
 
 def _allow_fp16(job: dict[str, Any], report: dict[str, Any]) -> None:
@@ -275,15 +275,3 @@ def _differences(saved: dict[str, Any], loaded: dict[str, Any]) -> list[str]:
         for key in ("learning_rate", "global_steps", "schedule")
         if saved[key] != loaded[key]
     ]
-
-
-def _unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:
-    """Written keys that no code asked for; below a key that was not read, only that key."""
-    paths = []
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        if path not in seen:
-            paths.append(path)
-        elif isinstance(value, dict):
-            paths += _unread(value, seen, f"{path}.")
-    return paths

@@ -6,24 +6,22 @@ spares each the imports; with CUDA, which does not survive a fork, each rank is 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
 import json
 import os
 import platform
-import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from dsgen.engine.children import GroupLeader, die_with_parent, end, fork, send_output_to, spawn, wait
+from dsgen.engine.children import GroupLeader, die_with_parent, end, fork, spawn, wait
 from dsgen.engine.proof import locks, ops, ranks
+from dsgen.engine.serving import ask_cpu_once, preload, serve
 
 __all__ = ["main"]
 
@@ -49,33 +47,15 @@ def main(arguments: list[str]) -> int:
         die_with_parent()
         job = json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
         return 0 if _work(job, int(arguments[2]) if arguments[0] == "rank" else None) else 1
-    parent = os.getppid()
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it then ends us
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    setup = json.loads(sys.stdin.readline())
-    send_output_to(Path(setup["folder"]) / "server.log")
-    server = Server(parent)
-    try:
+    server = Server(os.getppid())
+    devices: list[str] = []
+
+    def greet(setup: dict[str, Any]) -> dict[str, Any]:
         greeting = _greet(setup)
-        _say(channel, greeting)
-        if "missing" not in greeting:
-            for line in sys.stdin:
-                _say(channel, server.prove({**json.loads(line), "device": greeting["device"]}))
-    finally:
-        server.close()
-        if os.getppid() != parent:  # nobody is left to remove it
-            shutil.rmtree(setup["folder"], ignore_errors=True)
-    return 0
+        devices[:] = [str(greeting.get("device"))]
+        return greeting
 
-
-def _stop(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
-def _say(channel: Any, message: dict[str, Any]) -> None:
-    channel.write(json.dumps(message, default=str) + "\n")
-    channel.flush()
+    return serve(greet, lambda job: server.prove({**job, "device": devices[0]}), server.close)
 
 
 def _greet(setup: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +76,8 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
     import transformers
 
     if device == "cpu":
-        _preload()
+        preload(_PRELOAD)
+        ask_cpu_once()
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
     return {
         "device": device,
@@ -104,17 +85,6 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
         "versions": {**versions, "python": platform.python_version()},
         "peft": metadata.version("peft") if importlib.util.find_spec("peft") is not None else None,
     }
-
-
-def _preload() -> None:
-    """Import what every rank would import, and ask the CPU's name once (lscpu takes a second)."""
-    for name in _PRELOAD:
-        with contextlib.suppress(ImportError):  # not every release has every module
-            importlib.import_module(name)
-    with contextlib.suppress(ImportError):
-        cpuinfo: Any = importlib.import_module("cpuinfo")
-        cpuinfo.get_cpu_info = functools.lru_cache(maxsize=None)(cpuinfo.get_cpu_info)
-        cpuinfo.get_cpu_info()
 
 
 class Server:

@@ -134,7 +134,7 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
         skipped_steps=int(engine.skipped_steps),
         moved=_fingerprint(engine) != before,
     )
-    observed["unread"] = sorted(_unread(job["config"], config.seen))
+    observed["unread"] = sorted(observing.unread(job["config"], config.seen))
     told["phase"] = "done"
 
 
@@ -214,15 +214,3 @@ def _filled() -> Iterator[None]:
         yield
     finally:
         made._orig_torch_empty = empty
-
-
-def _unread(config: dict[str, Any], seen: set[str], prefix: str = "") -> list[str]:
-    """Written keys that no code asked for; below a key that was not read, only that key."""
-    paths = []
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        if path not in seen:
-            paths.append(path)
-        elif isinstance(value, dict):
-            paths += _unread(value, seen, f"{path}.")
-    return paths

@@ -1,0 +1,118 @@
+"""What the child processes that answer one question after another have in common: the channel, the end, one fork each.
+
+JSON lines in on stdin, JSON lines out on stdout: a greeting, then an answer to each question. torch and DeepSpeed are
+imported once; a fork for each question gives it its own world of ranks and its own log, and one that hangs or crashes
+takes no other with it.
+"""
+
+import contextlib
+import functools
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from dsgen.engine.children import GroupLeader, end, fork, send_output_to, wait
+
+__all__ = ["Forked", "ask_cpu_once", "in_fork", "preload", "serve"]
+
+_TAIL_CHARACTERS = 400  # of the log of a fork that died
+
+Message = dict[str, Any]
+
+
+class Forked(NamedTuple):
+    """How a fork ended.
+
+    Attributes:
+        report: What it wrote; None where it wrote nothing in time.
+        in_time: Whether it ended by itself.
+        code: Its exit code; negative: the signal.
+        tail: The end of what it printed.
+    """
+
+    report: Message | None
+    in_time: bool
+    code: int
+    tail: str
+
+
+def serve(
+    greet: Callable[[Message], Message], answer: Callable[[Message], Message], close: Callable[[], object]
+) -> int:
+    """Serve questions until stdin ends; then, and when it is told to end, what was started is closed.
+
+    Args:
+        greet: From the first line (`folder`, and what the server needs) to the greeting; with `missing`, no question
+            is answered.
+        answer: From a question to its answer.
+        close: Ends what is still running.
+    """
+    parent = os.getppid()
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it then ends us
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    setup = json.loads(sys.stdin.readline())
+    send_output_to(Path(setup["folder"]) / "server.log")
+    try:
+        greeting = greet(setup)
+        _say(channel, greeting)
+        if "missing" not in greeting:
+            for line in sys.stdin:
+                _say(channel, answer(json.loads(line)))
+    finally:
+        close()
+        if os.getppid() != parent:  # nobody is left to remove it
+            shutil.rmtree(setup["folder"], ignore_errors=True)
+    return 0
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _say(channel: Any, message: Message) -> None:
+    channel.write(json.dumps(message, default=str) + "\n")
+    channel.flush()
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import what every fork would import."""
+    for name in names:
+        with contextlib.suppress(ImportError):  # not every release has every module
+            importlib.import_module(name)
+
+
+def ask_cpu_once() -> None:
+    """Ask for the CPU's name, which takes lscpu a second, here and not in every fork: CPU Adam does."""
+    with contextlib.suppress(ImportError):
+        cpuinfo: Any = importlib.import_module("cpuinfo")
+        cpuinfo.get_cpu_info = functools.lru_cache(maxsize=None)(cpuinfo.get_cpu_info)
+        cpuinfo.get_cpu_info()
+
+
+def in_fork(
+    work: Callable[[], bool], report: Path, log: Path, seconds: float, children: list[GroupLeader], parent: int
+) -> Forked:
+    """Run a function in a fork, and read what it reported.
+
+    Args:
+        work: It writes the report.
+        report, log: Its report, a JSON object, and what it prints.
+        seconds: The longest that it may take.
+        children: Those that `close` ends, should this process be told to end meanwhile.
+        parent: The process that asked; when it is gone, so are we.
+    """
+    children[:] = [fork(work, log)]
+    in_time = wait(children, time.monotonic() + seconds, 0.0, lambda: os.getppid() == parent)
+    code = end(children)[0]
+    children.clear()
+    told = json.loads(report.read_text(encoding="utf-8")) if in_time and report.exists() else None
+    tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:] if log.exists() else ""
+    return Forked(told, in_time, code, tail)
