@@ -18,7 +18,6 @@ from dsgen.shapes.errors import DsgenError
 __all__ = ["CASES", "TINY", "SpeedCase", "predicted", "speed_cases"]
 
 GIB = 2**30
-WORKSPACE = "cuBLAS workspace"  # overhead that is in torch's allocator
 
 Facts = Mapping[str, Any]
 
@@ -83,15 +82,14 @@ def predicted(case: SpeedCase, hardware: str, host: Facts) -> dict[str, Any]:
         return {"refused": str(refusal).splitlines()[0]}
     low, high = speed_interval(item.job)
     gpu = item.memory.gpu
-    workspace = gpu.overhead.get(WORKSPACE, 0)
     return {
         "strategy": str(item.strategy),
         "step_seconds": item.cost.seconds,
         "low_seconds": item.cost.seconds / high,
         "high_seconds": item.cost.seconds / low,
         "parts": dict(item.cost.parts),
-        "peak_gib": (gpu.peak_bytes + workspace) / GIB,
-        "reserved_gib": (gpu.reserved_bytes + workspace) / GIB,
+        "peak_gib": gpu.allocated_bytes / GIB,
+        "reserved_gib": gpu.reserved_bytes / GIB,
         "verdict": item.memory.verdict.value,
     }
 

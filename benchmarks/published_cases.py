@@ -155,14 +155,14 @@ def ours(found: MemoryEstimate, reading: Reading) -> ReservedBytes:
     """
     gpu = found.gpu
     steps = max((phase.gpu_bytes for phase in found.phases if phase.step), default=gpu.peak_bytes)
-    held = ReservedBytes(*(one * steps // gpu.peak_bytes for one in gpu.reserved))
-    gpu = gpu._replace(peak_bytes=steps, holds=held)
     workspace = gpu.overhead.get(WORKSPACE, 0)
+    held = ReservedBytes(*((one - workspace) * steps // gpu.peak_bytes for one in gpu.reserved))
+    gpu = gpu._replace(peak_bytes=steps, holds=held)
     if reading is Reading.ALLOCATED:
         return ReservedBytes(gpu.allocated_bytes, int(LOW * steps), int(HIGH * steps) + workspace)
     if reading is Reading.DRIVER:
         return gpu.shown
-    return ReservedBytes(*(one + workspace for one in held))
+    return gpu.reserved
 
 
 def _title(record: Mapping[str, Any], question: Question) -> str:

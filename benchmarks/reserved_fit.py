@@ -2,7 +2,7 @@
 
     python benchmarks/reserved_fit.py
 
-Prints constants that make the median absolute error of all scenarios least, and the errors of each scenario by
+Prints constants that make the mean absolute error of all scenarios least, and the errors of each scenario by
 constants that were fitted without its model.
 """
 

@@ -47,7 +47,7 @@ def command(
     from dsgen.memory import Verdict
     from dsgen.report import memory as report
 
-    readings = dict(map(memory_questions.observed, observed))
+    readings = memory_questions.observed(observed)
     asked = question_from(scenario, config, gpus_from(options, world_size))
     answered = memory_questions.answer(asked, every, readings)
     if form == "json":

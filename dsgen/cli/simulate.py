@@ -44,7 +44,12 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, metavar="R", help="The rank to simulate.")
 @click.option("--steps", type=click.IntRange(1), default=2, show_default=True, metavar="N", help="Optimizer steps.")
 @click.option("--dtype", metavar="bf16|fp16|fp32", help="Of the weights before initialize (default: the config's).")
-@click.option("--alloc-conf", default="", metavar="SETTINGS", help="PYTORCH_CUDA_ALLOC_CONF of the training.")
+@click.option(
+    "--alloc-conf",
+    default="",
+    metavar="SETTINGS",
+    help="PYTORCH_CUDA_ALLOC_CONF of the training (default: as planned).",
+)
 @click.option("--empty-cache-steps", type=click.IntRange(1), metavar="N", help="The Trainer's torch_empty_cache_steps.")
 @click.option(
     "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."

@@ -134,7 +134,7 @@ def _of_gpu(root: Symptom, question: Question, predicted: MemoryEstimate) -> tup
 
 def _of_flushes(root: Symptom, question: Question, predicted: MemoryEstimate) -> tuple[NextChange, ...]:
     gpu = predicted.gpu
-    holes = gpu.reserved_bytes - gpu.peak_bytes  # what the allocator keeps between blocks where it has enough
+    holes = gpu.reserved_bytes - gpu.allocated_bytes  # what the allocator keeps between blocks where it has enough
     return less_memory(question, "gpu", None, max(holes, gpu.high_bytes - gpu.limit_bytes))
 
 

@@ -18,7 +18,7 @@ def doubted(model: Model, training: Training, stage: int) -> str | None:
     if stage == 3 and model.experts_apart:  # seen with transformers 5 alone
         return (
             "a mixture of transformers 4 at stage 3: which experts are gathered follows the tokens, and this memory is"
-            " less sure; stage 2 is counted exactly"
+            " less sure; stage 2 gathers none"
         )
     if stage != 3 or training.method == "full":
         return None

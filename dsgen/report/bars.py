@@ -34,9 +34,8 @@ def card_line(gpu: Place) -> str:
     if gpu.verdict is Verdict.DOES_NOT_FIT:
         return f"torch would have to allocate {gib(gpu.allocated_bytes)} GiB"
     held, shown = gpu.reserved, gpu.shown
-    more = gpu.allocated_bytes - gpu.peak_bytes  # cuBLAS's workspaces are reserved too
-    low, high = (min(one + more, shown.high) for one in (held.low, held.high))
-    reserved = f"{gib(min(held.bytes + more, shown.bytes))} ({gib(low)} to {gib(high)})"
+    likely, low, high = map(min, held, shown)  # never more than the card shows
+    reserved = f"{gib(likely)} ({gib(low)} to {gib(high)})"
     return f"torch allocates {gib(gpu.allocated_bytes)}, reserves {reserved} GiB; nvidia-smi {gib(shown.bytes)}"
 
 

@@ -13,6 +13,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.kernels import Rates, rates
+from dsgen.memory import expandable
 from dsgen.memory.overheads import overhead
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
@@ -43,6 +44,7 @@ _METHODS = ("full", "lora", "qlora")
 CHUNKED_AS_LIGER = "autotp-with-chunked-loss"
 _LAUNCHER = str(attrs.fields_dict(Training)["launcher"].default)
 _ALL_THE_SAME = "Where that is not so, --force asks DeepSpeed all the same."
+_GROWING = "expandable_segments:True"  # as dsgen launch sets it for what dsgen plans
 _SEQ_LEN = 4096  # tokens when nobody says how long, as everywhere in dsgen
 _GPUS_PER_NODE = 8  # when nobody says
 _UNKNOWN_GPU = "generic"  # vendor of what --gpu-memory alone describes
@@ -63,7 +65,7 @@ class Options:
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
-        alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run.
+        alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
         empty_cache_steps: The Trainer's torch_empty_cache_steps.
         force: Run with versions that were not tested, and what is known to be refused.
     """
@@ -163,6 +165,13 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
     """The request of a config that dsgen rendered; its plan says the model, the world and the hardware."""
     options = options or Options()
     job, chosen = rendered.plan.job, rendered.plan.chosen.strategy
+    if job.model.experts_apart:
+        raise mistake(
+            f"transformers is {job.training.transformers}",
+            must="a simulation runs the release that is installed, which keeps a mixture's experts otherwise",
+            todo="dsgen memory counts that release; or leave --transformers out.",
+            code="refused",
+        )
     wishes = job.training
     nodes = f", {job.nodes} nodes of {job.gpus_per_node}" if job.nodes > 1 else ""
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''}"
@@ -181,6 +190,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         else options.lora_train_embeddings,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
         dtype=options.dtype or chosen.precision,
+        alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),
     )
     return _checked(
         Request(

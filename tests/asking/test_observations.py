@@ -63,9 +63,8 @@ def test_each_reading_is_beside_the_number_that_means_the_same() -> None:
     gpu = dsgen.memory(JOB).memory.gpu
     found = {one.reading: one for one in told(allocated=58 * GIB, reserved=62 * GIB, nvidia_smi=64 * GIB)}
 
-    more = gpu.allocated_bytes - gpu.peak_bytes
     assert found["allocated"].expected.bytes == gpu.allocated_bytes
-    assert found["reserved"].expected.bytes == gpu.reserved_bytes + more
+    assert found["reserved"].expected.bytes == gpu.reserved_bytes
     assert found["nvidia-smi"].expected.bytes == gpu.shown.bytes
 
 
@@ -81,14 +80,22 @@ def test_each_reading_is_beside_the_number_that_means_the_same() -> None:
 )
 def test_what_is_no_reading_is_said_so(text: str, words: str) -> None:
     with pytest.raises(DsgenError, match="--observed") as caught:
-        observed(text)
+        observed([text])
     assert words in str(caught.value)
+
+
+def test_one_number_is_given_once() -> None:
+    assert observed(["reserved=2GiB", "allocated=1GiB"]) == {"reserved": 2 * GIB, "allocated": GIB}
+    with pytest.raises(DsgenError, match="--observed reserved is given twice"):
+        observed(["reserved=2GiB", "reserved=3GiB"])
 
 
 def test_what_no_card_can_show_is_refused() -> None:
     question = asked(dsgen.job(JOB), None)
     with pytest.raises(DsgenError, match=r"the GPU has 79\.2"):
         observe(question, {"reserved": 90 * GIB})
+    with pytest.raises(DsgenError, match="it must be one of allocated, reserved, nvidia-smi"):
+        observe(question, {"used": 50 * GIB})
     with pytest.raises(DsgenError, match="allocated is a part of reserved"):
         observe(question, {"reserved": 50 * GIB, "allocated": 60 * GIB})
 

@@ -236,10 +236,11 @@ def _peak(gpu: Place, peak_gib: float | None, peak_of: str) -> dict[str, Any]:
             todo="It is of one GPU, in GiB. Another card: --hw.",
             code="contradiction",
         )
-    held = gpu.overhead_bytes if peak_of == "card" else gpu.overhead.get(WORKSPACE, 0)
-    share = 1.0 if peak_of == "allocated" else gpu.reserved_bytes / gpu.peak_bytes
-    predicted = gpu.peak_bytes * share + held
-    ratio = (peak_gib * GIB - held) / (gpu.peak_bytes * share)
+    outside = gpu.overhead_bytes - gpu.overhead.get(WORKSPACE, 0)
+    shown = {"allocated": gpu.allocated_bytes, "reserved": gpu.reserved_bytes, "card": gpu.reserved_bytes + outside}
+    held = gpu.overhead_bytes if peak_of == "card" else gpu.overhead.get(WORKSPACE, 0)  # follows no tensor
+    predicted = shown[peak_of]
+    ratio = (peak_gib * GIB - held) / (predicted - held)
     if not _allowed("peak_memory_ratio", ratio):
         perhaps = f"{peak_of} is what {PEAKS[peak_of]} says; --peak-of names another."
         raise _too_far(f"a peak of {_told(peak_gib)} GiB", f"{_told(predicted / GIB)} GiB", perhaps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -69,12 +69,22 @@ class Observation:
         return self.expected.low <= self.bytes <= self.expected.high
 
 
-def observed(text: str) -> tuple[str, int]:
-    """A reading as people write it: `reserved=61.2GiB`.
+def observed(texts: Iterable[str]) -> dict[str, int]:
+    """Readings as people write them: `reserved=61.2GiB`.
 
     Raises:
-        DsgenError: No such reading, or no size.
+        DsgenError: No such reading, no size, or two of one reading.
     """
+    readings: dict[str, int] = {}
+    for text in texts:
+        reading, size = _observed(text)
+        if reading in readings:
+            raise mistake(f"--observed {reading} is given twice", must="it is one number", code="contradiction")
+        readings[reading] = size
+    return readings
+
+
+def _observed(text: str) -> tuple[str, int]:
     reading, equals, size = text.partition("=")
     if not equals or reading not in READINGS:
         raise mistake(
@@ -100,15 +110,21 @@ def observe(question: Question, readings: Mapping[str, int]) -> tuple[Observatio
         readings: Reading -> bytes of the fullest GPU.
 
     Raises:
-        DsgenError: A reading beyond the card, or torch allocated more than it reserved.
+        DsgenError: No such reading, one beyond the card, or torch allocated more than it reserved.
     """
-    memory = estimate(question.job, question.strategy)
+    memory = estimate(question.job, question.strategy) if readings else None
+    if memory is None:
+        return ()
     _check(readings, memory.gpu)
     return tuple(_observation(question, memory, reading, size) for reading, size in readings.items())
 
 
 def _check(readings: Mapping[str, int], gpu: Place) -> None:
     for reading, size in readings.items():
+        if reading not in READINGS:
+            raise mistake(
+                f"observed has {reading!r}", must=f"it must be one of {', '.join(READINGS)}", code="bad-value"
+            )
         if size > gpu.limit_bytes:
             raise mistake(
                 f"--observed {reading} is {gib(size)} GiB",
@@ -128,10 +144,10 @@ def _check(readings: Mapping[str, int], gpu: Place) -> None:
 
 def _expected(memory: MemoryEstimate, reading: str) -> ReservedBytes:
     gpu = memory.gpu
-    more = gpu.allocated_bytes - gpu.peak_bytes
     if reading == "allocated":
+        more = gpu.allocated_bytes - gpu.peak_bytes
         return ReservedBytes(gpu.allocated_bytes, gpu.low_bytes + more, gpu.high_bytes - gpu.overhead_bytes + more)
-    return gpu.shown if reading == "nvidia-smi" else ReservedBytes(*(one + more for one in gpu.reserved))
+    return gpu.shown if reading == "nvidia-smi" else gpu.reserved
 
 
 def _observation(question: Question, memory: MemoryEstimate, reading: str, size: int) -> Observation:
