@@ -573,3 +573,21 @@ def test_the_face_takes_layers_or_a_dict(tmp_path: Path) -> None:
         dsgen.simulate(CONFIG, model="7b")
     with pytest.raises(DsgenError, match="world_size is for a config as a dict"):
         dsgen.simulate(dsgen.profile("a100-40g") | dsgen.profile("7b"), world_size=8)
+
+
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [({}, "expandable_segments:True"), ({"expandable_segments": False}, ""), ({"hw": "mi300x-192g"}, "")],
+)
+def test_a_scenario_runs_with_the_allocator_that_it_is_planned_for(said: dict[str, Any], settings: str) -> None:
+    rendered = dsgen.render({"hw": "a100-80g", "gpus": 8, "model": "llama-3.1-8b", **said})
+
+    assert from_rendered(rendered).run.alloc_conf == settings
+    own = Options(alloc_conf="max_split_size_mb:128")
+    assert from_rendered(rendered, own).run.alloc_conf == "max_split_size_mb:128"
+
+
+def test_a_release_of_transformers_that_is_not_installed_is_no_simulation() -> None:
+    job = {"hw": "a100-80g", "model": "mixtral-8x7b", "method": "qlora", "lora_targets": ["q_proj"], "gpus": 8}
+    with pytest.raises(DsgenError, match="a simulation runs the release that is installed"):
+        from_rendered(dsgen.render({**job, "transformers": "4.57"}))
