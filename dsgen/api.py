@@ -279,6 +279,7 @@ def simulate(
     dtype: str | None = None,
     alloc_conf: str = "",
     empty_cache_steps: int | None = None,
+    evaluation: int | None = None,
     force: bool = False,
     python: str | None = None,
     timeout_seconds: float | None = None,
@@ -300,6 +301,7 @@ def simulate(
         chunked_loss: The loss never holds all logits.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf, empty_cache_steps: PYTORCH_CUDA_ALLOC_CONF, and the Trainer's torch_empty_cache_steps.
+        evaluation: Sequences that are evaluated at a time after every step; none by default.
         force: Run with versions that were not tested.
         python: Interpreter that has torch, deepspeed and transformers; by default this one.
         timeout_seconds: For everything; by default half an hour.
@@ -310,7 +312,7 @@ def simulate(
     from dsgen import simulating
 
     run = simulating.Options(
-        alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps,
+        alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps, evaluation=evaluation,
         rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
         checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,
         lora_targets=None if lora_targets is None else tuple(lora_targets),

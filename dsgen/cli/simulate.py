@@ -52,6 +52,9 @@ _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report;
 )
 @click.option("--empty-cache-steps", type=click.IntRange(1), metavar="N", help="The Trainer's torch_empty_cache_steps.")
 @click.option(
+    "--eval-batch", "evaluation", type=click.IntRange(1), metavar="N", help="Evaluate N sequences after every step."
+)
+@click.option(
     "--force", is_flag=True, help="Run with versions that were not tested, and what DeepSpeed is known to refuse."
 )
 @click.option("--python", metavar="PROGRAM", help="Interpreter that has torch and deepspeed (default: this one).")
@@ -190,7 +193,7 @@ def _options(options: dict[str, Any], **more: Any) -> Options:
     """The options that are the run's own, taken out of all."""
     from dsgen.simulating import Options
 
-    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "force")
+    names = ("rank", "steps", "dtype", "alloc_conf", "empty_cache_steps", "evaluation", "force")
     return Options(**{name: options.pop(name) for name in names}, **more)
 
 

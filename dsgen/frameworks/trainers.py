@@ -154,7 +154,11 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
     if job.training.chunked_loss:
         yield Argument("plugins", ["axolotl.integrations.liger.LigerPlugin"])
         yield Argument("liger_fused_linear_cross_entropy", True, "a loss that never holds all logits")
-    names = {"per_device_train_batch_size": "micro_batch_size", "lr_scheduler_type": "lr_scheduler"}
+    names = {
+        "per_device_train_batch_size": "micro_batch_size",
+        "per_device_eval_batch_size": "eval_batch_size",
+        "lr_scheduler_type": "lr_scheduler",
+    }
     yield Argument("optimizer", "adamw_torch", "the config's own optimizer runs")
     yield from _renamed(config, names, ("use_liger_kernel",))
 

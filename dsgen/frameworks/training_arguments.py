@@ -12,6 +12,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.frameworks.job_files import Argument
+from dsgen.memory.evaluating import TRAINER_SEQUENCES, most_sequences
 from dsgen.planning.lengths import schedule
 from dsgen.rendering import Config
 from dsgen.rendering.training import COSINE_FLOOR
@@ -43,6 +44,7 @@ def _arguments(config: Config) -> Iterator[Argument]:
     micro, steps = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
     yield Argument("per_device_train_batch_size", said(micro, chosen.micro_batch), "sequences", micro)
     yield Argument(steps, said(steps, chosen.accumulation), "forward passes of an optimizer step", steps)
+    yield from _evaluated(config)
     yield Argument("learning_rate", said("optimizer.params.lr", wishes.lr), "peak", "optimizer.params.lr")
     decay, betas, eps = (f"optimizer.params.{name}" for name in ("weight_decay", "betas", "eps"))
     yield Argument("weight_decay", said(decay, wishes.weight_decay), "", _there(config, decay))
@@ -67,6 +69,16 @@ def _arguments(config: Config) -> Iterator[Argument]:
     if wishes.chunked_loss:
         yield Argument("use_liger_kernel", True, "a loss that never holds all logits: pip install liger-kernel")
     yield Argument("logging_steps", wishes.steps_per_print, "Accelerate turns off steps_per_print of the config")
+
+
+def _evaluated(config: Config) -> Iterator[Argument]:
+    """As many sequences an evaluation's batch as the Trainer takes of itself, if so many surely fit."""
+    plan = config.plan
+    most = most_sequences(plan.job, plan.chosen.strategy)
+    if most is not None:
+        value = min(TRAINER_SEQUENCES, 1 << max(0, most.bit_length() - 1))
+        reason = "sequences; beside the states of training no more surely fit" if value < TRAINER_SEQUENCES else ""
+        yield Argument("per_device_eval_batch_size", value, reason or "sequences; it fits beside the states")
 
 
 def _there(config: Config, key: str) -> str:

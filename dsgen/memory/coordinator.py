@@ -4,7 +4,7 @@ Followed from runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 
 __params_to_release), from the second step on, when it knows the order of use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from dsgen.memory.activations import BACKWARD
@@ -159,17 +159,21 @@ class TensorUses(NamedTuple):
         alone: bool,
         copying: bool = False,
         decided: Sequence[frozenset[int]] | None = None,
+        held: Collection[int] = (),
+        until: int | None = None,
     ) -> Walked:
         """What is there, gathered and released; limits are in elements.
 
         Several tensors that are gathered together are copied out of one flat buffer when the first of them is used;
         the buffer stays until the last one is. Where hpZ is `copying`, those with a second share come apart. What is
         released after an event is `decided` by an earlier walk: the coordinator keeps what its first walk decided.
+        Tensors that are `held` lie there before the walk, which the coordinator does not count (reset_step); it ends
+        before the event `until`.
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
         bounds, leaving, wholes, later, inner = self.bounds, self.leaving, self.wholes, self.later, self.inner
         uses, waits = len(order), set(later.values())
-        there: set[int] = set()
+        there = set(held)
         coming: dict[int, _Gather] = {}
         copied: set[int] | None = set(self.frozen) if copying else None
         marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
@@ -178,8 +182,9 @@ class TensorUses(NamedTuple):
         rests: list[int] = []
         released: list[frozenset[int]] = []
         gathers: list[tuple[int, Sequence[int], bool]] = []
-        live = here = ahead = buffers = done = begin = freed = 0  # live: elements; here: what they take
-        for step, end in enumerate(bounds[1:]):
+        live = ahead = buffers = done = begin = freed = 0  # live: elements
+        here = sum(dict(zip(order, extents, strict=True))[one] for one in there) if there else 0  # what they take
+        for step, end in enumerate(bounds[1:] if until is None else bounds[1 : until + 1]):
             most = here + buffers
             if begin < end:
                 missing = [use for use in range(begin, end) if order[use] not in there]

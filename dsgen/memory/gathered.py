@@ -17,10 +17,12 @@ from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
-__all__ = ["Gathered", "gathered", "uses_of", "walked", "walked_later"]
+__all__ = ["Gathered", "Where", "around", "gathered", "row_places", "uses_of", "walked", "walked_later"]
 
 # A block (BEFORE, AFTER, or counted from 0), the way through it, and the place in it: matrices before, and the stage.
 Where = tuple[int, int, int, int]
+# Places of an event: where a block is entered, its matrix fetched, and used; those of a second product; the last one.
+Row = tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where]
 EMBEDDING = Position(0, AT)  # what lies before the blocks has this one place
 
 
@@ -121,18 +123,13 @@ def gathered(
     places: dict[Where, int] = {}
     uses: dict[int, int] = {}
     now = 0
-    rows = enumerate(zip(_around(step), steps, starts, peaks, rests, kept, partly, left, strict=True))
-    for number, ((entered, fetched, used, later, behind), event, start, peak, rest, before, half, after) in rows:
+    rows = enumerate(zip(around(step), steps, starts, peaks, rests, kept, partly, left, strict=True))
+    for number, (row, event, start, peak, rest, before, half, after) in rows:
+        entered, fetched, used, later, behind = row
         if entered:
             places[entered] = now
-        most, now = (start if start > peak else peak) + before, rest + after
-        if event.block == AFTER and event.way == FORWARD and not event.module.product:
-            most = places[behind] = peak + before  # the loss comes when the norm has left its flat buffer
-        if used and fetched:
-            places[fetched], places[used] = start + before, peak + before
-            most = now
-            for other in later:
-                places[other] = peak + half
+        now = rest + after
+        most = row_places(places, row, event, start + before, peak + before, peak + half, now)
         if grown:
             there = [one for one in (entered, fetched, used, *later) if one]
             there += [held.place for held in event.module.tensors if event.way != FORWARD]
@@ -148,6 +145,29 @@ def gathered(
                 uses[one.place] = peak + (half if second else after)
     first = {} if alone or anew else _first_step(step, persistence)
     return Gathered(places, uses, packed, first, {}, {}, copies)
+
+
+def row_places(
+    places: dict[Where, int], row: Row, event: ModuleEvent, start: int, peak: int, second: int, rest: int
+) -> int:
+    """Put down what is there at the places of an event, and give back the most behind the last of them.
+
+    Args:
+        places: Gets them.
+        row: Those of the event, as in `around`.
+        event: It.
+        start, peak, second, rest: What is there when it begins, at most, while its second product runs, and after it.
+    """
+    _, fetched, used, later, behind = row
+    most = max(start, peak)
+    if event.block == AFTER and event.way == FORWARD and not event.module.product:
+        most = places[behind] = peak  # the loss comes when the norm has left its flat buffer
+    if used and fetched:
+        places[fetched], places[used] = start, peak
+        most = rest
+        for other in later:
+            places[other] = second
+    return most
 
 
 def _grown(steps: Sequence[ModuleEvent], gone: Sequence[frozenset[int]], step: Step, group: int) -> list[int]:
@@ -176,7 +196,7 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
     # The module that asks for a block's second forward is there already when its own backward runs.
     asking = {(event.block, event.module.name) for event in steps if event.stays}
     for (_, fetched, *_), event, part, before in zip(
-        _around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
+        around(step), steps, parts, _kept(steps, gone, step)[0], strict=True
     ):
         again = event.way == BACKWARD and (event.block, event.module.name) in asking
         if fetched and len(part) > 1 and not again:
@@ -211,7 +231,7 @@ def uses_of(step: Step, persistence: int, anew: bool = False) -> TensorUses:
 
 
 @functools.lru_cache(maxsize=256)
-def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where], ...]:
+def around(step: Step) -> tuple[Row, ...]:
     """Places of each event: where a block is entered, where its matrix is fetched and used, and where it is then.
 
     Before the last, those of a second product behind the first.
@@ -222,7 +242,7 @@ def _around(step: Step) -> tuple[tuple[Where | None, Where | None, Where | None,
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
         for block, part in parts.items()
     }
-    rows: list[tuple[Where | None, Where | None, Where | None, tuple[Where, ...], Where]] = []
+    rows: list[Row] = []
     before = asking = 0  # matrices before the place
     here = BEFORE, FORWARD
     for block, module, way, stays, *_ in events(step):

@@ -9,8 +9,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dsgen.memory.activations import FORWARD, Activations, Activity, activations
+from dsgen.memory.activations import FORWARD, Activations, Activity, activations, execution, inference
 from dsgen.memory.buckets import Flush, Runs, waiting_of, worst
+from dsgen.memory.forward_only import forward_only
 from dsgen.memory.gathered import Gathered, gathered
 from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run
@@ -19,7 +20,7 @@ from dsgen.memory.states import States
 from dsgen.memory.trained import AFTER, BEFORE, trained
 from dsgen.strategies.buffers import Buffers
 
-__all__ = ["Together", "per_sequence", "runs_of", "together"]
+__all__ = ["Together", "per_sequence", "runs_of", "together", "without_gradients"]
 
 # The coordinator's, in elements; there is one rank; which reads what it has; a pass that gathers anew what persists;
 # ranks that share what hpZ copies in this pass; what AutoTP has split is not cut again.
@@ -113,6 +114,32 @@ def together(
     # Buckets between two sizes of gradients let the same ones wait.
     place = bisect.bisect_right(sizes, run.size * buffers.reduce_bucket)
     return _together(run, limits, sizes[place - 1] if place else 0)
+
+
+def without_gradients(
+    run: Run, buffers: Buffers, alone: bool, here: bool, free: bool = False
+) -> tuple[tuple[Alive, ...], int]:
+    """The moments of forwards under torch.no_grad that can be their highest, with the bytes gathered then.
+
+    Arguments are as for `together`.
+
+    Returns:
+        The moments, and the bytes that training has gathered more in the pass that follows.
+    """
+    training = run.training
+    ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
+    rest = (run.told and training.method != "full", run.single, False, training.lora_train_embeddings)
+    on = execution(run.model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
+    moments = inference(on, run.told)
+    if not run.told:
+        return tuple((alive, 0, 0) for alive in moments), 0
+    limits = (buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse)
+    there = _beside(run, (*limits, alone, alone and here, False, 0, free))[0]
+    blocks = tuple(blocks._replace(kept=(0, 0)) for blocks in there.active.blocks)
+    only = forward_only(run.step(free), limits, alone)
+    there = there._replace(active=there.active._replace(blocks=blocks), gathered=only.gathered)
+    layers = sum(run.repeats for run in blocks)
+    return _highest([(alive, live, 0) for alive, live in _among(there, moments, layers, False)]), there.size * only.left
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from dsgen.asking.memory_questions import (
     Observation,
     Question,
 )
-from dsgen.memory import MemoryEstimate, Place, Verdict
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
 from dsgen.report import footprints
 from dsgen.report.bars import card_line
 from dsgen.report.plan import layout_data
@@ -29,6 +29,7 @@ NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
 _BESIDE = 57  # columns of a row of the table beside its bar
 _LABEL = 26  # columns before the answer of a counterfactual
+_NONE = "none: not even 1 fits"
 _OVER = ">"  # at the end of a bar that is longer than the GPU
 _FREE = "·"
 # Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
@@ -71,9 +72,37 @@ def text(footprint: Footprint, width: int = 80) -> str:
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
-        lines += ["", *footprints.phase_lines(memory.phases)]
+        lines += ["", *footprints.phase_lines((*memory.phases, *_later(footprint)))]
+        lines += [line for told in _warnings(footprint) for line in wrapped(told, width)]
     lines += ["", *_table(footprint, width), "", *_edges(footprint, width)]
     return "\n".join(lines) + "\n"
+
+
+def _later(footprint: Footprint) -> Iterator[PhaseMemory]:
+    """What comes between steps: an evaluation, a save, and the start of the run that goes on."""
+    one = footprint.evaluation
+    if one is not None:
+        host = footprint.memory.phases[-1].host
+        yield PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, host)
+    yield from footprint.checkpoints
+
+
+def _warnings(footprint: Footprint) -> Iterator[str]:
+    """What of that does not fit, and what an evaluation leaves behind."""
+    one, most = footprint.evaluation, footprint.most_evaluated
+    if one is not None and one.verdict is not Verdict.FITS:
+        takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
+        todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
+        yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
+    if one is not None and one.left_bytes > 0:
+        yield (
+            f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "
+            "more, and engine.empty_partition_cache() behind it gives them back"
+        )
+    limit = footprint.memory.host.limit_bytes - footprint.memory.host.overhead_bytes
+    for phase in footprint.checkpoints:
+        if phase.host_bytes > limit > 0:
+            yield f"{phase.phase}: {gib(phase.host_bytes)} GiB of RAM, more than the {gib(limit)} that are there"
 
 
 def _observations(observations: tuple[Observation, ...], width: int) -> Iterator[str]:
@@ -203,8 +232,10 @@ def _edges(footprint: Footprint, width: int) -> Iterator[str]:
     beyond = f" (the model has {model.max_positions:,} positions)" if longer else ""
     bound = " (all its positions)" if known.seq_len_bound else ""
     nodes = f" in {known.nodes} nodes" if known.nodes > 1 else ""
+    evaluated = footprint.most_evaluated
     answers += [
-        ("largest micro-batch", f"{known.micro_batch:,}" if known.micro_batch else "none: not even 1 fits"),
+        ("largest micro-batch", f"{known.micro_batch:,}" if known.micro_batch else _NONE),
+        *([] if evaluated is None else [("largest evaluation", f"{evaluated:,} at a time" if evaluated else _NONE)]),
         ("longest sequence", f"{known.seq_len:,} tokens{beyond}{bound}" if known.seq_len else "none fits"),
         ("fewest GPUs", f"{known.gpus:,}{nodes}" if known.gpus else "no number of them is enough"),
         ("host RAM needed", f"{known.host_bytes // 2**30:,} GiB a node" if known.host_bytes else "more than there is"),
@@ -252,6 +283,11 @@ def data(footprint: Footprint) -> dict[str, Any]:
             for item in footprint.alternatives
         ],
         "counterfactuals": _counterfactuals(footprint.counterfactuals),
+        "evaluation": _evaluation(footprint),
+        "checkpoints": {
+            phase.phase: {"gpu_parts": dict(phase.gpu), "host_parts": dict(phase.host)}
+            for phase in footprint.checkpoints
+        },
         "observations": [
             {
                 "reading": one.reading,
@@ -266,6 +302,23 @@ def data(footprint: Footprint) -> dict[str, Any]:
             }
             for one in footprint.observations
         ],
+    }
+
+
+def _evaluation(footprint: Footprint) -> dict[str, Any] | None:
+    """A batch of the Trainer's default size, and the largest; null where it is not counted."""
+    one = footprint.evaluation
+    if one is None:
+        return None
+    return {
+        "sequences": one.sequences,
+        "verdict": one.verdict.value,
+        "peak_bytes": one.peak_bytes,
+        "high_bytes": one.high_bytes,
+        "limit_bytes": one.limit_bytes,
+        "parts": dict(one.parts),
+        "left_bytes": one.left_bytes,
+        "most_sequences": footprint.most_evaluated,
     }
 
 

@@ -99,6 +99,7 @@ def _how_run(simulation: Simulation) -> str:
     said += ["chunked loss"] if run.chunked_loss else []
     said += [f"PYTORCH_CUDA_ALLOC_CONF={run.alloc_conf}"] if run.alloc_conf else []
     said += [f"the cache emptied every {run.empty_cache_steps} steps"] if run.empty_cache_steps else []
+    said += [f"evaluation of {run.evaluation} sequences"] if run.evaluation else []
     return "".join(f", {words}" for words in said)
 
 
@@ -221,7 +222,7 @@ def traffic(collectives: tuple[Collective, ...]) -> tuple[Traffic, ...]:
 
 def _shown(simulation: Simulation, every: bool) -> Iterator[Traffic]:
     """The last step stands for all: it is like every later one."""
-    order = {"load": 0, "init": 1, "input": 2, "forward": 3, "backward": 4, "step": 5}
+    order = {"load": 0, "init": 1, "input": 2, "forward": 3, "backward": 4, "step": 5, "evaluate": 6}
     listed = [one for one in traffic(simulation.collectives) if every or one.step == simulation.run.steps]
     return iter(sorted(listed, key=lambda one: (one.step, order.get(one.phase, len(order)), -one.bytes)))
 

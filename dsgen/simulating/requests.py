@@ -67,6 +67,7 @@ class Options:
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
         empty_cache_steps: The Trainer's torch_empty_cache_steps.
+        evaluation: Sequences that are evaluated at a time on a GPU after every step; None: none are.
         force: Run with versions that were not tested, and what is known to be refused.
     """
 
@@ -85,6 +86,7 @@ class Options:
     dtype: str | None = None
     alloc_conf: str = ""
     empty_cache_steps: int | None = None
+    evaluation: int | None = None
     force: bool = False
 
 
@@ -149,6 +151,7 @@ class Request:
             "chunked_loss": run.chunked_loss,
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
+            "evaluation": run.evaluation,
             "time": self.rates is not None,
             "force": run.force,
         }
@@ -308,6 +311,7 @@ def _checked(request: Request) -> Request:
             "target_len": 1 if run.target_len is None else run.target_len,
             "lora_rank": run.lora_rank,
             "empty_cache_steps": 1 if run.empty_cache_steps is None else run.empty_cache_steps,
+            "evaluation": 1 if run.evaluation is None else run.evaluation,
         }
     )
     if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:

@@ -15,6 +15,7 @@ def training_args(kind: type = TrainingArguments, **others: Any) -> Any:
         "deepspeed": "ds_config.json",
         "per_device_train_batch_size": 2,
         "gradient_accumulation_steps": 8,
+        "per_device_eval_batch_size": 8,
         "learning_rate": 0.0002,
         "weight_decay": 0.0,
         "adam_beta1": 0.9,

@@ -16,6 +16,7 @@ from simulated import MODEL
 import dsgen
 from dsgen import simulating
 from dsgen.cli import main
+from dsgen.memory.evaluating import evaluation
 from dsgen.shapes.errors import DsgenError
 from dsgen.simulating import Options, from_config
 
@@ -58,6 +59,20 @@ def test_a_scenario_runs_from_its_profiles_to_the_peak(tmp_path: Path, capsys: p
     assert time["parts"]["host-bound"] > time["step_seconds"] / 2  # 64 wide: the GPU waits for the host
     assert time["tokens_per_second_per_gpu"] == pytest.approx(2 * 32 / time["step_seconds"])
     assert [one["phase"] for one in time["phases"]] == [*["input", "forward", "backward", "step"] * 2]
+
+
+def test_an_evaluation_runs_behind_every_step_and_takes_what_the_instant_model_says() -> None:
+    """A larger batch than that of training, whose logits no backward asks for."""
+    rendered = dsgen.render({"hw": "a100-80g", "model": "qwen2.5-0.5b", "zero_stage": 3, "seq_len": 512})
+
+    done = dsgen.simulate(rendered, evaluation=5)
+
+    behind = [one for one in done.estimate.phases if one.phase == "evaluate"]
+    assert [one.step for one in behind] == [1, 2]
+    ours = evaluation(rendered.plan.job, rendered.plan.chosen.strategy, 5)
+    assert ours is not None
+    assert ours.peak_bytes == pytest.approx(behind[-1].gpu_bytes, rel=0.002)
+    assert ours.parts["gathered parameters"] == pytest.approx(behind[-1].gpu["gathered parameters"], rel=0.002)
 
 
 def test_a_config_runs_with_what_the_trainer_fills_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,9 @@ from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.counterfactuals import Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.observations import Observation, observe
 from dsgen.asking.memory_questions.questions import Question
-from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory import MemoryEstimate, PhaseMemory, Verdict, estimate
+from dsgen.memory.checkpoints import resuming, saving
+from dsgen.memory.evaluating import Evaluation, evaluation, most_sequences
 
 __all__ = ["Footprint", "answer"]
 
@@ -26,6 +28,9 @@ class Footprint:
         alternatives: Every stage and offload with all else equal.
         counterfactuals: The smallest changes that matter.
         observations: What a person read of such a run, each beside what is predicted.
+        evaluation: A batch of the Trainer's default size; None where it is not counted.
+        most_evaluated: The most sequences of such a batch that surely fit; None where it is not counted.
+        checkpoints: What saving takes, and going on from what was saved.
     """
 
     question: Question
@@ -33,6 +38,9 @@ class Footprint:
     alternatives: tuple[Alternative, ...] = attrs.field(repr=False)
     counterfactuals: Counterfactuals = attrs.field(repr=False)
     observations: tuple[Observation, ...] = attrs.field(default=(), repr=False)
+    evaluation: Evaluation | None = attrs.field(default=None, repr=False)
+    most_evaluated: int | None = None
+    checkpoints: tuple[PhaseMemory, ...] = attrs.field(default=(), repr=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -57,4 +65,7 @@ def answer(question: Question, every: bool = False, observed: Mapping[str, int] 
         alternatives=alternatives(question, every),
         counterfactuals=counterfactuals(question),
         observations=observe(question, observed),
+        evaluation=evaluation(question.job, question.strategy),
+        most_evaluated=most_sequences(question.job, question.strategy),
+        checkpoints=(saving(question.job, question.strategy), resuming(question.job, question.strategy)),
     )

@@ -15,6 +15,7 @@ BY_PHASE = {
     "init": "temporaries",
     "input": "inputs",
     "forward": "activations",
+    "evaluate": "activations",
     "step": "temporaries",
 }
 

@@ -181,7 +181,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _by_phase(self, tensor: Any, inside: bool) -> str:
         """What a storage is for that no known function makes; `inside` is whether the model's own code runs."""
         shape = tensor.shape
-        if self.phase in ("forward", "backward") and len(shape) > 1 and shape[-1] in self.vocabularies:
+        if self.phase in ("forward", "backward", "evaluate") and len(shape) > 1 and shape[-1] in self.vocabularies:
             return "logits and loss"
         if self.phase == "backward":
             if inside:

@@ -30,6 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
+    "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
     "every_pass": False,  # True: run also the passes of accumulation that do the same as the one before
     "time": False,  # True: the answer has the program of the last step, from which its time is computed
     "force": False,  # run with versions that were not tested
@@ -53,7 +54,10 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(request) - set(DEFAULTS) - set(_NEEDED)):
         raise ValueError(f"the request has unknown keys: {', '.join(unknown)}")
     asked = {**DEFAULTS, **request}
-    counts = (*_COUNTS, *(name for name in ("target_len", "empty_cache_steps") if asked[name] is not None))
+    counts = (
+        *_COUNTS,
+        *(name for name in ("target_len", "empty_cache_steps", "evaluation") if asked[name] is not None),
+    )
     for name in counts:
         if not _is_count(asked[name]):
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")

@@ -17,6 +17,8 @@ from dsgen.engine.simulate.versions import check_tested
 
 __all__ = ["facts", "prepare", "run"]
 
+BATCHES = 2  # of an evaluation: at stage 3 the second one finds what the first one has left gathered, as all later ones
+
 
 def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, str]) -> tuple[Ledger, Recorder, Any]:
     """Run a request.
@@ -172,6 +174,24 @@ def _train(request: dict[str, Any], engine: Any, recorder: Recorder, step: int) 
         micro_batch += 1
     devices.streams.program = None
     _end(recorder, engine.module, engine)
+    if request["evaluation"] is not None:
+        _evaluate(request, engine, recorder)
+
+
+def _evaluate(request: dict[str, Any], engine: Any, recorder: Recorder) -> None:
+    """Batches as the Trainer evaluates them: forward with labels, of which the loss is kept."""
+    engine.eval()
+
+    recorder.enter("evaluate")
+    for _ in range(BATCHES):
+        tokens, labels = _tokens(request, request["evaluation"], recorder.step)
+        with torch.no_grad():
+            out = engine(input_ids=tokens, labels=labels)
+        loss = out.loss.detach().mean()
+        del out, tokens, labels
+    del loss
+    _end(recorder, engine.module, engine)
+    engine.train()
 
 
 def _pass(request: dict[str, Any], engine: Any, recorder: Recorder, micro_batch: int) -> None:

@@ -181,7 +181,7 @@ def _factors(tape: Tape, on: Execution, out: int, into: int, name: str) -> tuple
     each = on.fused_rank(name) * on.model.experts
     factors = []
     for side, permuted in ((each * into, False), (each * out, True)) if each else ():
-        adapter = op.weight(side, on.adapter_item, True)
+        adapter = on.adapter(side)
         seen = Tensor((1, 0), side, on.adapter_item, None)
         # The gradient of one that is turned is copied back to its layout.
         copied = on.adapter_item == on.item and permuted
@@ -216,7 +216,7 @@ def kernel_of(
     for tensors in ((made, made), (made, made, made), (made, made, made)):  # scaled, and added as peft asks for it
         tape.moves(STREAM, *tensors)
     tape.hold(*copies)
-    adapters = [op.weight(side, on.adapter_item, True) for side in sides]
+    adapters = [on.adapter(side) for side in sides]
 
     def back(gradient: Tensor) -> list[Any]:
         tape.moves(STREAM, gradient, gradient)

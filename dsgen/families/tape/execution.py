@@ -50,6 +50,7 @@ class Execution(NamedTuple):
         parts: Names that peft takes for a part of experts or router, each with its tensor.
         adapts_head: The output head gets an adapter.
         splits_head: AutoTP splits the output head.
+        no_grad: No parameter asks for a gradient, as under torch.no_grad: forward keeps nothing.
     """
 
     model: Model
@@ -77,6 +78,7 @@ class Execution(NamedTuple):
     parts: tuple[tuple[str, str], ...] = ()
     adapts_head: bool = False
     splits_head: bool = False
+    no_grad: bool = False
 
     def ask(self, tape: Tape, embedded: Tensor) -> None:
         """Let the embedding's output be a leaf of autograd if it asks for a gradient and has no other reason to."""
@@ -125,11 +127,15 @@ class Execution(NamedTuple):
 
     def weight(self, elements: int) -> Tensor:
         """A weight of the model itself."""
-        return op.weight(elements, self.item, self.method == "full")
+        return op.weight(elements, self.item, self.method == "full" and not self.no_grad)
 
     def outer(self, elements: int) -> Tensor:
         """A weight of the input embedding or of the output head."""
-        return op.weight(elements, self.item, self.method == "full" or self.embeddings)
+        return op.weight(elements, self.item, (self.method == "full" or self.embeddings) and not self.no_grad)
+
+    def adapter(self, elements: int) -> Tensor:
+        """A matrix of an adapter."""
+        return op.weight(elements, self.adapter_item, not self.no_grad)
 
     def linear(
         self, tape: Tape, hidden: Tensor, out: int, name: str = "", *, bias: bool = False, head: bool = False
@@ -171,9 +177,9 @@ class Execution(NamedTuple):
         item = self.adapter_item
         states = op.cast(tape, hidden, item)
         dropped = op.dropout(tape, states, self.drops)
-        low = linear(tape, dropped, op.weight(hidden.width * self.rank, item, True), self.rank)
+        low = linear(tape, dropped, self.adapter(hidden.width * self.rank), self.rank)
         tape.fetch()
-        high = linear(tape, low, op.weight(self.rank * made.width, item, True), made.width)
+        high = linear(tape, low, self.adapter(self.rank * made.width), made.width)
         tape.used()
         product = op.scaled(tape, high)
         if packed:

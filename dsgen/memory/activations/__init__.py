@@ -14,6 +14,8 @@ from dsgen.families.tape.moments import (
     Position,
     Size,
 )
+from dsgen.memory.activations.executions import execution
+from dsgen.memory.activations.inference import evaluates, inference
 from dsgen.memory.activations.whole import Activations, BlockRun, activations
 
 __all__ = [
@@ -30,4 +32,7 @@ __all__ = [
     "Position",
     "Size",
     "activations",
+    "evaluates",
+    "execution",
+    "inference",
 ]

@@ -1,0 +1,93 @@
+"""What saving a checkpoint and going on from one take, as the Trainer and Accelerate do it with DeepSpeed.
+
+Read in transformers 5.23 (Trainer.save_model, _save_checkpoint), Accelerate 1.15 (Accelerator.get_state_dict) and
+DeepSpeed 0.19.8 (runtime/engine.py: save_checkpoint, _zero3_consolidated_16bit_state_dict,
+_replace_module_consolidated_state_dict, load_checkpoint; checkpoint/utils.py: clone_tensors_for_torch_save). No GPU was
+at hand to measure it on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsgen.jobs.job import Job
+from dsgen.memory.asked import Asked, batchless, felt, through_training
+from dsgen.memory.estimates import PhaseMemory
+from dsgen.memory.hosts import host
+from dsgen.memory.states import FP32, States, states
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["resuming", "saving"]
+
+ELEMENT = 12  # bytes of an element in a rank's file of optimizer states: fp32 weight and two moments
+COPIES, CHECKPOINT = "copies of the weights", "the checkpoint's files"
+
+
+def saving(job: Job, strategy: Strategy) -> PhaseMemory:
+    """The save of weights in 16 bits, and of the checkpoint behind it.
+
+    Below stage 3 every rank copies the whole model to RAM, though rank 0 alone writes it; at stage 3 and with AutoTP
+    rank 0 gathers it module by module, and of adapters nothing else. Then every rank writes its states tensor by
+    tensor, each through a copy in RAM where it lies on the GPU.
+    """
+    held = _held(job, strategy)
+    trained = held.size * held.tensors.elements
+    whole = strategy.stage == 3 or strategy.tp > 1
+    if whole:
+        copies = trained if job.training.method != "full" and strategy.stage == 3 else held.size * held.numbers.total
+    else:
+        copies = job.gpus_per_node * (held.weights + held.tables)
+    through = job.gpus_per_node * FP32 * _largest(held, strategy) if held.on_gpu else 0
+    gpu = _resident(strategy, held)
+    if strategy.stage == 3:
+        gpu["gathered parameters"] = held.size * held.tensors.largest
+    return _phase("save", gpu, _training(job, strategy, held), {COPIES: max(copies, through)})
+
+
+def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
+    """Every rank reads what it had written, into RAM first: below stage 3 the weights of all, then its own states."""
+    held = _held(job, strategy)
+    weights, own = held.size * held.tensors.elements, ELEMENT * held.own
+    each = {0: weights + own, 3: own}.get(strategy.stage, max(weights, own))  # stage 0 has one file with all of it
+    read = job.gpus_per_node * each
+    return _phase("resume", _resident(strategy, held), _training(job, strategy, held), {CHECKPOINT: read})
+
+
+def _held(job: Job, strategy: Strategy) -> States:
+    world = job.world if strategy.stage else strategy.tp
+    asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
+    return states(asked, batchless(strategy), felt(strategy.buffers, strategy.stage))
+
+
+def _resident(strategy: Strategy, held: States) -> dict[str, int]:
+    """What is on the GPU between two steps."""
+    there = through_training(batchless(strategy), held)
+    return {
+        "weights": there.weights,
+        "fp32 master weights": there.master,
+        "optimizer states": there.optimizer + there.staged,
+        "offload buffers": there.offload,
+    }
+
+
+def _training(job: Job, strategy: Strategy, held: States) -> dict[str, int]:
+    """What is in a node's RAM all the time."""
+    swapped = (strategy.buffers.swap_buffers, strategy.buffers.sub_group)
+    place: Any = swapped if strategy.offload_optimizer == "nvme" else (0, 0)
+    return host(job.gpus_per_node, batchless(strategy), place, held, False).phases["training"]
+
+
+def _largest(held: States, strategy: Strategy) -> int:
+    """Elements of the largest tensor of a rank's states: its whole part, at stage 3 a group of it."""
+    return min(held.own, strategy.buffers.sub_group) if strategy.stage == 3 else held.own
+
+
+def _phase(name: str, gpu: dict[str, int], training: dict[str, int], more: dict[str, int]) -> PhaseMemory:
+    ram = {**training, **more}
+    return PhaseMemory(
+        phase=name,
+        step=0,
+        micro_batch=0,
+        gpu={part: size for part, size in gpu.items() if size},
+        host={part: size for part, size in ram.items() if size},
+    )

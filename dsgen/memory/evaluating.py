@@ -1,0 +1,126 @@
+"""What an evaluation takes on a GPU beside the states of training: a forward without gradients, of some sequences.
+
+The Trainer's (transformers 5.23, Trainer.prediction_step and evaluation_loop): the loss alone is asked for, logits are
+of one batch, `use_cache` is off, and with Liger's loss `skip_logits` is said, so that it is chunked there too. Who
+hands the Trainer `compute_metrics` keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
+"""
+
+import functools
+from typing import NamedTuple
+
+from dsgen.jobs.job import Job
+from dsgen.memory.activations import evaluates
+from dsgen.memory.asked import Asked, Plain, batchless, felt, tells, through_training
+from dsgen.memory.backward import start
+from dsgen.memory.estimates import Room, Verdict, room, verdict
+from dsgen.memory.moments import Moment, highest, moment
+from dsgen.memory.runs import Run
+from dsgen.memory.states import states
+from dsgen.memory.together import without_gradients
+from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.strategies import Strategy
+
+__all__ = ["TRAINER_SEQUENCES", "Evaluation", "evaluation", "most_sequences"]
+
+TRAINER_SEQUENCES = 8  # per_device_eval_batch_size, its default in TrainingArguments (transformers 5.23)
+INDEX = 8  # bytes of an int64 token id, which is its own label
+MOST = 1024  # sequences; more are not looked for
+
+
+class Evaluation(NamedTuple):
+    """An evaluation's batch on one GPU.
+
+    Attributes:
+        sequences: Of the batch.
+        peak_bytes: Bytes of all tensors at its highest moment.
+        high_bytes: Most that the process may take then, everything outside the tensors included.
+        limit_bytes: What is there.
+        parts: Part -> bytes; they add up to the peak.
+        verdict: Whether it fits.
+        left_bytes: What stage 3 keeps gathered of it: the next pass of training takes so much more (below 0: less).
+    """
+
+    sequences: int
+    peak_bytes: int
+    high_bytes: int
+    limit_bytes: int
+    parts: dict[str, int]
+    verdict: Verdict
+    left_bytes: int
+
+
+def evaluation(job: Job, strategy: Strategy, sequences: int = TRAINER_SEQUENCES) -> Evaluation | None:
+    """The memory of an evaluation; None where it is not counted, which is so of a model with an encoder.
+
+    Args:
+        job: The job.
+        strategy: The strategy that trains it.
+        sequences: Of a batch on one GPU.
+    """
+    if not evaluates(job.model):
+        return None
+    moments, left = _moments_of(job, strategy, sequences)
+    top = max(moments, key=lambda one: one.total(sequences))
+    peak, gpu = top.total(sequences), room(job, strategy, strategy.buffers)
+    high = gpu.high(peak, False)
+    parts = {name: fixed + each * sequences for name, (fixed, each) in top.parts.items()}
+    return Evaluation(
+        sequences,
+        peak,
+        high,
+        gpu.limit,
+        {name: size for name, size in parts.items() if size},
+        verdict(gpu.low(peak, False), high, gpu.limit),
+        left,
+    )
+
+
+def most_sequences(job: Job, strategy: Strategy) -> int | None:
+    """The most sequences of an evaluation's batch that fit for certain, 0 if not even one does; None: not counted."""
+    if not evaluates(job.model):
+        return None
+    gpu = room(job, strategy, strategy.buffers)
+    if not _fits(job, strategy, 1, gpu):
+        return 0
+    low, high = 1, MOST + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(job, strategy, middle, gpu) else (low, middle)
+    return low
+
+
+def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
+    peak = max(one.total(sequences) for one in _moments_of(job, strategy, sequences)[0])
+    return gpu.high(peak, False) <= gpu.limit
+
+
+def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:
+    single = sequences == 1 and tells(job, strategy.tp)
+    world = job.world if strategy.stage else strategy.tp
+    asked = Asked(job.model, job.training, job.seq_len, world, single, job.narrow)
+    return _moments(asked, batchless(strategy), felt(strategy.buffers, strategy.stage))
+
+
+@functools.lru_cache(maxsize=256)
+def _moments(asked: Asked, layout: Plain, buffers: Buffers) -> tuple[tuple[Moment, ...], int]:
+    """Those that can be the highest, between two steps of training; and what they leave for the next one."""
+    held = states(asked, layout, buffers)
+    run = Run(
+        asked.model,
+        asked.training,
+        asked.seq_len,
+        layout.precision,
+        layout.tp,
+        layout.checkpointing,
+        layout.stage == 3,
+        asked.single,
+    )
+    here = layout.offload_param == "none"
+    free = here and held.ranks == 1 < held.among  # one replica of what AutoTP has split
+    grads, bucket = start(held, layout.stage, buffers, False)
+    there = through_training(layout, held)
+    alive_then, left = without_gradients(run, buffers, held.among == 1, here, free)
+    moments = (
+        moment("evaluate", there, grads, bucket, 0, live, alive, INDEX * asked.seq_len) for alive, live, _ in alive_then
+    )
+    return tuple(highest(moments)), left
