@@ -191,7 +191,10 @@ _DOUBTS = {Verdict.FITS: 0.0, Verdict.UNCERTAIN: 1.0, Verdict.DOES_NOT_FIT: math
 def _doubt(name: str) -> float:
     question = _asked(name)
     assert not isinstance(question, str)
-    return _DOUBTS[estimate(question.job, question.strategy).verdict]
+    planned = attrs.evolve(
+        question.job.training, expandable_segments=True
+    )  # as a plan has it, and dsgen launch sets it
+    return _DOUBTS[estimate(attrs.evolve(question.job, training=planned), question.strategy).verdict]
 
 
 @functools.cache
