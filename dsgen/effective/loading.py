@@ -27,9 +27,10 @@ __all__ = ["load", "load_many"]
 
 _INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
 _SERVER = "effective.loading"
-_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
+_TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+_BATCH = (_TRAIN, _MICRO)
 _DTYPES = ("fp16", "bf16")  # sections that a program adds
-_STAND_IN = {"train_micro_batch_size_per_gpu": 1}  # for a batch that the target fills in: any will do
+_STAND_IN = {_MICRO: 1}  # for a batch that the target fills in: any will do
 
 Source = str | Path | Mapping[str, Any]
 
@@ -173,7 +174,10 @@ def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any
     brings = program.brings_batch or any(key in open_ for key in _BATCH)
     if brings and not batch:
         stand_in |= _STAND_IN
-    handed = {**_with_values(config, autos), **stand_in}
+    if _TRAIN in open_ and {_MICRO, _STEPS} <= config.keys() - set(open_):
+        open_ = tuple(path for path in open_ if path != _TRAIN)
+        filled[_TRAIN] = None  # DeepSpeed works the same out of the other two
+    handed = {**_with_values(config, autos), **stand_in, **program.overwritten}
     return _Job(name=name, config=config, handed=handed, open=open_, filled=filled, added=added, stand_in=stand_in)
 
 

@@ -111,6 +111,9 @@ class _Rows:
         if path in self.open:
             note = f"filled in by {self.target.title}"
             return WrittenKey(path=path, written=value, in_force=None, happened=FILLED, note=note)
+        if path in self.target.overwritten:
+            note = f"{self.target.title} sets it, whatever it says"
+            return WrittenKey(path=path, written=value, in_force=self._held(canonical), happened=CHANGED, note=note)
         if canonical in self.report["moved"]:
             to = self.report["moved"][canonical]
             return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")

@@ -42,7 +42,7 @@ class Target:
         filled: Keys whose "auto" it replaces by what its own arguments say.
         settled: Keys whose "auto" it replaces by a value that is known now, unless its launcher was told otherwise.
         shared: Keys whose "auto" it replaces only when a second program (the Trainer in Accelerate) helps.
-        overwritten: Keys that it sets whatever the config says -> what it sets, in words.
+        overwritten: Keys that it sets whatever the config says -> what it sets.
         matched: Keys whose value it compares with an argument of its own -> that argument; it refuses a difference.
         refused: Keys that it does not take -> the argument that says the same.
         needed: Sections without which it refuses the config.
@@ -58,7 +58,7 @@ class Target:
     filled: frozenset[str] = frozenset()
     settled: Mapping[str, Any] = attrs.field(factory=dict)
     shared: frozenset[str] = frozenset()
-    overwritten: Mapping[str, str] = attrs.field(factory=dict)
+    overwritten: Mapping[str, Any] = attrs.field(factory=dict)
     matched: Mapping[str, str] = attrs.field(factory=dict)
     refused: Mapping[str, str] = attrs.field(factory=dict)
     needed: tuple[str, ...] = ()
@@ -77,6 +77,8 @@ class Target:
             path: The dotted key.
             told: Key -> what the program's arguments fill in there.
         """
+        if path in self.overwritten:
+            return self.overwritten[path]
         return told.get(path, self.settled.get(path, OPEN)) if self.fills(path) else AUTO
 
     def filled_in(self, config: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,8 @@ BLAMED = [
     ({"train_batch_size": [8]}, "deepspeed", "train_batch_size"),
     ({"train_batch_size": 8, "optimizer": {"type": []}}, "deepspeed", "optimizer.type"),
     ({"train_batch_size": 8, "gradient_accumulation_steps": 3}, "accelerate", "zero_optimization"),
+    ({**TRAINER, "monitor_config": "auto"}, "hf-trainer", "monitor_config"),
+    ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1, "a": {"b": "auto"}}, "accelerate", "a.b"),
     ({"gradient_accumulation_steps": 2, "fp16": True}, "lightning", "gradient_accumulation_steps"),
 ]
 
@@ -177,3 +180,20 @@ def test_a_name_with_dots_is_no_key() -> None:
         "zero_optimization.reduce_bucket_size": "not read", "zero_optimization.stage": "not read"
     }  # fmt: skip
     assert effect.answers.stage == 2
+
+
+@pytest.mark.proof
+def test_what_the_program_overwrites_and_works_out_is_told(tmp_path: Path) -> None:
+    """Accelerate's infinity for steps_per_print, the Trainer's 0 for warmup_min_lr, and the product of the batch."""
+    names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps")
+    schedule = {"type": "WarmupLR", "params": dict.fromkeys(names, "auto")}
+    config = {**TRAINER, "steps_per_print": 10, "train_batch_size": "auto", "scheduler": schedule}
+    arguments = put(tmp_path, "args.yaml", f"{ARGUMENTS}warmup_steps: 10\n")
+    effect = handovers.effective(config, arguments=arguments, world_size=8)
+
+    rows = {row.path: (row.in_force, row.happened) for row in effect.rows}
+    assert rows["steps_per_print"] == (math.inf, "changed")
+    assert rows["train_batch_size"] == (64, "filled in")
+    assert rows["scheduler.params.warmup_min_lr"] == (0, "filled in")
+    assert effect.answers is not None
+    assert (effect.answers.first_lr, effect.answers.highest_lr) == (0.0, pytest.approx(2e-5))
