@@ -19,6 +19,12 @@ from dsgen.shapes.findings import Severity
 __all__ = ["agreeing", "effective", "provable"]
 
 _ALONE = "deepspeed"  # the target where no program stands before DeepSpeed
+_ONLY_HERE = "a machine with a GPU may take it"  # it loads on a CPU, which lint does not assume
+# Rules of lint that say what a program refuses before DeepSpeed sees the config.
+_BEFORE_DEEPSPEED = (
+    "section-the-program-needs", "key-the-program-refuses", "auto-not-filled", "argument-disagrees",
+    "accelerate-keys-beside-file", "accelerate-precision",
+)  # fmt: skip
 
 
 def effective(
@@ -65,13 +71,22 @@ def effective(
 
 
 def agreeing(loaded: Effective, known: Handover) -> Effective:
-    """What was loaded, refused where lint knows an error of it."""
-    if loaded.refused is not None:
+    """What was loaded, refused where lint knows an error of it, and for the key that lint names.
+
+    What the program itself refuses comes before anything of DeepSpeed's; DeepSpeed's own refusal keeps its words, with
+    lint's sentence where its own names none of the keys that lint does.
+    """
+    refused = loaded.refused
+    if refused is not None and (refused.phase == "read" or _ONLY_HERE in refused.sentence):
         return loaded
     errors = [item for item in known.judged(_known(loaded.deepspeed)).findings if item.severity is Severity.ERROR]
     if not errors:
         return loaded
-    first = errors[0]
+    first = next((item for item in errors if item.rule in _BEFORE_DEEPSPEED), None)
+    if first is None and refused is not None:
+        named = any(item.path.rpartition(".")[2] in refused.sentence for item in errors)
+        return loaded if named else attrs.evolve(loaded, refused=attrs.evolve(refused, sentence=errors[0].message))
+    first = first or errors[0]
     rule = f"{first.rule} ({first.code})"
     return attrs.evolve(loaded, refused=Refusal(phase="run", kind=rule, message=first.message, sentence=first.message))
 

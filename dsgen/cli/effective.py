@@ -46,7 +46,7 @@ def command(
 
     FILE is a DeepSpeed config, or a file that holds or names one, as dsgen lint takes it. Every written key stands
     beside the value in force: kept, converted, dropped, moved, filled in or not read; then the defaults that nobody
-    wrote. No GPU and no second process is needed for any number of GPUs.
+    wrote. No GPU is needed, and one child process stands for any number of them.
     Needs `pip install "dsgen[proof]"`. Exit code 1 means that DeepSpeed refuses the config, or that dsgen lint has an
     error for the program that hands it over.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,17 +20,17 @@ from dsgen.effective.refusals import in_words
 from dsgen.effective.written_keys import defaults, in_force, rows
 from dsgen.proving import sessions
 from dsgen.shapes.errors import DsgenError, mistake
-from dsgen.shapes.layers import leaves
 from dsgen.shapes.limits import check_gpus
-from dsgen.targets import Target
+from dsgen.targets import OPEN, Target
 
 __all__ = ["load", "load_many"]
 
 _INSTALL = 'pip install "dsgen[proof]", or name an interpreter that has it: --python ENV/bin/python'
 _SERVER = "effective.loading"
-_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu")
+_TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+_BATCH = (_TRAIN, _MICRO)
 _DTYPES = ("fp16", "bf16")  # sections that a program adds
-_STAND_IN = {"train_micro_batch_size_per_gpu": 1}  # for a batch that the target fills in: any will do
+_STAND_IN = {_MICRO: 1}  # for a batch that the target fills in: any will do
 
 Source = str | Path | Mapping[str, Any]
 
@@ -41,7 +42,8 @@ class _Job:
     Attributes:
         name: Of the file.
         file: The one that DeepSpeed opens.
-        config: The config that is handed over, as written.
+        config: The config as written.
+        handed: The config as it is handed over: without what nobody knows, with what is filled in, with stand-ins.
         open: Keys that the target fills in, nobody knows with what.
         filled: Keys whose "auto" the target fills in -> the value.
         added: Keys of sections that the target adds -> the value; None where nobody knows it.
@@ -52,6 +54,7 @@ class _Job:
     name: str
     file: str | None = None
     config: Any = None
+    handed: Any = None
     open: tuple[str, ...] = ()
     filled: Mapping[str, Any] = {}
     added: Mapping[str, Any] = {}
@@ -156,11 +159,10 @@ def _job(source: Source, program: Target, told: Mapping[str, Any]) -> _Job:
 def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any]) -> _Job:
     """The config as the target hands it over, but without what nobody knows of what it fills in."""
     if not isinstance(config, dict):
-        return _Job(name=name, config=config)
-    autos = [path for path, value in leaves(config) if value == "auto" and program.fills(path)]
-    known = {**program.settled, **told}
-    filled = {path: known[path] for path in autos if path in known}
-    open_ = tuple(path for path in autos if path not in known)
+        return _Job(name=name, config=config, handed=config)
+    autos = program.filled_in(config, told)
+    filled = {path: value for path, value in autos.items() if value is not OPEN}
+    open_ = tuple(path for path, value in autos.items() if value is OPEN)
     # DeepSpeedPlugin.set_mixed_precision of Accelerate adds both, Lightning the one of its precision.
     adds = [name for name in _DTYPES if name in program.brings and name not in config]
     added = {f"{name}.enabled": told.get(f"{name}.enabled") for name in adds}
@@ -172,7 +174,26 @@ def _handed_over(name: str, config: Any, program: Target, told: Mapping[str, Any
     brings = program.brings_batch or any(key in open_ for key in _BATCH)
     if brings and not batch:
         stand_in |= _STAND_IN
-    return _Job(name=name, config=config, open=open_, filled=filled, added=added, stand_in=stand_in)
+    if _TRAIN in open_ and {_MICRO, _STEPS} <= config.keys() - set(open_):
+        open_ = tuple(path for path in open_ if path != _TRAIN)
+        filled[_TRAIN] = None  # DeepSpeed works the same out of the other two
+    handed = {**_with_values(config, autos), **stand_in, **program.overwritten}
+    return _Job(name=name, config=config, handed=handed, open=open_, filled=filled, added=added, stand_in=stand_in)
+
+
+def _with_values(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a config with other values at some dotted keys of it, and without those that are OPEN."""
+    copied = copy.deepcopy(dict(config))
+    for path, value in values.items():
+        *sections, key = path.split(".")
+        node = copied
+        for section in sections:
+            node = node[section]
+        if value is OPEN:
+            del node[key]
+        else:
+            node[key] = value
+    return copied
 
 
 def _load(
@@ -187,11 +208,9 @@ def _load(
         return base
     question = {
         "file": job.file,
-        "config": job.config,
+        "config": job.handed,
         "world_size": ranks,
         "open": list(job.open),
-        "filled": dict(job.filled),
-        "stand_in": dict(job.stand_in),
         "timeout_seconds": timeout_seconds,
         "folder": str(session.job_folder()),
     }
@@ -215,7 +234,8 @@ def _lost(name: str, died: Mapping[str, Any], timeout_seconds: float) -> DsgenEr
 
 def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: Target) -> Effective:
     known = _surface(base.deepspeed)
-    written = report.get("written")
+    handed = report.get("config")
+    written = handed if job.file is not None else job.config
     base = attrs.evolve(
         base,
         world_size=report["world_size"],
@@ -229,7 +249,7 @@ def _effective(base: Effective, report: Mapping[str, Any], job: _Job, program: T
                 phase=refused["phase"],
                 kind=refused["kind"],
                 message=refused["message"],
-                sentence=in_words(refused, written, base.world_size, known),
+                sentence=in_words(refused, handed, base.world_size, known),
                 site=refused["site"],
             ),
         )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import NoneType
 from typing import Any
 
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.deepspeed.surface import Surface
-from dsgen.shapes.near_misses import offer
+from dsgen.shapes.near_misses import OFFERED, offer, same_words
 
 __all__ = ["in_words", "nearest_key"]
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+# Functions of DeepSpeedConfig (runtime/config.py, 0.14 to 0.19) that compute with the batch keys and nothing else.
+_BATCH_FUNCTIONS = {"_set_batch_related_parameters", "_batch_assertion", "_configure_train_batch_size"}
 _UNEQUAL = re.compile(r"(\S+) != (\S+) \* (\S+) \* (\S+)$")
 _MOST_FAULTS = 3
 _LONGEST = 300  # characters
@@ -51,7 +55,7 @@ def in_words(refused: Mapping[str, Any], written: Any, ranks: int, known: Surfac
     """One sentence for a person.
 
     Args:
-        refused: kind, message and faults (of pydantic) of the exception.
+        refused: kind, message and faults (of pydantic) of the exception, and the functions that it passed through.
         written: The config as written; None where it could not be read.
         ranks: The number of ranks it was loaded for.
         known: What the release reads.
@@ -66,7 +70,7 @@ def in_words(refused: Mapping[str, Any], written: Any, ranks: int, known: Surfac
     if isinstance(written, Mapping):
         said = (
             _faults(refused, written, known)
-            or _batch(kind, message, written, ranks)
+            or _batch(refused.get("functions", ()), message, written, ranks)
             or _section(message, written)
             or _operand(message, written)
         )
@@ -105,22 +109,35 @@ def _place(model: object, at: list[str], written: Mapping[str, Any]) -> str | No
 
 
 def nearest_key(path: str, known: Surface) -> str | None:
-    """The key that was meant by one that nobody reads, where that is plain."""
+    """The key that was meant by one that nobody reads, where that is plain.
+
+    One of almost the same name (`near_misses.OFFERED`), or one that people are known to write so.
+    """
     section, _, name = path.rpartition(".")
+    slips = (known.mistaken.get(path), known.mistaken.get(name))
     for close in known.nearest(path)[:1]:
         common = sum(other.rpartition(".")[2] == name for other in known.paths) > _COMMON
         elsewhere = close.rpartition(".")[0] != section
-        if not path.startswith(f"{close}.") and not (common and elsewhere) and not name.startswith("_"):
+        near = close in slips or _likeness(name, close, known) >= OFFERED
+        if near and not path.startswith(f"{close}.") and not (common and elsewhere) and not name.startswith("_"):
             return close
     return None
 
 
-def _batch(kind: str, message: str, written: Mapping[str, Any], ranks: int) -> str | None:
-    """The batch keys: texts where numbers belong, or a product that is not the whole."""
-    texts = [key for key in _BATCH if isinstance(written.get(key), str)]
-    if kind == "TypeError" and texts:
-        auto = ' ("auto" is for the Hugging Face Trainer: --target hf-trainer)' if written[texts[0]] == "auto" else ""
-        return f"{texts[0]} is {say(written[texts[0]])}; it must be a number{auto}"
+def _likeness(name: str, key: str, known: Surface) -> float:
+    """How much a name is like that of a key, 0 to 1: its own name, or another one under which it is read."""
+    names = (name, key, *(other for other, meant in known.aliases.items() if meant == key))
+    written, *others = (each.rpartition(".")[2].lower().replace("-", "_") for each in names)
+    ratios = (difflib.SequenceMatcher(None, each, written).ratio() for each in others if same_words(written, each))
+    return max(ratios, default=0.0)
+
+
+def _batch(functions: Collection[str], message: str, written: Mapping[str, Any], ranks: int) -> str | None:
+    """The batch keys: something else where numbers belong, or a product that is not the whole."""
+    others = [key for key in _BATCH if not isinstance(written.get(key), (int, float, NoneType))]
+    if others and not _BATCH_FUNCTIONS.isdisjoint(functions):
+        auto = ' ("auto" is for the Hugging Face Trainer: --target hf-trainer)' if written[others[0]] == "auto" else ""
+        return f"{others[0]} is {say(written[others[0]])}; it must be a number{auto}"
     if "has to be greater than 0" in message:
         return _nothing_left(written, ranks)
     numbers = _UNEQUAL.search(message) if message.startswith("Check batch") else None

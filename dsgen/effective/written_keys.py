@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from dsgen.deepspeed.keys import say
+from dsgen.deepspeed.keys import lookup, say
 from dsgen.deepspeed.surface import Surface
 from dsgen.effective.outcomes import CHANGED, COERCED, DROPPED, FILLED, GIVEN, KEPT, MOVED, NOT_READ, WrittenKey
 from dsgen.effective.refusals import nearest_key
@@ -25,6 +25,7 @@ _DTYPES = {
 }
 _WHOLE = "pipeline"  # a section that DeepSpeed holds as it is written, with the keys that nothing reads
 _OLD_BF16 = "bfloat16"  # DeepSpeed's old name of the section bf16
+_DOTS = "its name has dots; DeepSpeed reads the key in its section"
 _UNTOLD = ("last_batch_iteration",)  # arguments of a constructor that no config sets
 
 
@@ -60,7 +61,7 @@ def defaults(
     known: Surface,
 ) -> dict[str, Any]:
     """The values in force that nobody wrote, of keys that do something in this config."""
-    said = {_canonical(path, report) for path, _ in leaves(written)} | set(open_)
+    said = {_canonical(path, report) for path, _ in leaves(written) if lookup(written, path)[0]} | set(open_)
     taken = tuple(f"{report['moved'][path]}." for path in said if path in report["moved"])  # by a deprecated key
     return {
         path: value
@@ -91,7 +92,9 @@ class _Rows:
         """The rows of one section."""
         for key, value in section.items():
             path = f"{before}{key}"
-            if isinstance(value, Mapping) and value and self._enters(path):
+            if "." in key and self.known.key(path, self.written) is not None:
+                yield WrittenKey(path=path, written=value, in_force=None, happened=NOT_READ, note=_DOTS)
+            elif isinstance(value, Mapping) and value and self._enters(path):
                 yield from self.below(value, f"{path}.")
             else:
                 yield self._row(path, value)
@@ -108,6 +111,9 @@ class _Rows:
         if path in self.open:
             note = f"filled in by {self.target.title}"
             return WrittenKey(path=path, written=value, in_force=None, happened=FILLED, note=note)
+        if path in self.target.overwritten:
+            note = f"{self.target.title} sets it, whatever it says"
+            return WrittenKey(path=path, written=value, in_force=self._held(canonical), happened=CHANGED, note=note)
         if canonical in self.report["moved"]:
             to = self.report["moved"][canonical]
             return WrittenKey(path=path, written=value, in_force=self._held(to), happened=MOVED, note=f"to {to}")

@@ -31,23 +31,32 @@ def about_release(linted: Linted) -> Linted:
     Those are the findings that some other release does not have, or has with another severity (a key that was removed,
     renamed or deprecated, that the release does not know yet, that it refuses and another ignores, a default that
     changed), those whose rule is about releases, and every error: what the release refuses has not been moved to it,
-    whoever else refuses it. A key that nothing ever read is the same in all of them and left alone. Of a file that
-    cannot be read the findings stay, for nothing of it can be moved.
+    whoever else refuses it. A key that nothing ever read is the same in all of them and left alone; so is one that the
+    release reads, and of which those that read it too say the same. Of a file that cannot be read the findings stay,
+    for nothing of it can be moved.
     """
     if not isinstance(linted.document.config, Mapping):
         return attrs.evolve(linted, hidden=())
     always = _always()
     every = attrs.evolve(linted.settings, severity=Severity.INFO)
-    elsewhere = []
+    known, elsewhere = surface.load(linted.settings.deepspeed), []
     for release in surface.known_versions():
         other = check(linted.source, attrs.evolve(every, deepspeed=release))
-        elsewhere.append({_known_by(finding) for finding in other.findings})
+        elsewhere.append((surface.load(release), {_known_by(finding) for finding in other.findings}))
+
+    def differs(finding: Finding) -> bool:
+        """Whether a release that is to be compared says otherwise."""
+        read = known.key(finding.path) is not None
+        return any(
+            _known_by(finding) not in others
+            for release, others in elsewhere
+            if not read or release.key(finding.path) is not None
+        )
+
     kept = tuple(
         finding
         for finding in linted.findings
-        if finding.severity is Severity.ERROR
-        or finding.rule in always
-        or any(_known_by(finding) not in others for others in elsewhere)
+        if finding.severity is Severity.ERROR or finding.rule in always or differs(finding)
     )
     return attrs.evolve(linted, findings=kept, hidden=())
 

@@ -15,25 +15,12 @@ from dsgen.deepspeed.surface import Surface
 from dsgen.documents.document import Document
 from dsgen.shapes.layers import fold
 from dsgen.shapes.profiles import SECTIONS, Hardware, Model, Network, Training
-from dsgen.targets import Target
+from dsgen.targets import OPEN, Target
 
 __all__ = ["OPEN", "Facts", "Subject"]
 
 
 T = TypeVar("T")
-
-
-class _Open:
-    """The value of a key that the program fills in later: nothing can be said of it now."""
-
-    def __repr__(self) -> str:
-        return "OPEN"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-OPEN = _Open()
 
 
 @functools.lru_cache(maxsize=64)
@@ -186,7 +173,7 @@ class Subject:
         value = self.surface.value(path, self.config)
         if value == "auto":
             if self.written(path) and self.target.fills(path):
-                return self.facts.told.get(path, self.target.settled.get(path, OPEN))
+                return self.target.instead_of_auto(path, self.facts.told)
             return self.surface.default(path) if section == "strict" else value
         key = self.surface.key(path, self.config) if section == "strict" else None
         read = read_strict(key, value) if key is not None and self.written(path) else value

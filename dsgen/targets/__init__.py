@@ -12,9 +12,9 @@ from dsgen.targets.hf_accelerate import ACCELERATE
 from dsgen.targets.hf_trainer import HF_TRAINER
 from dsgen.targets.plain_deepspeed import PLAIN_DEEPSPEED
 from dsgen.targets.pytorch_lightning import LIGHTNING
-from dsgen.targets.target import Target
+from dsgen.targets.target import AUTO, OPEN, Target
 
-__all__ = ["TARGETS", "Target", "find", "guess"]
+__all__ = ["AUTO", "OPEN", "TARGETS", "Target", "find", "guess"]
 
 TARGETS = (PLAIN_DEEPSPEED, HF_TRAINER, ACCELERATE, LIGHTNING)
 
@@ -40,5 +40,5 @@ def find(name: str) -> Target:
 
 def guess(config: Any) -> Target:
     """The target a config was written for: the Trainer where it says "auto" for what the Trainer fills in."""
-    said = isinstance(config, Mapping) and any(lookup(config, path)[1] == "auto" for path in sorted(HF_TRAINER.filled))
+    said = isinstance(config, Mapping) and any(lookup(config, path)[1] == AUTO for path in sorted(HF_TRAINER.filled))
     return HF_TRAINER if said else PLAIN_DEEPSPEED

@@ -10,7 +10,6 @@ import attrs
 
 from dsgen import targets
 from dsgen.deepspeed.keys import lookup
-from dsgen.shapes.layers import leaves
 
 __all__ = ["Filled", "fill"]
 
@@ -83,8 +82,9 @@ def fill(
         precision_said=precision is not None,
     )
     done: list[Filled] = []
-    for path in [path for path, value in leaves(config) if value == "auto" and program.fills(path)]:
-        value, why = _value(path, known, used, program)
+    for path, settled in program.filled_in(config, {}).items():
+        own = settled, f"{program.title}'s default"
+        value, why = _value(path, known, used) if settled is targets.OPEN else own
         if why:
             _put(used, path, value)
             done.append(Filled(path, value, why))
@@ -101,10 +101,8 @@ def _source(said: bool, option: str) -> str:
     return option if said else f"the Trainer's default; {option} says another"
 
 
-def _value(path: str, known: _Known, used: Mapping[str, Any], program: targets.Target) -> tuple[Any, str]:
+def _value(path: str, known: _Known, used: Mapping[str, Any]) -> tuple[Any, str]:
     """A key's value and why; no reason where the word stays, because nothing is known for it."""
-    if path in program.settled:
-        return program.settled[path], f"{program.title}'s default"
     if path.startswith(f"{_ZERO}."):
         return _bucket(path, known)
     table: dict[str, Callable[[], tuple[Any, str]]] = {

@@ -16,9 +16,11 @@ utils/dataclasses.py (`DeepSpeedPlugin`), accelerator.py (`_prepare_deepspeed`).
 
 from __future__ import annotations
 
+import math
+
 from dsgen.targets.target import Target
 
-__all__ = ["ACCELERATE", "BUCKETS", "ENDLESS", "SETTLED"]
+__all__ = ["ACCELERATE", "BUCKETS", "ENDLESS", "FLAT", "SETTLED"]
 
 BUCKETS = frozenset(
     f"zero_optimization.{name}"
@@ -33,7 +35,8 @@ SETTLED = {
     "zero_optimization.offload_param.nvme_path": "none",
     "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
 }
-ENDLESS = {"steps_per_print": "infinity"}
+FLAT = {"scheduler.params.warmup_min_lr": 0}  # where a warm-up begins: no argument says it
+ENDLESS = {"steps_per_print": math.inf}
 
 ACCELERATE = Target(
     name="accelerate",
@@ -56,7 +59,7 @@ ACCELERATE = Target(
         "fp16.enabled",
         "bf16.enabled",
     },
-    settled=SETTLED,
+    settled={**SETTLED, **FLAT},
     shared=frozenset(("optimizer.params.betas", "optimizer.params.eps")),
     overwritten=ENDLESS,
     needed=("zero_optimization",),

@@ -13,7 +13,7 @@ training_args.py; what follows goes through Accelerate (`hf_accelerate`), since 
 
 from __future__ import annotations
 
-from dsgen.targets.hf_accelerate import ACCELERATE, BUCKETS, ENDLESS, SETTLED
+from dsgen.targets.hf_accelerate import ACCELERATE, BUCKETS, ENDLESS, FLAT, SETTLED
 from dsgen.targets.target import Target
 
 __all__ = ["HF_TRAINER"]
@@ -41,7 +41,7 @@ HF_TRAINER = Target(
     brings_optimizer=True,
     brings=ACCELERATE.brings,
     filled=BUCKETS | set(_MATCHED) | {"scheduler.params.warmup_min_lr"},
-    settled=SETTLED,
+    settled={**SETTLED, **FLAT},
     overwritten=ENDLESS,
     matched=_MATCHED,
     needed=ACCELERATE.needed,

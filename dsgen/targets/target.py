@@ -7,7 +7,25 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Target"]
+from dsgen.deepspeed.keys import lookup
+from dsgen.shapes.layers import leaves
+
+__all__ = ["AUTO", "OPEN", "Target"]
+
+AUTO = "auto"
+
+
+class _Open:
+    """The value of a key that the program fills in later: nothing can be said of it now."""
+
+    def __repr__(self) -> str:
+        return "OPEN"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+OPEN = _Open()
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +42,7 @@ class Target:
         filled: Keys whose "auto" it replaces by what its own arguments say.
         settled: Keys whose "auto" it replaces by a value that is known now, unless its launcher was told otherwise.
         shared: Keys whose "auto" it replaces only when a second program (the Trainer in Accelerate) helps.
-        overwritten: Keys that it sets whatever the config says -> what it sets, in words.
+        overwritten: Keys that it sets whatever the config says -> what it sets.
         matched: Keys whose value it compares with an argument of its own -> that argument; it refuses a difference.
         refused: Keys that it does not take -> the argument that says the same.
         needed: Sections without which it refuses the config.
@@ -40,7 +58,7 @@ class Target:
     filled: frozenset[str] = frozenset()
     settled: Mapping[str, Any] = attrs.field(factory=dict)
     shared: frozenset[str] = frozenset()
-    overwritten: Mapping[str, str] = attrs.field(factory=dict)
+    overwritten: Mapping[str, Any] = attrs.field(factory=dict)
     matched: Mapping[str, str] = attrs.field(factory=dict)
     refused: Mapping[str, str] = attrs.field(factory=dict)
     needed: tuple[str, ...] = ()
@@ -49,3 +67,21 @@ class Target:
     def fills(self, path: str) -> bool:
         """Whether "auto" at a dotted key is replaced before DeepSpeed sees it, or may be."""
         return any(path in keys for keys in (self.filled, self.settled, self.shared, self.overwritten))
+
+    def instead_of_auto(self, path: str, told: Mapping[str, Any]) -> Any:
+        """What DeepSpeed sees where "auto" is written at a dotted key.
+
+        What the program is told, or a value of its own; OPEN where it decides later, AUTO where it leaves the word.
+
+        Args:
+            path: The dotted key.
+            told: Key -> what the program's arguments fill in there.
+        """
+        if path in self.overwritten:
+            return self.overwritten[path]
+        return told.get(path, self.settled.get(path, OPEN)) if self.fills(path) else AUTO
+
+    def filled_in(self, config: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        """Every dotted key whose "auto" does not reach DeepSpeed -> the value in its place, or OPEN."""
+        autos = (path for path, value in leaves(config) if value == AUTO and self.fills(path))
+        return {path: self.instead_of_auto(path, told) for path in autos if lookup(config, path)[0]}  # dots in a name

@@ -213,7 +213,7 @@ def test_a_target_that_reads_plain_json_refuses_more(text: str, kind: str, tmp_p
 
 def loaded(folder: Path, **changes: Any) -> Effective:
     """What the report above becomes."""
-    answer = {**REPORT, "written": WRITTEN, "refused": None, "world_size": 8, "implied": True, "warnings": ["w"]}
+    answer = {**REPORT, "config": WRITTEN, "refused": None, "world_size": 8, "implied": True, "warnings": ["w"]}
     return load(WRITTEN, python=answering(folder, {**answer, **changes}))
 
 
@@ -248,9 +248,9 @@ def test_the_page_keeps_to_its_width_and_tells_every_key(width: int, tmp_path: P
 def test_a_refused_config_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused = {"phase": "parse", "kind": "ValueError", "message": "Duplicate keys in DeepSpeed config: ['a']",
                "site": "deepspeed/x.py:1", "faults": []}  # fmt: skip
-    answer = {"written": {}, "refused": refused, "world_size": 1, "implied": True, "warnings": []}
+    answer = {"config": {}, "refused": refused, "world_size": 1, "implied": True, "warnings": []}
     file = tmp_path / "c.json"
-    file.write_text("{}", encoding="utf-8")
+    file.write_text('{"a": 1, "a": 2}', encoding="utf-8")
     for form in ("text", "json"):
         with pytest.raises(SystemExit) as ended:
             main(["effective", str(file), "--python", answering(tmp_path, answer), "--format", form])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,69 @@ def test_what_stops_the_program_is_refused(tmp_path: Path) -> None:
 
     assert effect.refused is not None
     assert (effect.refused.phase, effect.refused.kind) == ("run", "argument-disagrees (DSG926)")
+
+
+# A config with one fault, its program -> the key that is to blame.
+BLAMED = [
+    ({**TRAINER, "wall_clock_breakdown": None}, "hf-trainer", "wall_clock_breakdown"),
+    ({**TRAINER, "bf16": "auto"}, "hf-trainer", "bf16"),
+    ({**TRAINER, "optimizer": {"type": "AdamW", "params": {"lr": "auto", "bteas": 1}}}, "hf-trainer", "bteas"),
+    ({**TRAINER, "flops_profiler": {"enabled": "8"}}, "hf-trainer", "flops_profiler.enabled"),
+    ({**TRAINER, "train_micro_batch_size_per_gpu": "8"}, "hf-trainer", "train_micro_batch_size_per_gpu"),
+    ({"train_batch_size": "8", "wall_clock_breakdown": "auto"}, "deepspeed", "wall_clock_breakdown"),
+    ({"train_batch_size": [8]}, "deepspeed", "train_batch_size"),
+    ({"train_batch_size": 8, "optimizer": {"type": []}}, "deepspeed", "optimizer.type"),
+    ({"train_batch_size": 8, "gradient_accumulation_steps": 3}, "accelerate", "zero_optimization"),
+    ({**TRAINER, "monitor_config": "auto"}, "hf-trainer", "monitor_config"),
+    ({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1, "a": {"b": "auto"}}, "accelerate", "a.b"),
+    ({"gradient_accumulation_steps": 2, "fp16": True}, "lightning", "gradient_accumulation_steps"),
+]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("config", "target", "key"), BLAMED)
+def test_the_key_that_stops_the_program_is_blamed(config: dict[str, Any], target: str, key: str) -> None:
+    effect = handovers.effective(config, target=target)
+
+    assert effect.refused is not None
+    assert key in effect.refused.sentence.partition(" ")[0] or f"argument {key}" in effect.refused.sentence
+
+
+@pytest.mark.proof
+def test_a_schedule_below_zero_is_loaded() -> None:
+    """DeepSpeed takes negative rates, so they are shown and not refused."""
+    params = {"cycle_min_lr": -3, "cycle_max_lr": -1}
+    config = {"train_batch_size": 8, "optimizer": {"type": "Adam"}, "scheduler": {"type": "OneCycle", "params": params}}
+    effect = handovers.effective(config, target="deepspeed")
+
+    assert effect.refused is None and effect.answers is not None
+    assert effect.answers.highest_lr == -1
+
+
+@pytest.mark.proof
+def test_a_name_with_dots_is_no_key() -> None:
+    config = {**TRAINER, "zero_optimization.reduce_bucket_size": "auto", "zero_optimization.stage": 3}
+    effect = handovers.effective(config, target="hf-trainer")
+
+    assert effect.refused is None and effect.answers is not None
+    assert {row.path: row.happened for row in effect.rows if "dots" in (row.note or "")} == {
+        "zero_optimization.reduce_bucket_size": "not read", "zero_optimization.stage": "not read"
+    }  # fmt: skip
+    assert effect.answers.stage == 2
+
+
+@pytest.mark.proof
+def test_what_the_program_overwrites_and_works_out_is_told(tmp_path: Path) -> None:
+    """Accelerate's infinity for steps_per_print, the Trainer's 0 for warmup_min_lr, and the product of the batch."""
+    names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps")
+    schedule = {"type": "WarmupLR", "params": dict.fromkeys(names, "auto")}
+    config = {**TRAINER, "steps_per_print": 10, "train_batch_size": "auto", "scheduler": schedule}
+    arguments = put(tmp_path, "args.yaml", f"{ARGUMENTS}warmup_steps: 10\n")
+    effect = handovers.effective(config, arguments=arguments, world_size=8)
+
+    rows = {row.path: (row.in_force, row.happened) for row in effect.rows}
+    assert rows["steps_per_print"] == (math.inf, "changed")
+    assert rows["train_batch_size"] == (64, "filled in")
+    assert rows["scheduler.params.warmup_min_lr"] == (0, "filled in")
+    assert effect.answers is not None
+    assert (effect.answers.first_lr, effect.answers.highest_lr) == (0.0, pytest.approx(2e-5))

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from dsgen.deepspeed import surface
+from dsgen.documents.document import unwritten
 from dsgen.effective.refusals import in_words, nearest_key
+from dsgen.linting.rules.unknown import unknown_keys
+from dsgen.linting.subjects import Subject
+from dsgen.targets import find
 
 KNOWN = surface.load("0.19")
 
@@ -33,10 +37,23 @@ KNOWN = surface.load("0.19")
             {"fp16": {}}, 1, "it is so",
         ),
         (
-            {"kind": "TypeError", "message": "'>' not supported between instances of 'str' and 'int'", "faults": []},
+            {"kind": "TypeError", "message": "'>' not supported between instances of 'str' and 'int'", "faults": [],
+             "functions": ["__init__", "_batch_assertion"]},
             {"train_batch_size": "auto"}, 1,
             'train_batch_size is "auto"; it must be a number ("auto" is for the Hugging Face Trainer: '
             "--target hf-trainer)",
+        ),
+        (
+            {"kind": "TypeError", "message": "unsupported operand type(s) for |: 'str' and 'bool'", "faults": [],
+             "functions": ["__init__", "_initialize_params"]},
+            {"train_micro_batch_size_per_gpu": "8", "wall_clock_breakdown": "auto"}, 1,
+            'wall_clock_breakdown is "auto"; it must be true or false',
+        ),
+        (
+            {"kind": "TypeError", "message": "'>' not supported between instances of 'list' and 'int'", "faults": [],
+             "functions": ["__init__", "_batch_assertion"]},
+            {"train_micro_batch_size_per_gpu": []}, 1,
+            "train_micro_batch_size_per_gpu is []; it must be a number",
         ),
         (
             {"kind": "AssertionError", "message": "Check batch related parameters. x 32 != 4 * 2 * 1", "faults": []},
@@ -75,3 +92,30 @@ def test_a_suggestion_is_given_only_where_it_helps() -> None:
     assert nearest_key("compile.enabled", KNOWN) is None  # "enabled" stands in many sections
     assert nearest_key("zero_optimization._comment", KNOWN) is None
     assert nearest_key("optimizer.foo", KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("gradient_clip", "gradient_clipping"),
+        ("fp16.loss_scale_windo", "fp16.loss_scale_window"),
+        ("stage3_prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"),
+        ("model_parallel_size", None),  # as like as gradient_clip, but one word is another
+        ("opt_level", None),
+        ("grad_clip", None),  # 0.69
+        ("learning_rate", None),
+    ],
+)
+def test_lint_and_effective_offer_the_same_key(path: str, meant: str | None) -> None:
+    config: dict[str, Any] = {}
+    *sections, name = path.split(".")
+    inside = config
+    for section in sections:
+        inside = inside.setdefault(section, {})
+    inside[name] = 1
+    [unknown] = unknown_keys(
+        Subject(config=config, surface=KNOWN, target=find("deepspeed"), document=unwritten(config))
+    )
+
+    assert nearest_key(path, KNOWN) == meant
+    assert unknown.meant[:1] == ((meant,) if meant else ())

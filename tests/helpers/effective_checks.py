@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from dsgen import targets
@@ -14,7 +14,7 @@ from dsgen.effective import Effective
 from dsgen.linting import meanings
 from dsgen.linting.subjects import OPEN, Subject
 from dsgen.linting.taken import Handover
-from dsgen.shapes.findings import Severity
+from dsgen.shapes.findings import Finding, Severity
 
 __all__ = ["compare", "contradictions"]
 
@@ -88,18 +88,8 @@ def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]
         return []
     if (told.refused is not None) != bool(errors):
         wrong.append((name, "refused", str(told.refused), str(errors)))
-    keys = _KEY.findall(told.refused.sentence) if told.refused else []
-    blamed = [key for key in keys[:1] if subject.written(key)]
-    named = blamed and any(blamed[0] in item.message for item in stops)  # one finding for all places of a template
-    advised = told.refused is not None and any(path.rpartition(".")[2] in told.refused.sentence for path in errors)
-    if (
-        errors
-        and blamed
-        and not advised
-        and not named
-        and not any(blamed[0].startswith(path) or path.startswith(blamed[0]) for path in errors)
-    ):
-        wrong.append((name, "blames", blamed[0], str(errors)))
+    if told.refused is not None and errors and (blamed := _blamed(told.refused.sentence, subject, errors)):
+        wrong.append((name, "blames", blamed, str(errors)))
     if loaded.refused is not None or loaded.answers is None:
         return wrong
     said = loaded.answers
@@ -113,11 +103,40 @@ def contradictions(config: Handover, loaded: Effective) -> list[tuple[str, ...]]
     hidden = not subject.target.takes_every_auto and subject.written("bfloat16")  # the rule bfloat16-hidden
     if not hidden and all(subject.value(f"{dtype}.enabled") is not OPEN for dtype in ("fp16", "bf16")):
         pairs.append(("dtype", said.dtype, meanings.precision(subject) or said.dtype))
-    for item in judged.findings:
-        row = next((row for row in loaded.rows if row.path == item.path), None)
-        if item.rule == "unread-key" and row is not None and row.happened != "not read":
-            wrong.append((name, "reads", item.path, row.happened))
+    pairs += [
+        (row.path, row.happened == "left open", subject.is_open(row.path))
+        for row in loaded.rows
+        if row.written == "auto"
+    ]
+    wrong += [(name, "reads", *pair) for pair in _read_by_one(loaded, judged.findings)]
     return wrong + [(name, what, str(theirs), str(ours)) for what, theirs, ours in pairs if theirs != ours]
+
+
+def _blamed(sentence: str, subject: Subject, errors: Collection[str]) -> str | None:
+    """The written key that a sentence names before any key that lint has an error of."""
+    named = {path.rpartition(".")[2] for path in errors}
+    for match in re.finditer(r"[\w.]+", sentence):
+        word = match[0].rstrip(".")
+        if word.rpartition(".")[2] in named or any(_related(word, path) for path in errors if subject.written(word)):
+            return None
+        if _KEY.fullmatch(word) and subject.written(word):
+            return word
+    return None
+
+
+def _related(one: str, other: str) -> bool:
+    """Whether two keys are the same, or one the section of the other."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def _read_by_one(loaded: Effective, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """The keys that DeepSpeed did not look at and lint says nothing of, and those that lint alone calls unread."""
+    for row in loaded.rows:
+        unread, last = row.happened == "not read", row.path.rpartition(".")[2]
+        if unread and not any(_related(row.path, item.path) or last in item.message for item in findings):
+            yield row.path, "no finding"
+        if not unread and any(item.rule == "unread-key" and item.path == row.path for item in findings):
+            yield row.path, row.happened
 
 
 def _as_linted(config: Handover) -> Subject:

@@ -74,3 +74,38 @@ def test_what_every_release_refuses_is_left_to_do() -> None:
             Source(document=document, target="deepspeed"), Settings(deepspeed=release, severity=Severity.INFO)
         )
         assert "zero_optimization.stage" in {finding.path for finding in migrated(linted).findings}
+
+
+def moved(config: dict[str, Any], release: str) -> Any:
+    """A config of plain DeepSpeed's, moved to a release."""
+    document = reader.read(json.dumps(config), "ds_config.json")
+    source = Source(document=document, target="deepspeed")
+    return migrated(check(source, Settings(deepspeed=release, severity=Severity.INFO)))
+
+
+@pytest.mark.parametrize(("release", "needs"), [("0.14", False), ("0.18", False), ("0.19", True)])
+def test_elasticity_says_the_batch_where_a_release_has_it(release: str, needs: bool) -> None:
+    """Real releases: 0.14.5 to 0.18.9 take it, 0.19.8 has no elasticity and stops without a batch size."""
+    elastic = {"enabled": True, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4], "min_gpus": 1, "max_gpus": 8}
+    rules_left = {one.rule for one in moved({"elasticity": elastic}, release).findings if is_to_do(one)}
+
+    assert ("batch-size-missing" in rules_left) is needs
+    assert ("removed-key" in rules_left) is needs
+
+
+@pytest.mark.parametrize("release", ["0.14", "0.18"])
+def test_arguments_of_one_bit_adam_are_its_own(release: str) -> None:
+    """DeepSpeed's own tutorial writes them; up to 0.18.9 the class takes them from the config."""
+    params = {"lr": 1e-4, "freeze_step": 400, "cuda_aware": False, "comm_backend_name": "nccl"}
+    made = moved({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam", "params": params}}, release)
+
+    assert [one.path for one in made.findings if one.severity is Severity.ERROR] == []
+
+
+@pytest.mark.parametrize("release", ["0.16", "0.18", "0.19"])
+def test_a_key_that_the_release_reads_is_no_matter_of_a_move(release: str) -> None:
+    """No aio without NVMe: true in each release that has the key, and 0.14 does not have it."""
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 3}, "aio": {"intra_op_parallelism": 2}}
+
+    assert moved(config, release).applied == ()
+    assert [one.path for one in moved(config, "0.14").findings if is_to_do(one)] == ["aio.intra_op_parallelism"]

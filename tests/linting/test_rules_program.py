@@ -170,6 +170,41 @@ def test_what_deepspeed_refuses_too_is_an_error_for_the_trainer(path: str) -> No
     assert one(config, "auto-not-filled", target="hf-trainer").severity is Severity.ERROR
 
 
+FP16 = {"fp16": {"enabled": True}}
+NO_OFFLOAD: dict[str, Any] = {"zero_optimization": {"stage": 2, "offload_optimizer": None}}
+_OFFLOAD = "zero_optimization.offload_optimizer"
+
+
+@pytest.mark.parametrize(
+    ("config", "target", "path"),
+    [
+        (NO_OFFLOAD, "hf-trainer", _OFFLOAD),
+        (NO_OFFLOAD, "accelerate", _OFFLOAD),
+        ({**NO_OFFLOAD, "optimizer": {"type": "AdamW"}}, "accelerate", None),
+        ({"zero_optimization": {"stage": 2}, "bf16": None}, "hf-trainer", "bf16"),
+        ({"zero_optimization": {"stage": 2}, "bf16": None}, "accelerate", "bf16"),
+        ({"zero_optimization": {"stage": 2}, "bf16": None, **FP16}, "hf-trainer", "bf16"),
+        ({"zero_optimization": {"stage": 2}, "bf16": None, **FP16}, "accelerate", None),
+        ({"zero_optimization": {"stage": 3, "offload_param": None}}, "hf-trainer", None),
+        ({**NO_OFFLOAD, "bf16": None}, "deepspeed", None),
+    ],
+)  # fmt: skip
+def test_a_null_where_accelerate_looks_for_keys(config: dict[str, Any], target: str, path: str | None) -> None:
+    """As the real programs did, accelerate 1.15.0: AttributeError, 'NoneType' object has no attribute 'get'."""
+    findings = found({"train_micro_batch_size_per_gpu": 1, **config}, "section-the-program-needs", target=target)
+
+    assert [finding.path for finding in findings] == ([path] if path else [])
+
+
+@pytest.mark.parametrize("target", ["hf-trainer", "accelerate"])
+def test_auto_at_a_key_that_nothing_reads_is_refused_too(target: str) -> None:
+    """The real programs: "ValueError: `monitor_config` not found in kwargs", and the same below a section."""
+    for path in ("monitor_config", "zero_optimization.stage3_param_perisstence_threshold", "pipeline.chunks"):
+        finding = one(put(path, "auto"), "auto-not-filled", target=target)
+        assert (finding.path, finding.severity) == (path, Severity.ERROR)
+    assert found(put("monitor_config", "auto"), "auto-not-filled", target="deepspeed") == []
+
+
 def test_another_name_of_a_filled_key_is_renamed() -> None:
     finding = one(put("zero_optimization.prefetch_bucket_size", "auto"), "auto-not-filled", target="hf-trainer")
 

@@ -70,6 +70,33 @@ def test_a_target_is_found_by_its_name() -> None:
     assert [targets.find(target.name) for target in TARGETS] == list(TARGETS)
 
 
+@pytest.mark.parametrize(
+    ("name", "told", "instead"),
+    [
+        ("hf-trainer", {}, {"gradient_clipping": targets.OPEN, "zero_optimization.stage": 2}),
+        ("hf-trainer", {"gradient_clipping": 0.5}, {"gradient_clipping": 0.5, "zero_optimization.stage": 2}),
+        ("deepspeed", {"gradient_clipping": 0.5}, {}),
+    ],
+)
+def test_what_deepspeed_sees_instead_of_auto(name: str, told: dict[str, Any], instead: dict[str, Any]) -> None:
+    config = {
+        "gradient_clipping": "auto",
+        "zero_optimization": {"stage": "auto", "overlap_comm": "auto"},
+        "zero_optimization.stage": "auto",  # a name with a dot is no path
+    }
+
+    assert targets.find(name).filled_in(config, told) == instead
+    assert targets.find(name).filled_in({"zero_optimization.stage": "auto"}, told) == {}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_rule_sees_what_deepspeed_is_given(target: Target) -> None:
+    """One table settles "auto", for lint and for what is loaded."""
+    filled = target.filled_in(FILLED, {})
+
+    assert {path: subject(FILLED, target).value(path) for path in filled} == filled
+
+
 def test_an_unknown_target_names_the_near_one() -> None:
     with pytest.raises(DsgenError, match="did you mean hf-trainer"):
         targets.find("hf_trainer")

@@ -165,7 +165,7 @@ def _schedule(engine: Any, rate: float | None) -> dict[str, Any]:
     own = rates == doubled
     known = base is not None or own
     highest = max(rates.values())
-    peak = next(step for step, value in rates.items() if value >= highest * (1 - _ROUNDING))
+    peak = next(step for step, value in rates.items() if value >= highest - abs(highest) * _ROUNDING)
     return {
         "class": type(scheduler).__name__,
         "arguments": _arguments(engine),
@@ -191,7 +191,7 @@ def _arguments(engine: Any) -> dict[str, Any]:
 
 
 def _rates(engine: Any, rate: float) -> tuple[Any, dict[int, float]]:
-    """A fresh schedule, and the rate of optimizer steps, 0-based: the first, and those around each number it has.
+    """A fresh schedule, and the rate of optimizer steps, 0-based: the first, and those around each number it takes.
 
     The engine steps the schedule after the optimizer, so the schedule's own count is one behind.
     """
@@ -201,7 +201,7 @@ def _rates(engine: Any, rate: float) -> tuple[Any, dict[int, float]]:
     scheduler = engine._scheduler_from_config(optimizer)
     group = optimizer.param_groups[0]
     rates = {0: float(group["lr"])}
-    counts = [v for v in engine.scheduler_params().values() if isinstance(v, int) and not isinstance(v, bool)]
+    counts = [v for v in _arguments(engine).values() if isinstance(v, int) and not isinstance(v, bool)]
     counts += [v for v in vars(scheduler).values() if isinstance(v, int) and not isinstance(v, bool)]
     steps = {near for count in counts for near in (count - 1, count, count + 1)} | {2**power for power in range(12)}
     with contextlib.suppress(Exception):  # torch's own schedules cannot be set to a step

@@ -20,6 +20,15 @@ _PLACES = {
     "loss_scale": "fp16.loss_scale",
     "bfloat16_enabled": "bf16.enabled",
     "bfloat16_immediate_grad_update": "bf16.immediate_grad_update",
+    "amp_enabled": "amp.enabled",  # up to 0.19.7, as are the next five sections
+    "amp_params": "amp",
+    "pld_enabled": "progressive_layer_drop.enabled",
+    "pld_params": "progressive_layer_drop",
+    "curriculum_enabled_legacy": "curriculum_learning.enabled",
+    "curriculum_params_legacy": "curriculum_learning",
+    "elasticity_enabled": "elasticity.enabled",
+    "sparse_gradients_enabled": "sparse_gradients",
+    "nebula_config": "nebula",
     "activation_checkpointing_config": "activation_checkpointing",
     "monitor_config": "",  # its parts are sections of their own
     "flops_profiler_config": "flops_profiler",
@@ -56,6 +65,7 @@ _DERIVED = {
     "_param_dict", "global_rank", "world_size", "zero_enabled", "zero_optimization_stage", "data_efficiency_enabled",
     "checkpoint_tag_validation_enabled", "checkpoint_tag_validation_fail", "datastates_config",
 }  # fmt: skip
+_ABSENT = ("amp_params", "pld_params", "curriculum_params_legacy")  # False where the config has no such section
 _DEEPEST = 40  # sections inside each other; DeepSpeed's deepest key has 7
 
 
@@ -139,6 +149,6 @@ def held_values(config: Any) -> ParsedValues:
             logger = getattr(value, "comms_logger", None)
             if logger is not None:
                 parsed_values.put("comms_logger", logger)
-        elif name not in _DERIVED:
+        elif name not in _DERIVED and (value is not False or name not in _ABSENT):
             parsed_values.put(_PLACES.get(name, name), value)
     return parsed_values

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import logging
 import os
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +29,24 @@ def run(job: dict[str, Any], report: Path) -> bool:
     """Load one config and write what came of it.
 
     Args:
-        job: file (or config, a parsed one), world_size (None: what the batch keys imply), open (dotted keys that the
-            target fills in, taken out), filled (dotted key -> the value it fills in), stand_in (top-level key -> what
-            is put in its place).
-        report: JSON file to write: written, world_size, implied, refused, held, aliases, moved, seen, warnings,
+        job: file (or config, as it is handed over), world_size (None: what the batch keys imply), open (dotted keys
+            that the target fills in later and that the config is without).
+        report: JSON file to write: config, world_size, implied, refused, held, aliases, moved, seen, warnings,
             optimizer, schedule.
     """
     result: dict[str, Any] = {"refused": None, "warnings": [], "seen": [], "world_size": job["world_size"] or 1}
     with _listening(result["warnings"]):
         phase = "read"
         try:
-            written = job["config"] if job["file"] is None else _read(job["file"])
-            result["written"] = written
-            implied = _implied(written)
+            config = job["config"] if job["file"] is None else _read(job["file"])
+            result["config"] = config
+            implied = _implied(config)
             result.update(implied=job["world_size"] is None, world_size=job["world_size"] or implied)
             _join(result["world_size"])
             phase = "parse"
-            config = _handed_over(written, job["open"], job["filled"]) if isinstance(written, dict) else written
-            if isinstance(config, dict):
-                config.update(job["stand_in"])
-                config = Witness(config)
-            parsed = _parse(config)
-            result["seen"] = sorted(getattr(config, "seen", ()))
+            witness = Witness(copy.deepcopy(config)) if isinstance(config, dict) else config
+            parsed = _parse(witness)
+            result["seen"] = sorted(getattr(witness, "seen", ()))
             values = held_values(parsed)
             result.update(held=values.values, aliases=values.aliases, moved=values.moved)
             phase = "initialize"
@@ -73,22 +70,22 @@ def _read(file: str) -> Any:
     return reader(file)
 
 
-def _implied(written: Any) -> int:
+def _implied(config: Any) -> int:
     """The number of ranks at which the three batch keys agree; 1 where they leave it open."""
-    keys = (_TRAIN, _MICRO, _STEPS) if isinstance(written, dict) else ()
-    counts = [value for key in keys if type(value := written.get(key)) is int and value > 0]
+    keys = (_TRAIN, _MICRO, _STEPS) if isinstance(config, dict) else ()
+    counts = [value for key in keys if type(value := config.get(key)) is int and value > 0]
     if len(counts) < 3:
-        return _mesh(written)
+        return _mesh(config)
     train, micro, steps = counts
     ranks, rest = divmod(train, micro * steps)
     return ranks if rest == 0 and ranks <= _MOST_RANKS else 1
 
 
-def _mesh(written: Any) -> int:
+def _mesh(config: Any) -> int:
     """The number of ranks in the mesh that a config asks for; 1 where it asks for none."""
     sizes = (
-        [written.get(key) for key in ("data_parallel_size", "sequence_parallel_size")]
-        if isinstance(written, dict)
+        [config.get(key) for key in ("data_parallel_size", "sequence_parallel_size")]
+        if isinstance(config, dict)
         else []
     )
     ranks = 1
@@ -112,21 +109,6 @@ def _join(ranks: int) -> None:
     import deepspeed
 
     deepspeed.init_distributed(dist_backend="fake", verbose=False)
-
-
-def _handed_over(written: Mapping[str, Any], open_: list[str], filled: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the config without some dotted keys, and with the values of others."""
-    copied: dict[str, Any] = json.loads(json.dumps(written))
-    for path in (*open_, *filled):
-        *sections, key = path.split(".")
-        node: Any = copied
-        for section in sections:
-            node = node[section]
-        if path in filled:
-            node[key] = filled[path]
-        else:
-            del node[key]
-    return copied
 
 
 def _parse(config: Any) -> Any:
@@ -155,6 +137,7 @@ def _error(error: Exception) -> dict[str, Any]:
         "kind": type(error).__name__,
         "message": str(error).strip()[:_MESSAGE] or "(no message)",
         "site": f"{place.filename.rsplit(f'site-packages{os.sep}', 1)[-1]}:{place.lineno}" if place else None,
+        "functions": [frame.name for frame in inside],
         "model": getattr(error, "title", None) or getattr(getattr(error, "model", None), "__name__", None),
         "faults": faults,
     }

@@ -46,8 +46,7 @@ _OPTIMIZERS = (
     ("OneBitLamb", "deepspeed.runtime.fp16.onebit.lamb", "OnebitLamb", "gpu"),
 )
 # Arguments the engine fills in itself; a config that names one is a TypeError.
-_ENGINE_ARGUMENTS = {"self", "params", "model_params", "optimizer", "deepspeed", "cuda_aware", "comm_backend_name"}
-_ENGINE_ARGUMENTS |= {"verbose", "adamw_mode"}
+_ENGINE_ARGUMENTS = {"self", "params", "model_params", "optimizer", "deepspeed", "verbose", "adamw_mode"}
 
 
 class _Noting(dict[str, Any]):

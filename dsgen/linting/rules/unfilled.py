@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dsgen.deepspeed.keys import Key, say
-from dsgen.linting.rules.autos import outcome, removal
+from dsgen.linting.rules.autos import AUTO, outcome, removal
+from dsgen.linting.rules.unknown import renaming, unknown_keys
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.findings import Assign, Fault, Fix, Move, Severity
+from dsgen.shapes.findings import Assign, Fault, Fix, Move, Remove, Severity
 from dsgen.targets.hf_accelerate import ACCELERATE
 
-__all__ = ["grave", "lacks_micro", "refused", "settled", "without_micro"]
+__all__ = ["grave", "lacks_micro", "refused", "settled", "unread", "without_micro"]
 
 _BATCH, _MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
+_CLASSES = ("optimizer.params.", "scheduler.params.")  # an unknown argument has rules of its own
 # Settled as one would guess, or with a rule of its own about the value.
 _PLAIN = (".stage", ".stage3_gather_16bit_weights_on_model_save")
 
@@ -48,3 +52,14 @@ def refused(subject: Subject, path: str, key: Key, name: str) -> Fault:
     if key.path != path and subject.target.fills(key.path):
         fix = Fix(f"rename to {key.path.rpartition('.')[2]}", (Move(path, key.path),))
     return Fault(path, message, fix, Severity.ERROR, on="value")
+
+
+def unread(subject: Subject) -> Iterator[Fault]:
+    """The word at keys that nothing reads: prepare() goes through every map, whatever it is called."""
+    meant = {unknown.path: renaming(unknown) for unknown in unknown_keys(subject)}
+    autos = (path for path, value in subject.leaves() if value == AUTO and "[" not in path and subject.written(path))
+    for path in autos:
+        if subject.surface.key(path, subject.config) is None and not path.startswith(_CLASSES):
+            message = f'{path} is "auto", and nothing reads it; Accelerate\'s prepare() refuses it (ValueError)'
+            fix = meant.get(path) or Fix(f"remove {path.rpartition('.')[2]}", (Remove(path),))
+            yield Fault(path, message, fix, Severity.ERROR, on="value")

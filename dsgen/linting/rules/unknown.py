@@ -15,17 +15,12 @@ from dsgen.deepspeed.keys import check_value
 from dsgen.linting.rules.values import outdone
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Edit, Fix, Move, Remove
+from dsgen.shapes.near_misses import OFFERED, same_words
 
-__all__ = ["OFFERED", "Unknown", "is_comment", "lifting", "renaming", "unknown_keys"]
+__all__ = ["Unknown", "is_comment", "lifting", "renaming", "unknown_keys"]
 
 _SURE = 0.75  # difflib ratio of two names from which one is taken for a slip of the other: cpu-offload, overlap_com
-# difflib ratio of two names (0 to 1) from which one is offered for the other. Of the 369 names of keys in 0.19.8 with
-# letters changed at random, 99 % lie above it after one change and 93 % after two; of 51 names that public configs take
-# from Megatron, Accelerate and amp, 4 do (0.75: 13, 0.6: 32). tests/linting/test_quiet.py counts it again.
-OFFERED = 0.8
 _ELSEWHERE = "autotuning."  # it has names of models (hidden_size) that mean that in any file
-# The same of each word in names of as many words: model_parallel_size, pipe_parallel_size are no data_parallel_size.
-_WORD = 0.5
 _OWN_RULES = ("optimizer.params.", "scheduler.params.")  # arguments have rules of their own
 
 
@@ -177,7 +172,7 @@ def _resembling(written: str, version: str, least: float) -> frozenset[str]:
     for name in _names(version):
         matcher.set_seq1(name)
         bounds = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)  # each at least the next, and quicker
-        if name == written or (all(ratio() >= least for ratio in bounds) and _same_words(written, name)):
+        if name == written or (all(ratio() >= least for ratio in bounds) and same_words(written, name)):
             near.add(name)
     return frozenset(near)
 
@@ -196,15 +191,7 @@ def _alike(path: str, best: str, here: bool) -> bool:
     written, name = (text.rpartition(".")[2].lower().replace("-", "_") for text in (path, best))
     if not here:
         return written == name
-    return difflib.SequenceMatcher(None, written, name).ratio() >= _SURE and _same_words(written, name)
-
-
-def _same_words(written: str, name: str) -> bool:
-    """Whether names of as many words have no word in which they differ: model_parallel_size, data_parallel_size."""
-    if written.count("_") != name.count("_"):
-        return True
-    pairs = zip(written.split("_"), name.split("_"), strict=True)
-    return all(difflib.SequenceMatcher(None, *pair).ratio() >= _WORD for pair in pairs)
+    return difflib.SequenceMatcher(None, written, name).ratio() >= _SURE and same_words(written, name)
 
 
 def _is_alone(subject: Subject, best: str) -> bool:

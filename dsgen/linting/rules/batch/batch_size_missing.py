@@ -19,7 +19,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     target = subject.target
     if _brings(target):
         return
-    if subject.value(TRAIN) is not None or subject.value(MICRO) is not None:
+    if subject.value(TRAIN) is not None or subject.value(MICRO) is not None or _elastic(subject):
         return
     alone = f" {ACCUMULATION} alone is not enough." if subject.raw(ACCUMULATION) is not None else ""
     message = f"{TRAIN} and {MICRO} are both missing, and DeepSpeed stops at the parse; it needs one of them.{alone}"
@@ -32,6 +32,12 @@ def check(subject: Subject) -> Iterator[Fault]:
     else:
         fix = Fix(f"write {MICRO}: 1", (Assign(MICRO, 1),), safe=False)
     yield Fault(MICRO, message, fix)
+
+
+def _elastic(subject: Subject) -> bool:
+    """Whether the release works the batch sizes out of elasticity, which 0.19.8 has no longer."""
+    key = subject.surface.key("elasticity")
+    return key is not None and not key.removed and bool(subject.raw("elasticity.enabled"))
 
 
 def _brings(target: Target) -> bool:

@@ -31,6 +31,7 @@ def check(subject: Subject) -> Iterator[Fault]:
             yield unfilled.refused(subject, path, key, name)
         elif (filled := outcome(subject, path, key)) is not None:  # Accelerate does not look into lists
             yield Fault(path, f"{name}; {filled.made}", filled.fix, filled.severity, on="value")
+    yield from () if target.takes_every_auto else unfilled.unread(subject)
 
 
 RULE = Rule(
@@ -40,7 +41,7 @@ RULE = Rule(
     what='"auto" stands where the Trainer or Accelerate has nothing to put in its place.',
     why=(
         "Only some keys are filled in: batch, clipping, learning rate, schedule, precision, three buckets. Any other "
-        '"auto" is a ValueError ("not found in kwargs") when the model is prepared, even words that DeepSpeed knows; '
+        '"auto" is a ValueError ("not found in kwargs") when the model is prepared, even at a key that nothing reads; '
         "transformers before 4.30, without Accelerate, handed it on to DeepSpeed. Stage, offload device and the "
         "gathering at a save become 2, none and false. betas and eps are filled in by the Trainer alone, and "
         "train_batch_size by Accelerate only beside train_micro_batch_size_per_gpu: a loop of its own stops."

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
+from dsgen.targets.hf_accelerate import ACCELERATE
 
 __all__ = ["RULE", "check"]
 
@@ -24,6 +25,18 @@ def check(subject: Subject) -> Iterator[Fault]:
             stage = {"stage": int(value)}
             message = f"{section} is {say(value)}, and {target.title} looks for keys in it (AttributeError)"
             yield Fault(section, message, Fix(f"write {say(stage)}", (Assign(section, stage),)), on="value")
+    for path in _looked_into(subject) if target.needed else ():
+        if subject.written(path) and subject.raw(path) is None:
+            message = f"{path} is null, and {target.title} looks for keys in it (AttributeError)"
+            yield Fault(path, message, Fix(f"remove {path.rpartition('.')[2]}", (Remove(path),)), on="value")
+
+
+def _looked_into(subject: Subject) -> Iterator[str]:
+    """Sections in which Accelerate looks: for an optimizer of the program's own, and for the precision."""
+    if not subject.written("optimizer"):
+        yield "zero_optimization.offload_optimizer"
+    if subject.target.name != ACCELERATE.name or subject.value("fp16.enabled") is not True:  # else it may be told none
+        yield "bf16"
 
 
 RULE = Rule(
@@ -34,7 +47,7 @@ RULE = Rule(
     why=(
         "Accelerate's plugin, through which the Trainer goes since transformers 4.30, raises a ValueError for a config "
         "without zero_optimization, even where no ZeRO is wanted: stage 0 says so. A bare true or false, which plain "
-        "DeepSpeed still takes, is an AttributeError there."
+        "DeepSpeed still takes, is an AttributeError there; so is a null in the place of a section that it looks into."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": "auto",
@@ -48,6 +61,7 @@ RULE = Rule(
     evidence=(
         "accelerate/utils/dataclasses.py (1.15.0): DeepSpeedPlugin.__post_init__",
         "accelerate/utils/deepspeed.py: HfDeepSpeedConfig.find_config_node",
+        "accelerate/accelerator.py: _prepare_deepspeed; DeepSpeedPlugin.set_mixed_precision",
     ),
     check=check,
     given={"target": "accelerate"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
@@ -15,7 +16,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     """Every such key that is written."""
     for path, value in subject.target.overwritten.items():
         if subject.raw(path) is not None:
-            message = f"{path} does nothing here: {subject.target.title} sets it to {value}"
+            message = f"{path} does nothing here: {subject.target.title} sets it to {say(value).lower()}"
             yield Fault(path, message, Fix(f"remove {path}", (Remove(path),)))
 
 
