@@ -21,11 +21,11 @@ from dsgen.linting.agreed import wants
 from dsgen.linting.files import lint_one
 from dsgen.linting.linter import lint_config
 from dsgen.linting.rules import RULES
-from dsgen.linting.rules.unknown import OFFERED
 from dsgen.linting.settings import Settings
 from dsgen.memory.estimates import ERROR
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.findings import Assign, Finding, Remove, Severity
+from dsgen.shapes.near_misses import OFFERED
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIGS = Path(__file__).resolve().parents[2] / "golden" / "configs"

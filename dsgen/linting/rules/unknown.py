@@ -15,14 +15,11 @@ from dsgen.deepspeed.keys import check_value
 from dsgen.linting.rules.values import outdone
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Edit, Fix, Move, Remove
+from dsgen.shapes.near_misses import OFFERED
 
-__all__ = ["OFFERED", "Unknown", "is_comment", "lifting", "renaming", "unknown_keys"]
+__all__ = ["Unknown", "is_comment", "lifting", "renaming", "unknown_keys"]
 
 _SURE = 0.75  # difflib ratio of two names from which one is taken for a slip of the other: cpu-offload, overlap_com
-# difflib ratio of two names (0 to 1) from which one is offered for the other. Of the 369 names of keys in 0.19.8 with
-# letters changed at random, 99 % lie above it after one change and 93 % after two; of 51 names that public configs take
-# from Megatron, Accelerate and amp, 4 do (0.75: 13, 0.6: 32). tests/linting/test_quiet.py counts it again.
-OFFERED = 0.8
 _ELSEWHERE = "autotuning."  # it has names of models (hidden_size) that mean that in any file
 # The same of each word in names of as many words: model_parallel_size, pipe_parallel_size are no data_parallel_size.
 _WORD = 0.5
@@ -40,7 +37,8 @@ class Unknown:
         meant: What it may stand for, best first.
         here: Whether the best of them lies in the same section, so that the key is misspelt rather than misplaced.
         sure: Whether the best of them is plainly meant: almost the same name, the right type, and not written yet.
-        known_slip: Whether people are known to write this name for that key; then the type fits and it is not written.
+        known_slip: Whether people are known to write this name for that key, or the one section that lacks it is there;
+            then the type fits and it is not written.
         later: The release that first reads the key, when a newer one does.
     """
 
@@ -131,7 +129,7 @@ def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown
         meant=meant,
         here=here,
         sure=fits and _alike(path, best, here) and (here or _is_alone(subject, best)),
-        known_slip=fits and best == subject.surface.mistaken.get(path.rpartition(".")[2]),
+        known_slip=fits and best in (subject.surface.mistaken.get(path.rpartition(".")[2]), *_lacking(subject, path)),
         later=(later.since or newest.version) if later is not None else None,
     )
 
@@ -140,10 +138,20 @@ def _offered(subject: Subject, path: str) -> tuple[str, ...]:
     """The keys near enough to an unknown one to be offered, best first: known for it, of its name, or almost."""
     known, last = subject.surface.mistaken, path.rpartition(".")[2]
     if path not in known and last not in known and not _resembling(_plain(path), subject.surface.version, _SURE):
-        return ()
+        return _lacking(subject, path)
     meant = (known.get(path), known.get(last))
     near = subject.surface.nearest(path)
-    return tuple(key for key in near if key in meant or _resembles(subject, path, key))
+    offered = tuple(key for key in near if key in meant or _resembles(subject, path, key))
+    return offered or _lacking(subject, path)
+
+
+def _lacking(subject: Subject, path: str) -> tuple[str, ...]:
+    """The key that the one section lacks in which a name is a key: `device` beside an offload_optimizer without it."""
+    name = path.rpartition(".")[2]
+    sections = [above for above, value in subject.leaves() if isinstance(value, Mapping) and name not in value]
+    keys = [f"{above}.{name}" for above in sections]
+    lacked = [key for key in keys if key != path and key in subject.surface.paths]
+    return tuple(lacked) if len(lacked) == 1 else ()
 
 
 def _resembles(subject: Subject, path: str, key: str) -> bool:

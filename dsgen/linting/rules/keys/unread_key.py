@@ -44,7 +44,7 @@ def _meant(unknown: Unknown) -> str:
         return f"; {section} has a key of that name"
     if not unknown.sure:
         return f"; there is {' and '.join(unknown.meant[:2])}"
-    return f"; {first} is meant" if unknown.here else f"; it belongs in {section}"
+    return f"; {first} is meant" if unknown.here else f"; it belongs {f'in {section}' if section else 'at the top'}"
 
 
 def _mend(subject: Subject, unknown: Unknown) -> Fix:

@@ -26,7 +26,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault("scheduler.name", said, fix)
     else:
         said = "scheduler has no type, so DeepSpeed ignores it and keeps the learning rate constant"
-        yield Fault("scheduler", said, severity=Severity.INFO if not section else None)
+        where = "scheduler.type" if "type" in section else "scheduler"
+        yield Fault(where, said, severity=Severity.INFO if not section else None)
 
 
 RULE = Rule(
