@@ -41,28 +41,40 @@ def traced(subject: Subject, findings: Sequence[Finding], ask: Asked) -> list[Fi
     A cause is a key under a wrong name or in a wrong place, a value that cannot be what its key wants, or a missing
     switch or stage.
     """
-    kept = list(findings)
     loud = [one for one in findings if one.severity > Severity.INFO and one.path and not one.code.startswith(_TEXT)]
     if len(loud) < 2:
-        return kept
-    for cause in sorted(loud, key=lambda one: (not _is_written(subject, one.path), *rank(one))):
-        left = {_name(one) for one in kept if one in loud and one.follows is None} - {_name(cause)}
-        if not left or next(one for one in kept if _name(one) == _name(cause)).follows is not None:
+        return list(findings)
+    explained: dict[tuple[str, str], tuple[str, str]] = {}
+    others = {_name(one) for one in loud if one.rule not in _UNKNOWN}  # a name is wrong whatever the others are
+    written = {leaf[-2] for leaf in (*subject.leaves(), *subject.dotted())}.union(subject.document.places)
+    for cause in sorted(loud, key=lambda one: (one.path not in written, *rank(one))):
+        left = others - explained.keys() - {_name(cause)}
+        if not left or _name(cause) in explained:
             continue
         unfit = _is_unfit(subject, cause.path)
         gone = {name for name in left if unfit and _within(name[1], cause.path)}
         left -= gone
-        for edits, config in _without(subject, cause, unfit) if left else ():
+        values = unfit or cause.path not in written
+        for edits, config in _without(subject, cause, values, unfit) if left else ():
             still = ask(attrs.evolve(subject, config=config), {rule for rule, _ in left})
             gone |= {name for name in left if (name[0], _moved(name[1], edits)) not in still}
-        kept = [attrs.evolve(one, follows=_name(cause)) if _name(one) in gone else one for one in kept]
-    return kept
+        explained |= dict.fromkeys(gone, _name(cause))
+    return [attrs.evolve(one, follows=explained[_name(one)]) if _name(one) in explained else one for one in findings]
 
 
-def _without(subject: Subject, cause: Finding, unfit: bool) -> Iterator[tuple[Sequence[Edit], Mapping[str, Any]]]:
-    """The configs that may be meant where a finding is mended, and the edits that lead there."""
+def _without(
+    subject: Subject, cause: Finding, values: bool, unfit: bool
+) -> Iterator[tuple[Sequence[Edit], Mapping[str, Any]]]:
+    """The configs that may be meant where a finding is mended, and the edits that lead there.
+
+    Args:
+        subject: The config.
+        cause: The finding.
+        values: Whether its path may hold any value that fits, since none is there or one that does not.
+        unfit: Whether one is there that does not.
+    """
     tried: Iterable[Sequence[Edit]] = _names(subject, cause)
-    if unfit or not _is_written(subject, cause.path):
+    if values:
         tried = [[Assign(cause.path, value)] for value in _values(subject, cause.path, unfit)]
     for number, edits in enumerate(tried):
         if number < _MOST:
@@ -120,11 +132,6 @@ def _is_unfit(subject: Subject, path: str) -> bool:
     if value == AUTO:
         return not subject.target.fills(path)
     return not isinstance(value, Mapping) if section else check_value(key, value) is not None
-
-
-def _is_written(subject: Subject, path: str) -> bool:
-    """Whether a path is a key that is there, in whatever way; a finding about one that is missing has none."""
-    return path in subject.document.places or any(path == leaf[-2] for leaf in (*subject.leaves(), *subject.dotted()))
 
 
 def _moved(path: str, edits: Iterable[Edit]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from dsgen.linting.consequences import rank
-from dsgen.linting.rules.texts import placeholders
+from dsgen.linting.rules.texts import listed, placeholders
 from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
 
 __all__ = ["by_cause"]
@@ -17,7 +17,13 @@ _RULES = ("key-has-no-effect", "unread-key")  # their messages begin with the ke
 _TEMPLATE = "template-placeholder"  # a file that a script was to fill in has one fault, however many places it has
 # Of keys that ask for different values of one key, its value is said: no effect while the stage is 0.
 _UNLESS = re.compile(r" unless (\S+) .+; it is (.+)$")
-_DOES = ((" has no effect", " have no effect"), (" is a key ", " are keys "), ("it does nothing", "they do nothing"))
+_DOES = (
+    (" has no effect", " have no effect"),
+    (" is a key ", " are keys "),
+    ("it does nothing", "they do nothing"),
+    ("; it belongs", "; they belong"),
+    ("a key of that name", "keys of these names"),
+)
 
 
 def by_cause(findings: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -100,7 +106,7 @@ def _joined(group: Sequence[Finding]) -> Finding:
     first = group[0]
     section = first.path.rpartition(".")[0]
     each = [finding.path.rpartition(".")[2] for finding in group]
-    names = f"{', '.join(each[:-1])} and {each[-1]}"
+    names = listed(each)
     said = {finding.message.removeprefix(finding.path) for finding in group}
     does = min(said) if len(said) == 1 else _UNLESS.sub(r" while \1 is \2", min(said))
     for one, several in _DOES:

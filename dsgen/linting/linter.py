@@ -117,7 +117,8 @@ def _asked(rule: Rule, subject: Subject) -> Iterator[tuple[Fault, Finding]]:
 
 def _said(rules: Iterable[Rule], subject: Subject, names: Collection[str]) -> set[tuple[str, str]]:
     """Rule and path of every fault that some rules see."""
-    return {(rule.name, fault.path) for rule in rules if rule.name in names for fault in _faults(rule, subject)}
+    asked = (rule for rule in rules if rule.name in names)
+    return {(rule.name, fault.path) for rule in asked for fault in _faults(rule, subject)}
 
 
 def _faults(rule: Rule, subject: Subject) -> Iterable[Fault]:

@@ -172,3 +172,35 @@ def test_where_nothing_is_alike_what_there_is_is_listed(config: dict[str, Any], 
 
     assert said in finding.message
     assert finding.fix is None or "write" not in finding.fix.title
+
+
+def test_what_asks_for_nothing_goes_safely() -> None:
+    """Null and a section that is false are refused, and say nothing that a run could keep."""
+    for config, path in (
+        ({**ZERO, "scheduler": None}, "scheduler"),
+        ({"zero_optimization": {"stage": 2, "offload_optimizer": False}}, "zero_optimization.offload_optimizer"),
+        ({"zero_optimization": {"stage": 2, "reduce_bucket_size": None}}, "zero_optimization.reduce_bucket_size"),
+    ):
+        finding = only({**MICRO, **config})
+        assert finding.fix is not None and finding.fix.safe
+        assert [edit.path for edit in finding.fix.edits] == [path]
+
+
+def test_an_offload_that_is_true_is_offered_the_cpu() -> None:
+    finding = only({**MICRO, "zero_optimization": {"stage": 2, "offload_optimizer": True}})
+
+    assert finding.fix is not None and not finding.fix.safe
+    assert finding.fix.title == 'write {"device": "cpu"}'
+
+
+def test_a_long_list_of_keys_is_cut_short() -> None:
+    finding = only({**MICRO, **ZERO, **{f"our_own_{number}": number for number in range(9)}})
+
+    assert finding.message.startswith("our_own_0, our_own_1, our_own_2, our_own_3, our_own_4 and 4 more are keys that ")
+    assert finding.fix is not None and len(finding.fix.edits) == 9
+
+
+def test_a_key_that_stands_where_it_counts_too_says_so() -> None:
+    finding = only({**MICRO, "overlap_comm": True, "zero_optimization": {"stage": 2, "overlap_comm": True}})
+
+    assert finding.message.endswith("it does nothing here; what counts stands in zero_optimization")

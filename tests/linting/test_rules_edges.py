@@ -90,6 +90,7 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     ("rejected-value", {"bfloat16": {"enabled": 3}, "bf16": {"enabled": True}}, {}, {}),
     # DeepSpeed asks whether the name is in there, and takes it out as from a map
     ("section-is-no-map", TIMERS, {}, {}),
+    ("section-is-no-map", {"scheduler": None}, {}, {"scheduler": "error"}),
     ("section-is-no-map", {"timers": ["throughput"]}, {}, {"timers": "error"}),
     ("section-is-no-map", {"timers": "throughput"}, {}, {"timers": "error"}),
     ("section-is-no-map", {"timers": ["others"]}, {}, {}),

@@ -123,7 +123,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("legacy-fusion", {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}, "legacy_fusion": True}, **BF16}, {}),
     ("unknown-scheduler", sched("WarmupX"), {}),
     ("unknown-scheduler", sched("WARMUP_LR"), {}),
-    ("scheduler-type-missing", {**torch(), **z(1), "scheduler": None}, {}),
     ("scheduler-params-missing", {**torch(), **z(1), "scheduler": {"type": "WarmupLR", "params": None}}, {}),
     ("unknown-scheduler-argument", sched("WarmupLR", foo=1), {}),
     ("scheduler-argument-missing", sched("WarmupDecayLR", warmup_max_lr=1e-3), {}),

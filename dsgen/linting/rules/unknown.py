@@ -141,13 +141,16 @@ def _offered(subject: Subject, path: str) -> tuple[str, ...]:
         return _lacking(subject, path)
     meant = (known.get(path), known.get(last))
     near = subject.surface.nearest(path)
-    offered = tuple(key for key in near if key in meant or _resembles(subject, path, key))
+    other = (key for key in near if not path.startswith(f"{key}."))
+    offered = tuple(key for key in other if key in meant or _resembles(subject, path, key))
     return offered or _lacking(subject, path)
 
 
 def _lacking(subject: Subject, path: str) -> tuple[str, ...]:
     """The key that the one section lacks in which a name is a key: `device` beside an offload_optimizer without it."""
     name = path.rpartition(".")[2]
+    if name not in _last_names(subject.surface.version):
+        return ()
     sections = [above for above, value in subject.leaves() if isinstance(value, Mapping) and name not in value]
     keys = [f"{above}.{name}" for above in sections]
     lacked = [key for key in keys if key != path and key in subject.surface.paths]
@@ -188,6 +191,12 @@ def _resembling(written: str, version: str, least: float) -> frozenset[str]:
         if name == written or (all(ratio() >= least for ratio in bounds) and _same_words(written, name)):
             near.add(name)
     return frozenset(near)
+
+
+@functools.lru_cache(maxsize=16)
+def _last_names(version: str) -> frozenset[str]:
+    """The own names of all keys."""
+    return frozenset(path.rpartition(".")[2] for path in surface.load(version).paths)
 
 
 @functools.lru_cache(maxsize=16)
