@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.documents.document import Document, TextPlace
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["config_file", "faults", "is_accelerate", "paths", "places", "processes", "translated"]
 
@@ -160,7 +160,7 @@ def _unknown(config: Mapping[str, Any], section: Mapping[str, Any]) -> Iterator[
 
 
 def _renaming(name: str, before: str, there: Mapping[str, Any], names: tuple[str, ...]) -> Fix | None:
-    close = [other for other in nearest(name, names) if other not in there][:1]
+    close = [other for other in alike(name, names) if other not in there][:1]
     return Fix(f"rename to {close[0]}", (Move(before + name, before + close[0]),), safe=False) if close else None
 
 

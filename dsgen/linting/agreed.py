@@ -35,10 +35,12 @@ def agreed(findings: Iterable[Finding]) -> list[Finding]:
 
 def wants(finding: Finding) -> Iterator[tuple[str, tuple[str, str]]]:
     """What the fix of a finding wants of each key that it touches: a value, another place, or that it goes."""
+    wishes: dict[str, tuple[str, str]] = {}
     for edit in finding.fix.edits if finding.fix else ():
         if isinstance(edit, Assign):
-            yield edit.path, ("be", repr(edit.value))
+            wishes[edit.path] = ("be", repr(edit.value))
         elif isinstance(edit, Remove):
-            yield edit.path, ("go", "")
+            wishes[edit.path] = ("go", "")
         elif isinstance(edit, Move):
-            yield edit.path, ("go to", edit.to)
+            wishes[edit.path] = ("go to", edit.to)
+    yield from wishes.items()

@@ -61,10 +61,12 @@ class Told:
 
 
 def is_training_json(config: Any) -> bool:
-    """Whether a JSON file holds arguments of a training program and names a DeepSpeed config among them."""
-    if not isinstance(config, Mapping) or not isinstance(config.get("deepspeed"), str):
+    """Whether a JSON file holds arguments of a training program, and a DeepSpeed config or the name of one."""
+    if not isinstance(config, Mapping) or _ARGUMENTS.isdisjoint(config):
         return False
-    return config["deepspeed"].lower().endswith(_CONFIG) and not _ARGUMENTS.isdisjoint(config)
+    inner = config.get("deepspeed")
+    named = isinstance(inner, str) and inner.lower().endswith(_CONFIG)
+    return named or (isinstance(inner, Mapping) and not wrapped_configs.OURS.isdisjoint(inner))
 
 
 def told(text: str, name: str, open_file: Callable[[Path], str | None]) -> Told:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import Document, unwritten
 from dsgen.linting.agreed import agreed
+from dsgen.linting.consequences import traced
 from dsgen.linting.rules import RULES, Rule
 from dsgen.linting.runs import judged_fix
 from dsgen.linting.subjects import Facts, Subject
@@ -62,7 +63,8 @@ def lint(
         document=document,
         facts=facts or Facts(),
     )
-    findings = agreed(_judged(subject, _asks(document), RULES if rules is None else rules))
+    asked = RULES if rules is None else rules
+    findings = traced(subject, agreed(_judged(subject, _asks(document), asked)), functools.partial(_said, asked))
     return tuple(sorted(findings, key=lambda item: (item.line, item.column, item.code)))
 
 
@@ -111,6 +113,20 @@ def _asked(rule: Rule, subject: Subject) -> Iterator[tuple[Fault, Finding]]:
     for fault in faults:
         finding = _placed(subject.document, rule, fault)
         yield fault, attrs.evolve(finding, fix=judged_fix(subject, finding)) if finding.fix is not None else finding
+
+
+def _said(rules: Iterable[Rule], subject: Subject, names: Collection[str]) -> set[tuple[str, str]]:
+    """Rule and path of every fault that some rules see."""
+    asked = (rule for rule in rules if rule.name in names)
+    return {(rule.name, fault.path) for rule in asked for fault in _faults(rule, subject)}
+
+
+def _faults(rule: Rule, subject: Subject) -> Iterable[Fault]:
+    """What a rule says of a config that nobody wrote; one that breaks says nothing."""
+    try:
+        return list(rule.check(subject))
+    except Exception:  # it has broken, or will, on the config that was written, and says so there
+        return ()
 
 
 def _placed(document: Document, rule: Rule, fault: Fault) -> Finding:

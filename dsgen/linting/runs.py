@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -10,10 +11,13 @@ import attrs
 from dsgen.deepspeed.keys import lookup, say
 from dsgen.documents.editor import apply_to_config
 from dsgen.linting.subjects import OPEN, Subject
-from dsgen.shapes.findings import Edit, Finding, Fix, Move, Severity
+from dsgen.shapes.findings import Edit, Finding, Fix, Move, Remove, Severity
 
 __all__ = ["judged_fix"]
 
+_AUTO = "auto"
+# Names that DeepSpeed's own error message gives in the place of another (runtime/engine.py, 0.19.8).
+_NAMED = {"optimizer.params.max_grad_norm": "gradient_clipping"}
 _STAGE = "zero_optimization.stage"
 _DEVICES = {f"zero_optimization.offload_{what}.device": what for what in ("optimizer", "param")}
 _FIRST = (_STAGE, *_DEVICES, "bf16.enabled", "fp16.enabled", "optimizer.type", "scheduler.type")  # what is named first
@@ -22,20 +26,69 @@ _FIRST = (_STAGE, *_DEVICES, "bf16.enabled", "fp16.enabled", "optimizer.type", "
 def judged_fix(subject: Subject, finding: Finding) -> Fix | None:
     """The fix of a finding; an offer (unsafe) that says both runs where it would change what runs today.
 
-    What DeepSpeed refuses has no run to keep: there the rule's word holds, safe where only one reading is left.
+    What is refused has no run to keep: there a fix is safe that says the same in other words, or takes out what says
+    nothing; what a person meant by a name or a value is a guess, and so an offer.
     """
     fix = finding.fix
-    if fix is None or not fix.safe or finding.severity is Severity.ERROR:
+    if fix is None or not fix.safe:
         return fix
+    if finding.severity is Severity.ERROR:
+        return fix if all(_says_the_same(subject, edit) for edit in fix.edits) else attrs.evolve(fix, safe=False)
     if all(_within(path, finding.path) for edit in fix.edits for path in _paths(edit)):
         return fix  # nothing but the finding's own key: the rule has looked at what that does
     try:
         config = apply_to_config(subject.config, fix.edits)
-    except ValueError:
+    except ValueError:  # it is of another text than the config: a launch script, Accelerate's file
         return fix
     after = attrs.evolve(subject, config=config)
     changes = sorted(_changes(subject, after, finding.path), key=_rank)
     return attrs.evolve(fix, safe=False, title=f"{fix.title}: {_told(*changes[0])}") if changes else fix
+
+
+def _says_the_same(subject: Subject, edit: Edit) -> bool:
+    """Whether an edit of what is refused keeps what is written: another name or form of it, or nothing is lost."""
+    there, value = lookup(subject.config, edit.path)
+    if isinstance(edit, Move):
+        key = subject.surface.key(edit.path)
+        names = (_NAMED.get(edit.path), subject.surface.aliases.get(edit.path), key.replaced_by if key else None)
+        return edit.to in names
+    if isinstance(edit, Remove):
+        key = subject.surface.key(edit.path)
+        twin = subject.surface.aliases.get(edit.path) or (key.replaced_by if key else None)
+        idle = key is not None and subject.surface.has_effect(edit.path, subject.config) is not None
+        return idle or _says_nothing(value) or (twin is not None and _same(value, subject.raw(twin)))
+    if there and value is not None:
+        return _reads_as(value, edit.value)
+    return edit.value in (_AUTO, {}) or all(
+        _same(default, subject.surface.default(path)) for path, default in _leaves(edit.path, edit.value)
+    )
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a value asks for nothing: null, off, "auto", or a section that is empty or off."""
+    if isinstance(value, Mapping):
+        return not value or value.get("enabled", True) is False
+    return value is None or value is False or value == _AUTO or _same(value, 0) or _same(value, -1)
+
+
+def _reads_as(value: Any, other: Any) -> bool:
+    """Whether one value is another in other words: text of it, in other letters, or alone in a list or a section."""
+    if isinstance(other, (list, Mapping)) and not isinstance(value, type(other)):
+        items = list(other.values() if isinstance(other, Mapping) else other)
+        return len(items) == 1 and _reads_as(value, items[0])
+    try:
+        return float(value) == float(other)
+    except (TypeError, ValueError, OverflowError):
+        folded, wanted = (re.sub(r"[_\W]", "", str(one)).lower() for one in (value, other))
+        return folded == wanted
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield path, value
+        return
+    for name, item in value.items():
+        yield from _leaves(f"{path}.{name}", item)
 
 
 def _paths(edit: Edit) -> tuple[str, ...]:

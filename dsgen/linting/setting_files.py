@@ -14,9 +14,9 @@ from dsgen.jobs import scenarios
 from dsgen.linting import said_jobs
 from dsgen.linting.settings import ACCELERATORS, CLIENT_OPTIMIZERS, Settings, rules_named
 from dsgen.linting.suppressions import Suppression
-from dsgen.shapes.errors import DsgenError, mistake, nearest
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
-from dsgen.shapes.near_misses import offer
+from dsgen.shapes.near_misses import alike, offer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -94,7 +94,7 @@ def read_table(said: Any, shape: Mapping[str, Read], file: Path, before: str = "
     if not isinstance(said, dict):
         raise mistake(f"{before.rstrip('.')} is {said!r}", must="it must be a table", where=file)
     for key in said.keys() - shape.keys():
-        close = nearest(key, shape)
+        close = alike(key, shape)
         raise mistake(
             f"no setting {before}{key}",
             must=f"the settings are {', '.join(shape)}",

@@ -44,7 +44,8 @@ _DEEPSPEED = re.compile(r"deepspeed", re.I)
 _STARTS = re.compile(
     r"deepspeed|accelerate|torchrun|llamafactory|axolotl|swift|python", re.I
 )  # of what starts a training
-_JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*"[^"\n]+\.(?:json|hjson|config)"')  # in a JSON file of arguments
+# What a JSON file of arguments has: the path of a config, or the config itself.
+_JSON_ARGUMENT = re.compile(r'"deepspeed"\s*:\s*(?:"[^"\n]+\.(?:json|hjson|config)"|\{)')
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes that a shell puts in a file's place
 
 
@@ -194,7 +195,7 @@ def _in_its_job(source: Source, place: str, claims: _Claims, target: str | None)
     def read(text: str, name: str) -> Document:
         return judged(source.read(text, name))
 
-    settled = statements.settles_all([use.said for use in uses])
+    settled = {**source.told, **statements.settles_all([use.said for use in uses])}
     return attrs.evolve(source, document=judged(source.document), read=read, told=settled)
 
 
@@ -249,7 +250,10 @@ def _of_arguments(
         return None  # a training file that leaves DeepSpeed out
     ranks = wrapped.world_size or file.world_size
     known = attrs.evolve(file, target=wrapped.target or file.target, world_size=ranks)
-    return _given(known, target, document=wrapped.document, read=read), wrapped.files
+    from dsgen.linting import statements
+
+    told = statements.settles(wrapped.said)
+    return _given(known, target, document=wrapped.document, read=read, told=told), wrapped.files
 
 
 def _given(file: _File, target: str | None, **known: Any) -> Source:

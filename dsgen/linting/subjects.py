@@ -165,8 +165,23 @@ class Subject:
         return shared
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
-        """Every path and value of the config, sections before what is in them."""
-        yield from self.once("leaves", lambda: list(_walk(self.config, "")))
+        """Every path and value of the config, sections before what is in them; `dotted` keys are not among them."""
+        dotted = self._dotted_paths
+        yield from self.once("leaves", lambda: [leaf for leaf in _walk(self.config, "") if leaf[0] not in dotted])
+
+    def dotted(self) -> Iterator[tuple[str, str, Any]]:
+        """Section, path and value of every key with the dots of a path in its own name, so that nothing reads it."""
+        yield from ((section, path, value) for path, (section, value) in self._dotted_paths.items())
+
+    @functools.cached_property
+    def _dotted_paths(self) -> Mapping[str, tuple[str, Any]]:
+        known = self.surface
+        return {
+            f"{before}{name}": (before.rstrip("."), value)
+            for before, name, value in _dotted_names(self.config, "")
+            if known.sections.get(before.rstrip(".")) != "free"
+            and (known.key(f"{before}{name}") is not None or f"{before}{name}" in known.sections)
+        }
 
     def _value(self, path: str) -> Any:
         section = self.surface.sections.get(path.rpartition(".")[0])
@@ -190,3 +205,12 @@ def _walk(config: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
             for number, item in enumerate(value):
                 if isinstance(item, Mapping):
                     yield from _walk(item, f"{path}[{number}].")
+
+
+def _dotted_names(config: Mapping[str, Any], before: str) -> Iterator[tuple[str, str, Any]]:
+    """Section with its dot, name and value of every name with a dot in it."""
+    for name, value in config.items():
+        if "." in str(name):
+            yield before, str(name), value
+        elif isinstance(value, Mapping):
+            yield from _dotted_names(value, f"{before}{name}.")

@@ -67,7 +67,7 @@ def taken(
     if arguments is not None:
         check_program(one.target, arguments)
         one = with_arguments(one, told)
-    settled = statements.settles([*_of_job(one), *told])
+    settled = {**one.told, **statements.settles([*_of_job(one), *told])}
     return Handover(source=attrs.evolve(one, told=settled), settings=linted.settings, told=settled)
 
 

@@ -6,7 +6,7 @@ Those of other programs name a path in a section (`deepspeed: {config_file: ds.j
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,16 @@ import attrs
 from dsgen.documents.document import Document, TextPlace
 from dsgen.documents.yaml import documents as yaml_documents
 from dsgen.linting import accelerate_files, disagreements, statements
+from dsgen.linting.statements import Statement
 from dsgen.shapes.findings import Fault
 
-__all__ = ["Wrapped", "named", "of", "read"]
+__all__ = ["OURS", "Wrapped", "named", "of", "read"]
 
 _KEY = "deepspeed"
 _OTHERS = ("deepspeed_config", "deepspeed_config_file", "deepspeed_config_path")  # keys of programs of one's own
 _INSIDE = ("config", "config_file", "config_path")  # and theirs in a section `deepspeed`
 # One of these a config has; a map of another meaning under the same name has none of them.
-_OURS = frozenset(
+OURS = frozenset(
     ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "bf16", "fp16", "optimizer")
 )
 _SUFFIXES = (".json", ".hjson", ".yaml", ".yml", ".config")
@@ -42,6 +43,7 @@ class Wrapped:
         world_size: The number of ranks that it fixes.
         files: The config files that it names and that are there.
         key: Path of the key that names or holds the config, in a training file.
+        said: What such a file says of a config that it holds.
     """
 
     document: Document
@@ -50,6 +52,7 @@ class Wrapped:
     world_size: int | None = None
     files: tuple[Path, ...] = ()
     key: str = ""
+    said: tuple[Statement, ...] = ()
 
 
 def read(text: str, name: str) -> Wrapped:
@@ -71,7 +74,9 @@ def of(whole: Document) -> Wrapped:
     for path, value in _named_configs(whole.config, "", 1):
         target = "hf-trainer" if path.rpartition(".")[2] == _KEY else None
         if isinstance(value, Mapping):
-            return Wrapped(document=_part(whole, path, value, target), wraps=True, target=target, key=path)
+            said = statements.of_training_file(whole, path) if target is not None else ()
+            part = _part(whole, path, value, said, target)
+            return Wrapped(document=part, wraps=True, target=target, key=path, said=said)
         file = named(value, whole.name)
         faults = (*whole.faults, *_missing(file, path, value))
         document = attrs.evolve(whole, config=None, whole=whole, faults=faults)
@@ -101,7 +106,9 @@ def _accelerate(whole: Document, config: Mapping[str, Any]) -> Wrapped:
     return Wrapped(document=document, wraps=True, target="accelerate", world_size=ranks, files=files)
 
 
-def _part(whole: Document, path: str, config: Mapping[str, Any], target: str | None) -> Document:
+def _part(
+    whole: Document, path: str, config: Mapping[str, Any], said: Sequence[Statement], target: str | None
+) -> Document:
     """The config at a path of a file, as a document of its own with the places of the file."""
     before = f"{path}."
     places: dict[str, TextPlace] = {
@@ -112,7 +119,6 @@ def _part(whole: Document, path: str, config: Mapping[str, Any], target: str | N
     part = attrs.evolve(whole, config=config, places=places, whole=whole, paths={"": path})
     if target is None:  # what the keys of other programs mean is not known
         return part
-    said = statements.of_training_file(whole, path)
     beside = (
         *disagreements.in_config(part, said, target),
         *disagreements.in_statements(said, part, target, whole.name),
@@ -126,7 +132,7 @@ def _named_configs(config: Mapping[str, Any], before: str, depth: int) -> Iterat
     for name, value in config.items():
         path = f"{before}{name}"
         named = name == _KEY or name in _OTHERS or (ours and name in _INSIDE)
-        if named and (_is_path(value) or (isinstance(value, Mapping) and not _OURS.isdisjoint(value))):
+        if named and (_is_path(value) or (isinstance(value, Mapping) and not OURS.isdisjoint(value))):
             yield path, value
         elif isinstance(value, Mapping) and depth < _DEEPEST:
             yield from _named_configs(value, f"{path}.", depth + 1)

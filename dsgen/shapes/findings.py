@@ -105,6 +105,7 @@ class Finding:
         line: 1-based; of the key, or of the nearest section around it that is written.
         column: 1-based, in characters.
         end_column: Where what is pointed at ends in that line, exclusive.
+        follows: Rule and path of the finding that explains this one, where one does.
     """
 
     code: str
@@ -116,10 +117,11 @@ class Finding:
     column: int = 1
     end_column: int = 1
     fix: Fix | None = None
+    follows: tuple[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; the fix as its title, whether it is safe, and its edits."""
-        said = attrs.asdict(self, recurse=False)
+        said = attrs.asdict(self, recurse=False, filter=attrs.filters.exclude(attrs.fields(Finding).follows))
         said["severity"] = str(self.severity)
         if self.fix is not None:
             edits = [{"edit": type(edit).__name__.lower(), **attrs.asdict(edit)} for edit in self.fix.edits]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from dsgen.shapes.errors import nearest
 
-__all__ = ["OFFERED", "find", "offer", "same_words"]
+__all__ = ["OFFERED", "alike", "find", "offer", "same_words"]
 
 # difflib ratio of two names (0 to 1) from which one is offered for the other. Of the 369 names of keys in 0.19.8 with
 # letters changed at random, 99 % lie above it after one change and 93 % after two; of 51 names that public configs take
@@ -17,12 +18,28 @@ OFFERED = 0.8
 _WORD = 0.5
 _INDEX = r"\.?\[\d*\]|\.\d+(?=\.|$)"  # layer_specs.0.shape, layer_specs[0].shape
 _SUGGESTIONS = 3
+_LONGEST = 100  # letters of a name that are compared
 _COMMON = 4  # a name that stands on more keys than this (enabled, device) does not say where it belongs
 
 
 def offer(names: Iterable[str], otherwise: str | None = None) -> str | None:
     """The sentence that offers names in the place of one that is none; `otherwise` where there are none to offer."""
     return f"did you mean {' or '.join(offered)}?" if (offered := tuple(names)) else otherwise
+
+
+def alike(name: str, choices: Iterable[str]) -> tuple[str, ...]:
+    """The choices that a name is almost, best first, at most three; letters' case, "-" and "_" make no difference."""
+    matcher = difflib.SequenceMatcher(b=_plain(name[:_LONGEST]))
+    ranked = []
+    for choice in dict.fromkeys(choices):
+        matcher.set_seq1(_plain(choice))
+        if matcher.quick_ratio() >= OFFERED and (ratio := matcher.ratio()) >= OFFERED:
+            ranked.append((-ratio, choice))
+    return tuple(choice for _, choice in sorted(ranked))[:_SUGGESTIONS]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_]", "", name.casefold())
 
 
 def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken: Mapping[str, str]) -> tuple[str, ...]:
@@ -43,6 +60,7 @@ def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken:
     near = [parent] if parent in sections or not parent else nearest(parent, sections)
     same = [name for name in others if name.rpartition(".")[2] == last]
     order = [name for name in same if _parent(name) in near]
+    order = order or list(_slips(last, parent, others))
     order += sorted(same, key=lambda name: name.count(".")) if len(same) <= _COMMON else nearest(path, same)
     order = order or [name for section in near for name in _beside(last, section, others)] or [*nearest(path, others)]
     return tuple(dict.fromkeys(names[name] for name in order))[:_SUGGESTIONS]
@@ -50,8 +68,6 @@ def find(path: str, names: Mapping[str, str], sections: Iterable[str], mistaken:
 
 def same_words(written: str, name: str) -> bool:
     """Whether names of as many words have no word in which they differ: model_parallel_size, data_parallel_size."""
-    import difflib
-
     if written.count("_") != name.count("_"):
         return True
     pairs = zip(written.split("_"), name.split("_"), strict=True)
@@ -60,6 +76,12 @@ def same_words(written: str, name: str) -> bool:
 
 def _parent(path: str) -> str:
     return path.rpartition(".")[0]
+
+
+def _slips(last: str, section: str, names: Iterable[str]) -> Iterator[str]:
+    """The keys of one section whose own name a name is almost."""
+    own = {name.rpartition(".")[2]: name for name in names if _parent(name) == section}
+    return (own[name] for name in alike(last, own))
 
 
 def _beside(last: str, section: str, names: Iterable[str]) -> Iterator[str]:

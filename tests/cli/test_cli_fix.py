@@ -10,19 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lint_samples import GOOD, MENDED, TYPO, put
+from lint_samples import GOOD, MENDED, QUOTED, put
 
 Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_fix_writes_what_can_be_mended_safely(run: Run) -> None:
-    file = put("ds.json", TYPO.replace("1,", '1, "our_own_key": 1,'))
+    file = put("ds.json", QUOTED.replace("1,", '1, "our_own_key": 1,'))
 
     code, out, _ = run("lint", "ds.json", "--fix", "--fail-on", "warning")
 
     assert code == 1
-    assert "overlap_comm" in file.read_text()
+    assert "500000000" in file.read_text()
     assert "our_own_key" in file.read_text()
     assert "fixed 1 finding, 1 left (1 fixable with --unsafe-fixes)" in out
     assert run("lint", "ds.json", "--fix", "--unsafe-fixes")[0] == 0
@@ -31,7 +31,7 @@ def test_fix_writes_what_can_be_mended_safely(run: Run) -> None:
 
 
 def test_fix_keeps_mark_line_ends_mode_and_link(run: Run) -> None:
-    real = put("real.json", "\ufeff" + TYPO.replace("\n", "\r\n"))
+    real = put("real.json", "\ufeff" + QUOTED.replace("\n", "\r\n"))
     real.chmod(0o640)
     Path("link.json").symlink_to("real.json")
 
@@ -52,7 +52,7 @@ def test_fix_of_a_good_file_does_not_touch_it(run: Run) -> None:
 
 
 def test_fix_that_cannot_be_written_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = put("ds.json", TYPO)
+    file = put("ds.json", QUOTED)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -62,24 +62,24 @@ def test_fix_that_cannot_be_written_is_said(run: Run, monkeypatch: pytest.Monkey
 
     assert code == 2
     assert "ds.json: it cannot be written (No space left on device)" in err
-    assert file.read_text() == TYPO
+    assert file.read_text() == QUOTED
 
 
 def test_diff_shows_and_writes_nothing(run: Run) -> None:
-    file = put("ds.json", TYPO)
+    file = put("ds.json", QUOTED)
 
     code, out, err = run("lint", "ds.json", "--diff")
 
     assert code == 1
     assert out.splitlines()[:2] == ["--- ds.json", "+++ ds.json"]
-    assert '-  "zero_optimization": {"overlap_com": false' in out
-    assert '+  "zero_optimization": {"overlap_comm": false' in out
+    assert '-  "zero_optimization": {"reduce_bucket_size": "5e8"' in out
+    assert '+  "zero_optimization": {"reduce_bucket_size": 500000000' in out
     assert "would fix 1 finding, none left" in err
-    assert file.read_text() == TYPO
+    assert file.read_text() == QUOTED
 
 
 def test_the_diff_can_be_applied(run: Run) -> None:
-    put("ds.json", TYPO)
+    put("ds.json", QUOTED)
     diff = run("lint", "ds.json", "--diff")[1]
 
     subprocess.run(["git", "apply", "-p0"], input=diff, text=True, check=True)
@@ -88,7 +88,7 @@ def test_the_diff_can_be_applied(run: Run) -> None:
 
 
 def test_fix_of_the_standard_input_prints_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TYPO.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(QUOTED.encode())))
 
     code, out, err = run("lint", "-", "--fix")
 

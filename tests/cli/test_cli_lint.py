@@ -43,7 +43,7 @@ def test_a_finding_is_code_1_and_shows_its_line(run: Run) -> None:
     assert lines[0] == "ds.json:3:25 error rejected-key (DSG101)"
     assert lines[1] == '    3 |   "zero_optimization": {"overlap_com": false, "stage": 1}'
     assert lines[2].startswith("      |                         ^^^^^^^^^^^^^")
-    assert "      fix: rename to overlap_comm (safe)" in lines
+    assert "      fix: rename to overlap_comm (unsafe)" in lines
     assert "1 finding, 1 fixable with --fix" in out
     closing = " ".join(out.split())
     assert "`dsgen rule DSG101` explains." in closing

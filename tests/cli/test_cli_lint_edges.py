@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lint_samples import GOOD, MENDED, TYPO, UNKNOWN, dsgen, found, put
+from lint_samples import GOOD, MENDED, QUOTED, UNKNOWN, dsgen, found, put
 
 from dsgen.cli.mending import mend
 
@@ -92,14 +92,14 @@ def test_nothing_linted_is_not_called_clean(run: Run) -> None:
 
 
 def test_a_file_that_cannot_be_written_stops_no_other(run: Run, locked: str) -> None:
-    put(locked, TYPO)
-    put("ds.json", TYPO)
+    put(locked, QUOTED)
+    put("ds.json", QUOTED)
 
     code, out, err = run("lint", "--fix", locked, "ds.json", "--deepspeed", "0.19")
 
     assert code == 2
     assert err == "error: locked.json: its fixes cannot be written (Permission denied)\n"
-    assert (Path(locked).read_text(), Path("ds.json").read_text()) == (TYPO, MENDED)
+    assert (Path(locked).read_text(), Path("ds.json").read_text()) == (QUOTED, MENDED)
     assert "fixed 1 finding, 1 left; 1 fix could not be made;" in out
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_gone_before_it_is_written(capsys: pytest.CaptureFixture[
     from dsgen.linting.files import lint_files
     from dsgen.linting.settings import Settings
 
-    file = put("ds.json", TYPO)
+    file = put("ds.json", QUOTED)
     linted = list(lint_files(["ds.json"], Settings()))
     file.unlink()
 
@@ -146,7 +146,7 @@ def test_a_report_never_replaces_a_config(run: Run, command: str) -> None:
 @pytest.mark.parametrize("program", [["git", "apply", "-p0"], ["patch", "-p0", "-s", "--binary"]])
 @pytest.mark.parametrize("name", ["a b.json", " a.json", "a\tb.json", 'a"b\\c.json', "日本.json", "a\nb.json"])
 def test_a_diff_applies_to_a_file_of_any_name(run: Run, name: str, program: list[str]) -> None:
-    file = put(name, "\ufeff" + TYPO.replace("\n", ""))  # a mark and one line: the first line of the file changes
+    file = put(name, "\ufeff" + QUOTED.replace("\n", ""))  # a mark and one line: the first line of the file changes
     diff = run("lint", "--diff", "--", name)[1]
 
     subprocess.run(program, input=diff.encode(), check=True, capture_output=True)
@@ -192,7 +192,7 @@ def test_migrate_says_what_it_cannot_read(run: Run, name: str) -> None:
 
 
 def test_survey_counts_no_file_that_is_not_there(run: Run) -> None:
-    put("x/ds.json", TYPO)
+    put("x/ds.json", QUOTED)
 
     code, out, err = run("survey", "x", "y", "z*")
 

@@ -16,8 +16,10 @@ from dsgen.linting.sources import Source
 from dsgen.shapes.findings import Finding, Fix, Move, Remove, Severity
 
 GOOD = '{"train_micro_batch_size_per_gpu": 1}\n'
+# One finding: an error, whose fix guesses and is an offer.
 TYPO = '{\n  "train_micro_batch_size_per_gpu": 1,\n  "zero_optimization": {"overlap_com": false, "stage": 1}\n}\n'
-MENDED = TYPO.replace("overlap_com", "overlap_comm")  # the one finding, with a safe fix
+QUOTED = TYPO.replace('"overlap_com": false', '"reduce_bucket_size": "5e8"')  # one finding too, with a safe fix
+MENDED = QUOTED.replace('"5e8"', "500000000")
 UNKNOWN = '{"train_micro_batch_size_per_gpu": 1, "our_own_key": 1}\n'  # a warning, whose fix is unsafe
 
 TEXT = '{\n  "tensor_parallel": {\n    "tp_size": 4,\n    "x": 1\n  }\n}\n'

@@ -90,6 +90,7 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     ("rejected-value", {"bfloat16": {"enabled": 3}, "bf16": {"enabled": True}}, {}, {}),
     # DeepSpeed asks whether the name is in there, and takes it out as from a map
     ("section-is-no-map", TIMERS, {}, {}),
+    ("section-is-no-map", {"scheduler": None}, {}, {"scheduler": "error"}),
     ("section-is-no-map", {"timers": ["throughput"]}, {}, {"timers": "error"}),
     ("section-is-no-map", {"timers": "throughput"}, {}, {"timers": "error"}),
     ("section-is-no-map", {"timers": ["others"]}, {}, {}),
@@ -99,10 +100,10 @@ SAID: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] = [
     ("sparse-adam", opt("SparseAdam"), {"client_optimizer": "torch"}, {}),
     # A type that is null is written: the name beside it is not what was forgotten
     ("optimizer-type-missing", {"optimizer": {"name": "AdamW"}}, {}, {"optimizer.name": "error"}),
-    ("optimizer-type-missing", {"optimizer": {"name": "AdamW", "type": None}}, {}, {"optimizer": "error"}),
+    ("optimizer-type-missing", {"optimizer": {"name": "AdamW", "type": None}}, {}, {"optimizer.type": "error"}),
     ("optimizer-type-missing", {"optimizer": {"params": {}}}, {}, {"optimizer": "error"}),
     ("scheduler-type-missing", {"scheduler": {"name": "WarmupLR"}}, {}, {"scheduler.name": "warning"}),
-    ("scheduler-type-missing", {"scheduler": {"name": "WarmupLR", "type": None}}, {}, {"scheduler": "warning"}),
+    ("scheduler-type-missing", {"scheduler": {"name": "WarmupLR", "type": None}}, {}, {"scheduler.type": "warning"}),
     # One of two reasons is enough
     ("profiler-left-on", {"comms_logger": {"enabled": True}}, {}, {"comms_logger.enabled": "info"}),
     ("profiler-left-on", {"comms_logger": {"enabled": True, "verbose": True}}, {}, {"comms_logger.enabled": "warning"}),
@@ -223,7 +224,7 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
     ("tensor-parallel-does-not-fit-gpus", tp("up_proj"), {"world_size": 3}, (Assign(SIZE, 1), False)),
     # A name that is only near is no sure one, unless it is a slip that many make
     ("rejected-key", z(2, overlap=True), {}, (Remove("zero_optimization.overlap"), False)),
-    ("rejected-key", z(2, bucket_size=5), {}, (renamed("bucket_size", "reduce_bucket_size"), True)),
+    ("rejected-key", z(2, bucket_size=5), {}, (renamed("bucket_size", "reduce_bucket_size"), False)),
     (
         "unread-key",
         {"overlap_comm": True, **z(2)},
@@ -241,9 +242,15 @@ MENDED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Edit, bool] | None
         "unknown-scheduler-argument",
         warmup(warmup_numsteps=5),
         {},
-        (Move("scheduler.params.warmup_numsteps", "scheduler.params.warmup_num_steps"), True),
+        (Move("scheduler.params.warmup_numsteps", "scheduler.params.warmup_num_steps"), False),
     ),
-    ("unknown-scheduler-argument", warmup(warmup_steps=5), {}, (Remove("scheduler.params.warmup_steps"), False)),
+    (
+        "unknown-scheduler-argument",
+        warmup(warmup_steps=5),
+        {},
+        (Move("scheduler.params.warmup_steps", "scheduler.params.warmup_num_steps"), False),
+    ),
+    ("unknown-scheduler-argument", warmup(steps=5), {}, (Remove("scheduler.params.steps"), False)),
     # What goes was off anyway
     ("removed-key", {"amp": {"enabled": False}}, {}, (Remove("amp"), True)),
     ("removed-key", {"amp": {"enabled": True}}, {}, (Remove("amp"), False)),

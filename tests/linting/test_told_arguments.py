@@ -52,7 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_script_that_says_bf16_leaves_no_word_of_fp16(tmp_path: Path) -> None:
-    assert HIGH in said(tmp_path, 2)
+    assert HIGH not in said(tmp_path, 2)  # nobody says which dtype runs
     assert HIGH not in said(tmp_path, 2, command("--bf16 True"))
     assert HIGH in said(tmp_path, 2, command("--fp16 True"))
 
@@ -64,9 +64,9 @@ def test_a_script_that_says_fp16_at_stage_0_is_warned_of_the_unscaled_loss(tmp_p
 
 
 def test_trainings_that_say_different_things_settle_nothing(tmp_path: Path) -> None:
-    assert HIGH in said(tmp_path, 2, command("--bf16 True"), command("--fp16 True"))
-    assert HIGH in said(tmp_path, 2, command("--bf16 True"), command("--learning_rate 1e-5"))
-    assert HIGH not in said(tmp_path, 2, command("--bf16 True"), command("--bf16 True --learning_rate 1e-5"))
+    assert HIGH not in said(tmp_path, 2, command("--bf16 True"), command("--fp16 True"))
+    assert HIGH not in said(tmp_path, 2, command("--fp16 True"), command("--learning_rate 1e-5"))
+    assert HIGH in said(tmp_path, 2, command("--fp16 True"), command("--fp16 True --learning_rate 1e-5"))
 
 
 def test_a_file_of_arguments_settles_the_same(tmp_path: Path) -> None:
@@ -76,6 +76,21 @@ def test_a_file_of_arguments_settles_the_same(tmp_path: Path) -> None:
     assert {finding.rule for finding in lint(config(2), arguments=bf16).findings} == set()
     assert UNSCALED in {finding.rule for finding in lint(config(0), arguments=fp16).findings}
     assert lint({"fp16": {"enabled": True}}, arguments=bf16).target == "hf-trainer"
+
+
+ARGUMENTS = {"output_dir": "o", "per_device_train_batch_size": 4}
+
+
+@pytest.mark.parametrize("name", ["train.json", "train.yaml"])  # JSON is YAML too
+@pytest.mark.parametrize(("dtype", "rules"), [("fp16", {UNSCALED}), ("bf16", set()), ("tf32", set())])
+def test_the_arguments_beside_an_inline_config_settle_it(
+    tmp_path: Path, name: str, dtype: str, rules: set[str]
+) -> None:
+    file = put(tmp_path, name, json.dumps({**ARGUMENTS, dtype: True, "deepspeed": config(0)}))
+    [linted] = [one for one in lint_files([file], Settings()) if isinstance(one, Linted)]
+
+    assert linted.target == "hf-trainer"
+    assert {finding.rule for finding in linted.findings} == rules
 
 
 def test_a_file_of_arguments_is_compared_too(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsgen.deepspeed.coercion import refused_at
@@ -11,7 +11,9 @@ from dsgen.linting.rules.values import judged
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
-__all__ = ["bare_texts", "every_value", "is_placeholder", "noted", "severity_at", "word"]
+__all__ = ["bare_texts", "every_value", "is_placeholder", "listed", "noted", "placeholders", "severity_at", "word"]
+
+_MOST = 6  # names that one sentence lists; a section of thirty keys that nothing reads is no list to read
 
 _MARK = re.compile(r"\$\{|\$[A-Za-z_]|\{\{|\{%|%\(\w+\)|^\{\w+\}$|^<[^<>]+>,?$|\bYOUR_")
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_\w+|[A-Z0-9])")  # ZERO_STAGE, LR, CL_1st_MIN
@@ -43,6 +45,24 @@ def word(text: str) -> str:
     """A text without quotes as the one word of another language that it is: "true", "none", "nan"; else ""."""
     bare = text.rstrip(", \t").lower()
     return bare if bare.lstrip("+-") in _NUMBERS or bare in _LITERALS else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Several names in a sentence: the first of them, and how many more there are."""
+    shown = [*names] if len(names) <= _MOST else [*names[: _MOST - 1], f"{len(names) - _MOST + 1} more"]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def placeholders(names: Sequence[str], reads: str) -> str:
+    """The sentence for one placeholder of a file or for several.
+
+    Args:
+        names: Their paths.
+        reads: The text that DeepSpeed reads in the place of the first, and what it makes of it.
+    """
+    if len(names) == 1:
+        return f"{names[0]} is still a placeholder: DeepSpeed reads the text {reads}"
+    return f"{listed(names)} are still placeholders: DeepSpeed reads texts such as {reads}"
 
 
 def is_placeholder(text: str, bare: bool) -> bool:

@@ -35,7 +35,8 @@ class Unknown:
         meant: What it may stand for, best first.
         here: Whether the best of them lies in the same section, so that the key is misspelt rather than misplaced.
         sure: Whether the best of them is plainly meant: almost the same name, the right type, and not written yet.
-        known_slip: Whether people are known to write this name for that key; then the type fits and it is not written.
+        known_slip: Whether people are known to write this name for that key, or the one section that lacks it is there;
+            then the type fits and it is not written.
         later: The release that first reads the key, when a newer one does.
     """
 
@@ -126,7 +127,7 @@ def _described(subject: Subject, path: str, value: Any, strict: bool) -> Unknown
         meant=meant,
         here=here,
         sure=fits and _alike(path, best, here) and (here or _is_alone(subject, best)),
-        known_slip=fits and best == subject.surface.mistaken.get(path.rpartition(".")[2]),
+        known_slip=fits and best in (subject.surface.mistaken.get(path.rpartition(".")[2]), *_lacking(subject, path)),
         later=(later.since or newest.version) if later is not None else None,
     )
 
@@ -135,10 +136,23 @@ def _offered(subject: Subject, path: str) -> tuple[str, ...]:
     """The keys near enough to an unknown one to be offered, best first: known for it, of its name, or almost."""
     known, last = subject.surface.mistaken, path.rpartition(".")[2]
     if path not in known and last not in known and not _resembling(_plain(path), subject.surface.version, _SURE):
-        return ()
+        return _lacking(subject, path)
     meant = (known.get(path), known.get(last))
     near = subject.surface.nearest(path)
-    return tuple(key for key in near if key in meant or _resembles(subject, path, key))
+    other = (key for key in near if not path.startswith(f"{key}."))
+    offered = tuple(key for key in other if key in meant or _resembles(subject, path, key))
+    return offered or _lacking(subject, path)
+
+
+def _lacking(subject: Subject, path: str) -> tuple[str, ...]:
+    """The key that the one section lacks in which a name is a key: `device` beside an offload_optimizer without it."""
+    name = path.rpartition(".")[2]
+    if name not in _last_names(subject.surface.version):
+        return ()
+    sections = [above for above, value in subject.leaves() if isinstance(value, Mapping) and name not in value]
+    keys = [f"{above}.{name}" for above in sections]
+    lacked = [key for key in keys if key != path and key in subject.surface.paths]
+    return tuple(lacked) if len(lacked) == 1 else ()
 
 
 def _resembles(subject: Subject, path: str, key: str) -> bool:
@@ -175,6 +189,12 @@ def _resembling(written: str, version: str, least: float) -> frozenset[str]:
         if name == written or (all(ratio() >= least for ratio in bounds) and same_words(written, name)):
             near.add(name)
     return frozenset(near)
+
+
+@functools.lru_cache(maxsize=16)
+def _last_names(version: str) -> frozenset[str]:
+    """The own names of all keys."""
+    return frozenset(path.rpartition(".")[2] for path in surface.load(version).paths)
 
 
 @functools.lru_cache(maxsize=16)

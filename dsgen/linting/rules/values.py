@@ -9,9 +9,9 @@ from typing import Any
 from dsgen.deepspeed.coercion import REFUSED, read_strict
 from dsgen.deepspeed.keys import Key, check_value, say
 from dsgen.linting.subjects import OPEN, Subject
-from dsgen.shapes.findings import Assign, Fix
+from dsgen.shapes.findings import Assign, Fix, Remove
 
-__all__ = ["counts_as_true", "judged", "outdone", "rewriting"]
+__all__ = ["counts_as_true", "idle_removal", "judged", "outdone", "rewriting"]
 
 _LARGEST = 1e18  # no count of elements, steps or samples is larger
 _OWN_RULES = ("optimizer.params.", "scheduler.params.")  # the arguments of a class are judged with its signature
@@ -80,14 +80,22 @@ def rewriting(path: str, key: Key, value: Any) -> Fix | None:
     return Fix(f"write {say(meant)}", (Assign(path, meant),), safe=not flips)
 
 
+def idle_removal(path: str) -> Fix:
+    """The fix for a key that asks for nothing: null, or a section that is false."""
+    return Fix(f"remove {path.rpartition('.')[2]}, which asks for nothing", (Remove(path),))
+
+
 def _divides_after(subject: Subject) -> bool:
     """Whether stage 1 runs with reduce_scatter, which never looks at gradient_predivide_factor."""
     return subject.stage == 1 and subject.value("zero_optimization.reduce_scatter") is True
 
 
 def _meant(path: str, key: Key, value: Any) -> Any:
-    if path.rpartition(".")[2] in ("offload_optimizer", "offload_param") and value in ("none", "cpu", "nvme"):
-        return {"device": value}
+    if path.rpartition(".")[2] in ("offload_optimizer", "offload_param"):
+        if value is True:
+            return {"device": "cpu"}
+        if value in ("none", "cpu", "nvme"):
+            return {"device": value}
     read = read_strict(key, value)
     if read is not REFUSED or not isinstance(value, str):
         return read

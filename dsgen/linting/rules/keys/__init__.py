@@ -19,4 +19,5 @@ RULES = Rules(
     "section_is_no_map",
     "two_names",
     "key_too_new",
+    "dotted_key",
 )

@@ -75,5 +75,6 @@ RULE = Rule(
         "deepspeed/runtime/config_utils.py",
     ),
     check=check,
+    general=True,
     about_versions=True,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgen.deepspeed.coercion import refused_at
 from dsgen.deepspeed.keys import Key, check_value, say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.values import judged, rewriting
+from dsgen.linting.rules.values import idle_removal, judged, rewriting
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -23,7 +23,8 @@ def check(subject: Subject) -> Iterator[Fault]:
         if phase is not None:
             must = check_value(key, value) or _particular(key)
             message = f"{path} is {say(value)}, and DeepSpeed stops {_WHEN[phase]}; {must}"
-            yield Fault(path, message, rewriting(path, key, value), on="value")
+            off = value is None or (value is False and path in subject.surface.sections)
+            yield Fault(path, message, idle_removal(path) if off else rewriting(path, key, value), on="value")
 
 
 def _particular(key: Key) -> str:

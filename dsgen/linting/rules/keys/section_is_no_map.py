@@ -8,7 +8,7 @@ from typing import Any
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.values import outdone
+from dsgen.linting.rules.values import idle_removal, outdone
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
@@ -49,6 +49,8 @@ def _taken(value: Any, types: tuple[str, ...]) -> bool:
 
 
 def _mend(path: str, value: Any, switched: bool) -> Fix | None:
+    if value is None:
+        return idle_removal(path)
     if switched and isinstance(value, bool):
         return Fix(f'write {{"enabled": {say(value)}}}', (Assign(path, {"enabled": value}),))
     return None

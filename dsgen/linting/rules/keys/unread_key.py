@@ -23,8 +23,8 @@ def check(subject: Subject) -> Iterator[Fault]:
     """Every unknown key outside the strict sections."""
     for unknown in unknown_keys(subject):
         if not unknown.strict and unknown.later is None:
-            quiet = Severity.INFO if is_comment(unknown) else None
-            yield Fault(unknown.path, f"{_said(subject, unknown)}{_meant(unknown)}", _mend(subject, unknown), quiet)
+            said = _said(subject, unknown) + _meant(subject, unknown)
+            yield Fault(unknown.path, said, _mend(subject, unknown), Severity.INFO if is_comment(unknown) else None)
 
 
 def _said(subject: Subject, unknown: Unknown) -> str:
@@ -35,16 +35,17 @@ def _said(subject: Subject, unknown: Unknown) -> str:
     return f"{unknown.path} is {kind} DeepSpeed {subject.surface.version} never reads: it does nothing here"
 
 
-def _meant(unknown: Unknown) -> str:
+def _meant(subject: Subject, unknown: Unknown) -> str:
     if not unknown.meant or is_comment(unknown):
         return ""
     first = unknown.meant[0]
     section, _, last = first.rpartition(".")
-    if not unknown.sure and len(unknown.meant) == 1 and section and last == unknown.path.rpartition(".")[2]:
-        return f"; {section} has a key of that name"
-    if not unknown.sure:
-        return f"; there is {' and '.join(unknown.meant[:2])}"
-    return f"; {first} is meant" if unknown.here else f"; it belongs in {section}"
+    place = f"in {section}" if section else "at the top"
+    if unknown.sure:
+        return f"; {first} is meant" if unknown.here else f"; it belongs {place}"
+    if last == unknown.path.rpartition(".")[2] and (subject.written(first) or (len(unknown.meant) == 1 and section)):
+        return f"; what counts stands {place}" if subject.written(first) else f"; {section} has a key of that name"
+    return f"; there is {' and '.join(unknown.meant[:2])}"
 
 
 def _mend(subject: Subject, unknown: Unknown) -> Fix:

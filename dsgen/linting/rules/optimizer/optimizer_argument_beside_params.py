@@ -19,7 +19,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         path, inside = f"optimizer.{name}", f"optimizer.params.{name}"
         if subject.surface.key(inside, subject.config) is None:
             continue
-        taken = subject.written(inside) or not isinstance(subject.raw("optimizer.params") or {}, Mapping)
+        taken = subject.written(inside) or not isinstance(subject.section("optimizer").get("params", {}), Mapping)
         fix = None if taken else Fix("move into params", (Move(path, inside),))
         yield Fault(path, f"DeepSpeed does not read {path}; it belongs in optimizer.params", fix)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dsgen.linting.rules.arguments import arguments, built_optimizer, unknown
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Fix, Remove, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -21,7 +21,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     params = arguments(subject, "optimizer")
     dropped = list(unknown(subject, "optimizer", built)) if built.drops else []
     for name in dropped:
-        meant = next((other for other in nearest(name, built.defaults) if other not in params), None)
+        meant = next((other for other in alike(name, built.defaults) if other not in params), None)
         yield _fault(name, f"DeepSpeed drops {name}, which Muon does not take{f'; there is {meant}' if meant else ''}")
     if subject.optimizer in ("adam", "adamw"):
         if params.get("fp32_optimizer_states") is False and "CPU" not in built.title:

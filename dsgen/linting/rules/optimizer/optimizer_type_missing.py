@@ -20,8 +20,9 @@ def check(subject: Subject) -> Iterator[Fault]:
     client = client_wins(subject)
     does = "the program's own optimizer is used" if client else "it builds no optimizer and the first step fails"
     named = isinstance(section.get("name"), str) and "type" not in section
-    where = "optimizer.name" if named else "optimizer"
-    says = "optimizer.name is not read" if named else "optimizer has no type"
+    null = "type" in section
+    where = "optimizer.type" if null else "optimizer.name" if named else "optimizer"
+    says = "optimizer.name is not read" if named else f"optimizer {'has type null' if null else 'has no type'}"
     fix = Fix("rename to type", (Move("optimizer.name", "optimizer.type"),)) if named else None
     message = f"{says}, so DeepSpeed ignores the section: {does}; it must say type"
     yield Fault(where, message, fix, Severity.WARNING if client else None)

@@ -8,8 +8,8 @@ from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.arguments import ONE_BIT, client_wins
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -43,11 +43,12 @@ def check(subject: Subject) -> Iterator[Fault]:
     torch = known.classes("optimizer", torch=True)
     exact = next((other for other in torch if other.lower() == name.lower()), None)
     meant = exact or _OTHER_NAMES.get(name.lower().replace("_", ""))
-    own = (_WRITTEN.get(other, other) for other in known.classes("optimizer") if other not in ONE_BIT)
-    names = nearest(name, tuple(dict.fromkeys((*own, *torch))))
+    own = tuple(_WRITTEN.get(other, other) for other in known.classes("optimizer") if other not in ONE_BIT)
+    names = alike(name, (*own, *torch))
     best = meant or (names[0] if len(names) == 1 else None)
     fix = Fix(f"write {best}", (Assign("optimizer.type", best),), safe=exact is not None) if best else None
-    hint = f"; {exact} is meant" if exact else f"; there is {' and '.join(names)}" if names and not meant else ""
+    near = f"there is {' and '.join(names)}" if names else f"it has {', '.join(own)} and those of torch.optim"
+    hint = f"; {exact} is meant" if exact else "" if meant else f"; {near}"
     message = f"DeepSpeed {known.version} has no optimizer {say(name)} and stops in deepspeed.initialize{hint}"
     yield Fault("optimizer.type", message, fix, on="value")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dsgen.linting.rules.arguments import arguments, built_optimizer, unknown
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -23,17 +23,13 @@ def check(subject: Subject) -> Iterator[Fault]:
     written = arguments(subject, "optimizer")
     for name in unknown(subject, "optimizer", built):
         path = f"optimizer.params.{name}"
-        choices = (_OTHER_NAMES.get(name, ""), *nearest(name, (*built.defaults, *built.also)))
+        choices = (_OTHER_NAMES.get(name, ""), *alike(name, (*built.defaults, *built.also)))
         meant = next((other for other in choices if built.takes(other) and other not in written), None)
-        said = f"; there is {meant}" if meant else ""
+        said = f"; there is {meant}" if meant else f"; it takes {', '.join(built.defaults)}"
         fix = Fix(f"remove {name}", (Remove(path),), safe=False)
-        if meant and _same(name, meant):
-            fix = Fix(f"rename to {meant}", (Move(path, f"optimizer.params.{meant}"),))
+        if meant:
+            fix = Fix(f"rename to {meant}", (Move(path, f"optimizer.params.{meant}"),), safe=False)
         yield Fault(path, f"{built.title} takes no {name} and stops in deepspeed.initialize{said}", fix)
-
-
-def _same(name: str, meant: str) -> bool:
-    return _OTHER_NAMES.get(name) == meant or name.replace("_", "").lower() == meant.replace("_", "")
 
 
 RULE = Rule(

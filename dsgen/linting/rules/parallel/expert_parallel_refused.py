@@ -9,8 +9,8 @@ from dsgen.linting.rules.batch_sizes import whole
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import tensor_parallel
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Assign, Fault, Fix, Remove, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["EXPERT_PRESETS", "RULE", "check"]
 
@@ -39,7 +39,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     path = f"{_SECTION}.preset_model"
     preset = subject.raw(path)
     if isinstance(preset, str) and preset not in EXPERT_PRESETS:
-        close = nearest(preset, EXPERT_PRESETS)
+        close = alike(preset, EXPERT_PRESETS)
         edit = Assign(path, close[0]) if close else Remove(path)
         fix = Fix(f"write {close[0]}" if close else "remove preset_model", (edit,), safe=False)
         known = ", ".join(EXPERT_PRESETS)

@@ -8,9 +8,8 @@ from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import SECTION, tensor_parallel
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Severity
-from dsgen.shapes.near_misses import offer
+from dsgen.shapes.near_misses import alike, offer
 
 __all__ = ["RULE", "check"]
 
@@ -26,7 +25,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     for index, spec in enumerate(specs):
         kind = spec.get("partition_type") if isinstance(spec, Mapping) else None
         if isinstance(kind, str) and kind.lower() not in _TYPES:
-            close = nearest(kind.lower(), _TYPES)[:1]
+            close = alike(kind, _TYPES)[:1]
             meant = f"; {offer(close)}" if close else ""
             message = f"partition_type {say(kind)} is none of {', '.join(_TYPES)}: deepspeed.initialize stops{meant}"
             yield Fault(f"{_PATH}.layer_specs[{index}].partition_type", message, on="value")

@@ -22,9 +22,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault(_SECTION, message, Fix("remove pipeline", (Remove(_SECTION),)))
         return
     for name in (key for key in _NEVER if key in section):
-        message = (
-            f"nothing reads pipeline.{name}: the program gives it to PipelineModule, and without one nothing is split"
-        )
+        message = f"nothing reads pipeline.{name}: a program gives it to PipelineModule; without one nothing is split"
         yield Fault(f"{_SECTION}.{name}", message, Fix(f"remove {name}", (Remove(f"{_SECTION}.{name}"),)))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.tensor_parallelism import PRESETS, SECTION, tensor_parallel, unplanned
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -22,7 +22,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         return
     if preset.lower() in PRESETS:
         return
-    close = nearest(preset.lower(), PRESETS)
+    close = alike(preset, PRESETS)
     fix = Fix(f"write {close[0]}", (Assign(_PATH, close[0]),), safe=False) if close else None
     stops = unplanned(subject)
     outcome = "stops in deepspeed.initialize, for this model has no other plan" if stops else "goes on without one"

@@ -9,8 +9,8 @@ from dsgen.linting.rules.rule import Rule
 from dsgen.linting.rules.torch_modules import TORCH_NN
 from dsgen.linting.rules.values import counts_as_true
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -29,7 +29,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         package, _, last = name.rpartition(".")
         if package and (package != "torch.nn" or last in TORCH_NN):
             continue
-        meant = last if last in TORCH_NN else next(iter(nearest(last, TORCH_NN)), None)
+        meant = last if last in TORCH_NN else next(iter(alike(last, TORCH_NN)), None)
         full = f"torch.nn.{meant}"
         mended = [*names[:index], full, *names[index + 1 :]]
         fix = Fix(f"write {full}", (Assign(path, mended),), safe=meant == last) if meant else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.linting.rules.arguments import number
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.subjects import OPEN, Subject
+from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 
 __all__ = ["RULE", "check"]
@@ -28,7 +28,7 @@ def check(subject: Subject) -> Iterator[Fault]:
     if switched is True and power >= _TOO_BIG:
         said = f"2^{power:.0f} is no number that torch can multiply the loss with, and the first step stops"
         yield Fault(path, said, fix, Severity.ERROR, on="value")
-    elif switched in (True, OPEN) and power > _HIGH:
+    elif switched is True and power > _HIGH:
         skipped = power - _ROOM
         said = f"a first loss scale of 2^{power:.0f} overflows: expect about {skipped:.0f} skipped steps at the start"
         yield Fault(path, said, fix, on="value")

@@ -24,7 +24,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         if number(value) is not None and number(subject.raw(other)) not in (None, number(value)):
             yield _clash(subject, path, other, argument)
         else:
-            message = f"{path} is {say(value)}; {subject.target.title} refuses it unless {argument} is the same"
+            message = f"{path} is {say(value)}; {subject.target.title} refuses it unless it agrees with {argument}"
             fix = Fix('write "auto"', (Assign(path, "auto"),), safe=False)
             yield Fault(path, message, fix, on="value")
 

@@ -17,7 +17,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         path, inside = f"scheduler.{name}", f"scheduler.params.{name}"
         if name in ("type", "params", "name") or subject.surface.key(inside, subject.config) is None:
             continue
-        taken = subject.written(inside) or not isinstance(subject.raw("scheduler.params") or {}, Mapping)
+        taken = subject.written(inside) or not isinstance(subject.section("scheduler").get("params", {}), Mapping)
         fix = None if taken else Fix("move into params", (Move(path, inside),))
         yield Fault(path, f"DeepSpeed does not read {path}; it belongs in scheduler.params", fix)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
+from dsgen.shapes.findings import Fault, Fix, Move, Severity
 
 __all__ = ["RULE", "check"]
 
@@ -14,10 +14,6 @@ __all__ = ["RULE", "check"]
 def check(subject: Subject) -> Iterator[Fault]:
     """The section without a type; the key `name` where that was meant."""
     section = subject.raw("scheduler")
-    if subject.written("scheduler") and section is None:
-        fix = Fix("remove scheduler", (Remove("scheduler"),))
-        said = "scheduler is null, and the parse stops; it must be a map or absent"
-        yield Fault("scheduler", said, fix, Severity.ERROR)
     if not isinstance(section, Mapping) or section.get("type") is not None:
         return
     if isinstance(section.get("name"), str) and "type" not in section:
@@ -26,17 +22,18 @@ def check(subject: Subject) -> Iterator[Fault]:
         yield Fault("scheduler.name", said, fix)
     else:
         said = "scheduler has no type, so DeepSpeed ignores it and keeps the learning rate constant"
-        yield Fault("scheduler", said, severity=Severity.INFO if not section else None)
+        where = "scheduler.type" if "type" in section else "scheduler"
+        yield Fault(where, said, severity=Severity.INFO if not section else None)
 
 
 RULE = Rule(
     code="DSG551",
     name="scheduler-type-missing",
     severity=Severity.WARNING,
-    what="The section scheduler has no type, or is null.",
+    what="The section scheduler has no type.",
     why=(
         "Without a type DeepSpeed builds no schedule and says nothing: the learning rate stays where it is. "
-        "`name` is not read. A scheduler that is null stops the parse."
+        "`name` is not read."
     ),
     example="""{
   "train_micro_batch_size_per_gpu": 1,

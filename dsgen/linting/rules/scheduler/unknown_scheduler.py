@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Assign, Fault, Fix, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -25,9 +25,10 @@ def check(subject: Subject) -> Iterator[Fault]:
     names = (*known.classes("scheduler"), *known.classes("scheduler", torch=True))
     folded = name.lower().replace("_", "")
     meant = next((other for other in names if folded in (other.lower(), f"{other.lower()}scheduler")), None)
-    best = meant or _OTHER_NAMES.get(folded) or next(iter(nearest(name, names)), None)
+    best = meant or _OTHER_NAMES.get(folded) or next(iter(alike(name, names)), None)
     fix = Fix(f"write {best}", (Assign("scheduler.type", best),), safe=meant is not None) if best else None
-    hint = f"; {best} is meant" if meant else f"; there is {best}" if best else ""
+    every = f"it has {', '.join(known.classes('scheduler'))} and those of torch"
+    hint = f"; {best} is meant" if meant else f"; there is {best}" if best else f"; {every}"
     message = f"DeepSpeed {known.version} has no schedule {say(name)} and stops in deepspeed.initialize{hint}"
     yield Fault("scheduler.type", message, fix, on="value")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dsgen.linting.rules.arguments import arguments, built_schedule, unknown
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
-from dsgen.shapes.errors import nearest
 from dsgen.shapes.findings import Fault, Fix, Move, Remove, Severity
+from dsgen.shapes.near_misses import alike
 
 __all__ = ["RULE", "check"]
 
@@ -21,11 +21,11 @@ def check(subject: Subject) -> Iterator[Fault]:
     written = arguments(subject, "scheduler")
     for name in unknown(subject, "scheduler", built):
         path = f"scheduler.params.{name}"
-        meant = next((other for other in nearest(name, built.defaults) if other not in written), None)
-        yield _fault(built.title, name, path, meant, subject.raw(path))
+        meant = next((other for other in alike(name, built.defaults) if other not in written), None)
+        yield _fault(built.title, name, path, meant, subject.raw(path), f"it takes {', '.join(built.defaults)}")
 
 
-def _fault(title: str, name: str, path: str, meant: str | None, value: object) -> Fault:
+def _fault(title: str, name: str, path: str, meant: str | None, value: object, takes: str) -> Fault:
     said = f"{title} takes no {name} and stops in deepspeed.initialize"
     fix = Fix(f"remove {name}", (Remove(path),), safe=False)
     if name == "warmup_min_lr" and title == "WarmupCosineLR":
@@ -34,9 +34,9 @@ def _fault(title: str, name: str, path: str, meant: str | None, value: object) -
         return Fault(path, f"{said}; there is warmup_min_ratio, a part of the optimizer's lr", fix)
     if name == "warmup_max_lr" and title == "WarmupCosineLR":
         return Fault(path, f"{said}; it climbs to the optimizer's lr", fix)
-    if meant and name.replace("_", "").lower() == meant.replace("_", ""):
-        fix = Fix(f"rename to {meant}", (Move(path, f"scheduler.params.{meant}"),))
-    return Fault(path, f"{said}; there is {meant}" if meant else said, fix)
+    if meant:
+        fix = Fix(f"rename to {meant}", (Move(path, f"scheduler.params.{meant}"),), safe=False)
+    return Fault(path, f"{said}; {f'there is {meant}' if meant else takes}", fix)
 
 
 RULE = Rule(

@@ -20,7 +20,7 @@ def check(subject: Subject) -> Iterator[Fault]:
         said = subject.raw("wall_clock_breakdown") is False
         message = (
             f"{_FLOPS} switches wall_clock_breakdown on for every step, not only for profile_step"
-            f"{', although the file says false' if said else ''}"
+            f"{', although wall_clock_breakdown is false' if said else ''}"
         )
         fix = Fix("switch flops_profiler off", (Assign(_FLOPS, False),), safe=False)
         yield Fault(_FLOPS, message, fix, Severity.WARNING if said else None)

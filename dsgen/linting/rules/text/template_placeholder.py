@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dsgen.deepspeed.keys import say
 from dsgen.linting.rules.rule import Rule
-from dsgen.linting.rules.texts import bare_texts, every_value, is_placeholder, severity_at
+from dsgen.linting.rules.texts import bare_texts, every_value, is_placeholder, placeholders, severity_at
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
 
@@ -20,9 +20,9 @@ def check(subject: Subject) -> Iterator[Fault]:
         if not isinstance(value, str) or not is_placeholder(value, path in bare):
             continue
         swallowed = ", comma included" if path in bare and value.endswith(",") else ""
-        message = f"{path} is still a placeholder: DeepSpeed reads the text {say(value)}{swallowed}"
         bad = severity_at(subject, path)
-        yield Fault(path, message + (", and refuses it" if bad is Severity.ERROR else ""), severity=bad, on="value")
+        reads = f"{say(value)}{swallowed}{', which it refuses' if bad is Severity.ERROR else ''}"
+        yield Fault(path, placeholders([path], reads), severity=bad, on="value")
 
 
 RULE = Rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from dsgen.linting.rules.rule import Rule
@@ -12,7 +11,6 @@ from dsgen.shapes.findings import Assign, Fault, Fix, Severity
 __all__ = ["RULE", "check"]
 
 _PATH = "zero_optimization.stage"
-_ANOTHER_NAME = re.compile(r"(zero_?)?stage(_?[0-3])?", re.IGNORECASE)
 
 
 def check(subject: Subject) -> Iterator[Fault]:
@@ -20,8 +18,6 @@ def check(subject: Subject) -> Iterator[Fault]:
     section = subject.raw("zero_optimization")
     if not isinstance(section, Mapping) or subject.written(_PATH):
         return
-    if any(_ANOTHER_NAME.fullmatch(str(name)) for name in section):
-        return  # it is there under another name, which is a finding of its own
     only_at_3 = any(str(name).startswith(("stage3_", "offload_param")) for name in section)
     stage = 3 if only_at_3 else 2 if section else 0
     fix = Fix(f"write stage: {stage}", (Assign(_PATH, stage),), safe=False)
