@@ -35,12 +35,13 @@ from dsgen.targets.hf_accelerate import ACCELERATE
 from golden import cells, matrix
 from golden.structures import structure
 
-__all__ = ["Record", "Share", "cover", "for_accelerate", "parse_all", "progress", "shares", "start_of", "worlds"]
+__all__ = ["Record", "Share", "cover", "parse_all", "progress", "python_files", "shares", "start_of", "worlds"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESUMED = 0.01  # seconds: what takes less was not started, and says nothing of what is to come
 # What a verdict hangs on beside the config, the model and the versions: a change of these files starts everything anew.
-SOURCES = ("dsgen/engine/proof", "dsgen/engine/witness.py", "dsgen/proving")
+SOURCES = ("dsgen/engine/proof", "dsgen/engine/children.py", "dsgen/engine/serving.py", "dsgen/engine/witness.py",
+           "dsgen/proving")  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)
@@ -109,18 +110,15 @@ def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> Worl
     )
 
 
-def for_accelerate(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config that `dsgen render --target accelerate` and `--target hf-trainer --resolve` write."""
-    tree = {name: value for name, value in config.items() if name not in ACCELERATE.overwritten}
-    return {**tree, **{name: {"stage": 0} for name in ACCELERATE.needed if name not in tree}}
-
-
 def parse_all(
     world: World, configs: Mapping[str, Mapping[str, Any]], target: str
 ) -> dict[tuple[str, int], StartVerdict]:
-    """Every distinct config at every world that a cell declares for it, through DeepSpeed's own parser."""
+    """Every distinct config at every world that a cell declares for it, through DeepSpeed's own parser.
+
+    For Accelerate it is what `dsgen render --target accelerate` and `--target hf-trainer --resolve` write.
+    """
     asked = sorted({(cell.sha, worlds(cell)[0]) for cell in cells.cells()})
-    written = for_accelerate if target == "accelerate" else dict
+    written = ACCELERATE.as_taken if target == "accelerate" else dict
     given = [(written(configs[sha]), ranks) for sha, ranks in asked]
     return dict(zip(asked, world.parse(given, target), strict=True))
 
@@ -134,7 +132,7 @@ class Record:
 
     def __init__(self, path: Path, versions: Mapping[str, str]) -> None:
         self._path = path
-        files = sorted(file for name in SOURCES for file in _python(ROOT / name))
+        files = sorted(file for name in SOURCES for file in python_files(ROOT / name))
         self._about = _digest([dict(versions), [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]])
         self._proved = set(path.read_text("utf-8").split()) if path.exists() else set()
 
@@ -152,7 +150,8 @@ class Record:
         self._proved.add(self.name(one))
 
 
-def _python(path: Path) -> Iterable[Path]:
+def python_files(path: Path) -> Iterable[Path]:
+    """A module, or those of a package."""
     return path.rglob("*.py") if path.is_dir() else (path,)
 
 

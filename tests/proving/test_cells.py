@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,33 @@ def test_a_record_knows_what_came_through_and_forgets_it_with_the_versions(tmp_p
     assert one in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.8"})
     assert attrs.evolve(one, rank=4) not in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.8"})
     assert one not in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.9"})
+
+
+def test_a_record_forgets_what_was_started_by_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module of ours that the child process loads, and all that judges what it tells."""
+    server = "dsgen.engine.proof.world_server"
+    program = f"import sys, {server}; print(*(one.__file__ for name, one in sys.modules.items() if 'dsgen' in name))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    packages = {ROOT / "dsgen/__init__.py", ROOT / "dsgen/engine/__init__.py"}
+    loaded = {Path(name) for name in done.stdout.split()} - packages
+    known = {file for name in starts.SOURCES for file in starts.python_files(ROOT / name)}
+    assert len(loaded) > 5
+    assert loaded <= known
+
+    for name in starts.SOURCES:
+        copy = tmp_path / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy)
+    monkeypatch.setattr(starts, "ROOT", tmp_path)
+    one = WorldStart(config={"a": 1}, model={}, world=8, local_ranks=8, rank=3)
+    starts.Record(tmp_path / "started.txt", {}).keep(one)
+    assert one in starts.Record(tmp_path / "started.txt", {})
+    for name in ("dsgen/engine/children.py", "dsgen/engine/serving.py", "dsgen/proving/checks.py"):
+        file = tmp_path / name
+        before = file.read_text("utf-8")
+        file.write_text(f"{before}# changed\n", "utf-8")
+        assert one not in starts.Record(tmp_path / "started.txt", {})
+        file.write_text(before, "utf-8")
 
 
 def test_progress_says_how_many_and_the_time_left() -> None:

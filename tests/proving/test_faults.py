@@ -175,22 +175,25 @@ PHASES = ("initialize", "step", "checkpoint")
 def test_a_rank_that_is_killed_is_named(place: Place) -> None:
     """As the kernel does when memory runs out: which rank, in which phase, by which signal.
 
-    And one that stumbles first is the cause, though its clock is two days before the others': no time of day counts.
+    That is no verdict about the config, and no hole of lint. And one that stumbles first is the cause, though its clock
+    is two days before the others': no time of day counts.
     """
     place.where.write_text(PHASES[0], encoding="utf-8")
-    process = place.start(model="faulty:make", count=len(PHASES) + 1)
-    for following in (*PHASES[1:], "clock"):
+    faults = [*((phase, signal.SIGKILL) for phase in PHASES), ("step", signal.SIGSEGV), ("step", signal.SIGTERM)]
+    process = place.start(model="faulty:make", count=len(faults) + 1)
+    for (_, number), following in zip(faults, (*(phase for phase, _ in faults[1:]), "clock"), strict=True):
         rank = place.marked()
         place.mark.unlink()
         place.where.write_text(following, encoding="utf-8")
-        os.kill(rank, signal.SIGKILL)
+        os.kill(rank, number)
 
     *killed, stumbled = place.ended(process)
 
-    for phase, proof in zip(PHASES, killed, strict=True):
+    for (phase, number), proof in zip(faults, killed, strict=True):
         assert (proof["outcome"], proof["phase"]) == ("failed", phase)
-        assert proof["error"].startswith("rank 1 was ended by SIGKILL")
-        assert "memory" in proof["todo"]
+        assert proof["error"].startswith(f"rank 1 was ended by {number.name}")
+        assert ("memory" in proof["todo"]) is (number is signal.SIGKILL)
+        assert (proof["is_verdict"], proof["foreseen"]) == (False, None)
         assert proof["seconds"] < MOST_SECONDS
     assert (stumbled["outcome"], stumbled["phase"]) == ("failed", "step")
     assert stumbled["error"] == "ValueError: rank 1 stumbled first"

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import observing, tiny_llama, tiny_models
+from dsgen.engine.proof import observing, tiny_models
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -110,7 +110,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     torch.manual_seed(_SEED)
     subject = tiny_models.load(job)
     model = _model(job, subject, config, report)
-    observed.update(tiny_llama.sizes(model))
+    observed.update(observing.model_sizes(model))
     given = _own_optimizer(job["config"], model, report)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
     observed.update(observing.engine_facts(engine, rank))

@@ -112,7 +112,7 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
     told["phase"] = "initialize"
     torch.manual_seed(_SEED)
     model = _model(job, config)
-    observed.update(_sizes(model))
+    observed.update(observing.model_sizes(model))
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
@@ -165,17 +165,6 @@ def _groups(engine: Any) -> dict[str, int]:
 def _fingerprint(engine: Any) -> list[float]:
     """A number for each tensor that the optimizer updates on this rank; what is swapped out has none."""
     return [float(one.detach().double().abs().sum()) for one in observing.masters(engine) if one.numel()]
-
-
-def _sizes(model: Any) -> dict[str, int]:
-    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
-    import torch
-
-    linear = {id(one.weight): one.weight for one in model.modules() if isinstance(one, torch.nn.Linear)}
-    return {
-        "model_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in model.parameters()),
-        "linear_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in linear.values()),
-    }
 
 
 def _model(job: dict[str, Any], config: Witness) -> Any:
