@@ -82,17 +82,35 @@ def shares(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
 
 
 def cover(all_of_them: Sequence[Share], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
-    """Fewer of them: every structure with each world and each sibling that it has, not all three together."""
-    seen: set[tuple[Any, ...]] = set()
-    chosen = []
+    """As few as can be: every structure with each world and each sibling that it has, not all three together."""
+    forms: dict[Any, dict[Any, dict[str, Share]]] = {}
     for share in all_of_them:
         first = share.cells[0]
-        form = structure(configs[first.sha])
-        pairs = {(form, worlds(first)), (form, _model(first.model))}
-        if not pairs <= seen:
-            seen |= pairs
-            chosen.append(share)
-    return tuple(chosen)
+        worlds_of = forms.setdefault(structure(configs[first.sha]), {})
+        worlds_of.setdefault(worlds(first), {})[_model(first.model)] = share
+    keys = {share.key for form in forms.values() for share in _least(form)}
+    return tuple(share for share in all_of_them if share.key in keys)
+
+
+def _least(pairs: Mapping[Any, Mapping[str, Share]]) -> Iterator[Share]:
+    """The fewest pairs of world and sibling in which each is once: a largest matching, and one for who is left over."""
+    partner: dict[str, Any] = {}
+
+    def match(world: Any, tried: set[str]) -> bool:
+        for model in pairs[world]:
+            if model not in tried:
+                tried.add(model)
+                if model not in partner or match(partner[model], tried):
+                    partner[model] = world
+                    return True
+        return False
+
+    for world in pairs:
+        match(world, set())
+    for world, models in pairs.items():
+        own = [model for model in models if partner.get(model) == world]
+        yield models[own[0] if own else next(iter(models))]
+        yield from (models[model] for model in models if partner.setdefault(model, world) == world and model not in own)
 
 
 def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> WorldStart:

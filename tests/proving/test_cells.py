@@ -51,8 +51,8 @@ def test_cells_share_a_start_where_structure_world_and_sibling_agree(configs: di
     for share in shares:
         assert len({structure(configs[cell.sha]) for cell in share.cells}) == 1
         assert len({starts.worlds(cell) for cell in share.cells}) == 1
-        families = {starts.start_of(cell, configs).model["model_type"] for cell in share.cells}
-        assert len(families) == 1
+        models = {json.dumps(starts.start_of(cell, configs).model, sort_keys=True) for cell in share.cells}
+        assert len(models) == 1
 
 
 def test_a_cover_has_every_structure_with_each_world_and_each_sibling(configs: dict[str, dict[str, Any]]) -> None:
@@ -68,6 +68,13 @@ def test_a_cover_has_every_structure_with_each_world_and_each_sibling(configs: d
     chosen = starts.cover(shares, configs)
     assert pairs(chosen) == pairs(shares)
     assert len(chosen) < len(shares) / 2
+    firsts = [(structure(configs[one.cells[0].sha]), starts.start_of(one.cells[0], configs)) for one in chosen]
+    least = 0  # no cover has fewer: of each structure as many as it has worlds, or siblings where those are more
+    for form in {form for form, _ in firsts}:
+        of_it = [one for other, one in firsts if other == form]
+        worlds = {(one.world, one.local_ranks) for one in of_it}
+        least += max(len(worlds), len({json.dumps(one.model, sort_keys=True) for one in of_it}))
+    assert least <= len(chosen) < 1.02 * least
 
 
 def test_a_world_is_what_the_profiles_say() -> None:

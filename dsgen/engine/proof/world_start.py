@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import observing
+from dsgen.engine.proof import forced_overflows, observing
 from dsgen.engine.witness import Witness
 
 __all__ = ["parse", "run"]
@@ -122,14 +122,24 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
     told["phase"] = "step"
     before = _fingerprint(engine)
     tokens = torch.randint(0, model.config.vocab_size, (int(observed["micro_batch"]), _TOKENS))
-    for _ in range(job["steps"] * int(observed["accumulation"])):
-        loss = engine(input_ids=tokens, labels=tokens).loss
-        engine.backward(loss)
-        engine.step()
+    steps, losses = int(job["steps"]), []
+
+    def step() -> None:
+        for _ in range(int(observed["accumulation"])):
+            loss = engine(input_ids=tokens, labels=tokens).loss
+            engine.backward(loss)
+            engine.step()
+        losses.append(float(loss.detach()))
+
+    for _ in range(steps):
+        step()
+    if forced_overflows.is_fp16(job["config"]):
+        steps += forced_overflows.step_until_one_counts(engine, step)
     observed.update(observing.state_facts(engine))
     observed.update(
-        loss_finite=math.isfinite(float(loss.detach())),
+        loss_finite=math.isfinite(losses[-1]),
         learning_rate=float(engine.get_lr()[0]),
+        steps=steps,
         global_steps=int(engine.global_steps),
         skipped_steps=int(engine.skipped_steps),
         moved=_fingerprint(engine) != before,
