@@ -21,8 +21,10 @@ PINNED = PYPROJECT["project"]["optional-dependencies"]["simulate"]  # what the p
 TORCH = next(one for one in PINNED if one.startswith("torch=="))
 DEEPSPEED_LINE = "0.19"  # the release line that the extras `proof` and `simulate` install
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
-# Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start.
-BOTH_CORES = ["-n", "2", "--dist", "loadfile"]
+# Of the proofs: two processes of pytest, a file at a time to each, for the tests of a file share what they start; the
+# files in the order of tests/conftest.py, the longest first. By itself xdist takes those of the most tests first, and
+# the one that takes longest has few: it came last, and one core waited for it.
+BOTH_CORES = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 

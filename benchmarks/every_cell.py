@@ -39,7 +39,8 @@ ABOUT = """\
    declared number of ranks. Asserted: stage, types of parameters and masters, clipping of engine and
    optimizer, classes of optimizer, wrapper and schedule, learning rate before and after, places of states and
    parameters, elements of parameters, masters and moments that this rank holds, batch and accumulation, the
-   ranks of the data-parallel and tensor-parallel groups, and that DeepSpeed read every key.
+   ranks of the data-parallel and tensor-parallel groups, and that DeepSpeed read every key. Where fp16's loss
+   scaler skips both steps, more follow until one counts.
 
 ## A world of twins
 

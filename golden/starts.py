@@ -35,12 +35,13 @@ from dsgen.targets.hf_accelerate import ACCELERATE
 from golden import cells, matrix
 from golden.structures import structure
 
-__all__ = ["Record", "Share", "cover", "for_accelerate", "parse_all", "progress", "shares", "start_of", "worlds"]
+__all__ = ["Record", "Share", "cover", "parse_all", "progress", "python_files", "shares", "start_of", "worlds"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESUMED = 0.01  # seconds: what takes less was not started, and says nothing of what is to come
 # What a verdict hangs on beside the config, the model and the versions: a change of these files starts everything anew.
-SOURCES = ("dsgen/engine/proof", "dsgen/engine/witness.py", "dsgen/proving")
+SOURCES = ("dsgen/engine/proof", "dsgen/engine/children.py", "dsgen/engine/serving.py", "dsgen/engine/witness.py",
+           "dsgen/proving")  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)
@@ -81,17 +82,35 @@ def shares(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
 
 
 def cover(all_of_them: Sequence[Share], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
-    """Fewer of them: every structure with each world and each sibling that it has, not all three together."""
-    seen: set[tuple[Any, ...]] = set()
-    chosen = []
+    """As few as can be: every structure with each world and each sibling that it has, not all three together."""
+    forms: dict[Any, dict[Any, dict[str, Share]]] = {}
     for share in all_of_them:
         first = share.cells[0]
-        form = structure(configs[first.sha])
-        pairs = {(form, worlds(first)), (form, _model(first.model))}
-        if not pairs <= seen:
-            seen |= pairs
-            chosen.append(share)
-    return tuple(chosen)
+        worlds_of = forms.setdefault(structure(configs[first.sha]), {})
+        worlds_of.setdefault(worlds(first), {})[_model(first.model)] = share
+    keys = {share.key for form in forms.values() for share in _least(form)}
+    return tuple(share for share in all_of_them if share.key in keys)
+
+
+def _least(pairs: Mapping[Any, Mapping[str, Share]]) -> Iterator[Share]:
+    """The fewest pairs of world and sibling in which each is once: a largest matching, and one for who is left over."""
+    partner: dict[str, Any] = {}
+
+    def match(world: Any, tried: set[str]) -> bool:
+        for model in pairs[world]:
+            if model not in tried:
+                tried.add(model)
+                if model not in partner or match(partner[model], tried):
+                    partner[model] = world
+                    return True
+        return False
+
+    for world in pairs:
+        match(world, set())
+    for world, models in pairs.items():
+        own = [model for model in models if partner.get(model) == world]
+        yield models[own[0] if own else next(iter(models))]
+        yield from (models[model] for model in models if partner.setdefault(model, world) == world and model not in own)
 
 
 def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> WorldStart:
@@ -109,18 +128,15 @@ def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> Worl
     )
 
 
-def for_accelerate(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config that `dsgen render --target accelerate` and `--target hf-trainer --resolve` write."""
-    tree = {name: value for name, value in config.items() if name not in ACCELERATE.overwritten}
-    return {**tree, **{name: {"stage": 0} for name in ACCELERATE.needed if name not in tree}}
-
-
 def parse_all(
     world: World, configs: Mapping[str, Mapping[str, Any]], target: str
 ) -> dict[tuple[str, int], StartVerdict]:
-    """Every distinct config at every world that a cell declares for it, through DeepSpeed's own parser."""
+    """Every distinct config at every world that a cell declares for it, through DeepSpeed's own parser.
+
+    For Accelerate it is what `dsgen render --target accelerate` and `--target hf-trainer --resolve` write.
+    """
     asked = sorted({(cell.sha, worlds(cell)[0]) for cell in cells.cells()})
-    written = for_accelerate if target == "accelerate" else dict
+    written = ACCELERATE.as_taken if target == "accelerate" else dict
     given = [(written(configs[sha]), ranks) for sha, ranks in asked]
     return dict(zip(asked, world.parse(given, target), strict=True))
 
@@ -134,7 +150,7 @@ class Record:
 
     def __init__(self, path: Path, versions: Mapping[str, str]) -> None:
         self._path = path
-        files = sorted(file for name in SOURCES for file in _python(ROOT / name))
+        files = sorted(file for name in SOURCES for file in python_files(ROOT / name))
         self._about = _digest([dict(versions), [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]])
         self._proved = set(path.read_text("utf-8").split()) if path.exists() else set()
 
@@ -152,7 +168,8 @@ class Record:
         self._proved.add(self.name(one))
 
 
-def _python(path: Path) -> Iterable[Path]:
+def python_files(path: Path) -> Iterable[Path]:
+    """A module, or those of a package."""
     return path.rglob("*.py") if path.is_dir() else (path,)
 
 

@@ -28,10 +28,10 @@ SHAPES: dict[str, dict[str, Any]] = {
     "schema_version": {"const": SCHEMA_VERSION},
     "made": {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z$"},
     "config_sha256": HASH,
-    "given_sha256": HASH,
     "target": TEXT,
     "filled": {"type": "object"},
     "model": TEXT,
+    "model_sha256": HASH,
     "ranks": {"type": "integer", "minimum": 1},
     "device": {"enum": ["cpu", "cuda"]},
     "versions": {

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from dsgen.asking import proofs
 from dsgen.jobs import scenarios
 from dsgen.proving import certificates, prover
-from dsgen.proving.certificates import Verified
+from dsgen.proving.adaptation import rank_count
+from dsgen.proving.certificates import Claims, Verified
 from dsgen.proving.prover import Proof
 from dsgen.rendering import Config, render
 from dsgen.rendering.wanted import Path, Values, plan, scenario
@@ -71,8 +74,7 @@ def prove(
         told = None if arguments is None else path_of(arguments)
         question = proofs.asked(asked, target=target, arguments=told, ranks=ranks, model=proofs.trained(**said))
     else:
-        if extra := [name for name, value in {**said, "target": target, "arguments": arguments}.items() if value]:
-            raise mistake(f"{extra[0]} is for a config of your own", must="a job says it itself", code="contradiction")
+        _is_of_a_job({**said, "target": target, "arguments": arguments})
         question = proofs.of_rendered(rendered)
     (proof,) = proofs.proven(
         [question], ranks=ranks, device=device, steps=steps, timeout_seconds=timeout_seconds, python=python
@@ -84,27 +86,57 @@ def prove(
 
 @names_arguments()
 def verify(
-    certificate: Path, source: Values | Path, *, target: str | None = None, arguments: Path | None = None
+    certificate: Path,
+    source: Values | Path,
+    *,
+    model: str | Values | None = None,
+    target: str | None = None,
+    arguments: Path | None = None,
+    method: str | None = None,
+    lora_rank: int | None = None,
+    lora_targets: Sequence[str] | None = None,
+    lora_dropout: float | None = None,
+    lora_train_embeddings: bool | None = None,
+    ranks: int | None = None,
+    device: str = "auto",
+    steps: int | None = None,
 ) -> Verified:
     """Whether a certificate still holds for a config, with the packages of this interpreter; nothing is started.
+
+    What is said beside the config is compared with what was proven; what is not said counts as it was proven.
 
     Args:
         certificate: The file that `prove` wrote.
         source: As `prove` takes it.
-        target: The program that hands it over; by default the certificate's.
+        model, method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: As `prove` takes them.
+        target: The program that hands it over.
         arguments: File of the Trainer's arguments: then what it fills in is compared too.
+        ranks, device, steps: As `prove` takes them.
 
     Raises:
         DsgenError: It is no certificate, one of another schema version, or one that was changed; or as `prove`.
     """
     record = certificates.read(path_of(certificate))
+    prover.check_device(device)
+    if ranks is not None:
+        rank_count({}, ranks)
+    beside: dict[str, Any] = {"model": model, "method": method, "lora_rank": lora_rank, "lora_targets": lora_targets,
+            "lora_dropout": lora_dropout, "lora_train_embeddings": lora_train_embeddings}  # fmt: skip
+    said = Claims(target=target, ranks=ranks, device=device, steps=steps)
     rendered = _rendered(source)
     if rendered is not None:
-        return record.verify(rendered.to_dict())
+        _is_of_a_job({**beside, "target": target, "arguments": arguments})
+        return proofs.verified_rendered(record, rendered, said)
+    if any(value is not None for value in beside.values()):
+        said = attrs.evolve(said, trained=proofs.trained(**beside))
     asked = source if isinstance(source, Mapping) else path_of(source)
-    told = None if arguments is None else path_of(arguments)
-    question = proofs.asked(asked, target=target or record.target, arguments=told, ranks=record.ranks)
-    return record.verify(question.written, None if told is None else question.filled)
+    return proofs.verified(record, asked, said, arguments=None if arguments is None else path_of(arguments))
+
+
+def _is_of_a_job(said: Mapping[str, Any]) -> None:
+    """Refuse beside a job what it says itself."""
+    if extra := [name for name, value in said.items() if value is not None]:
+        raise mistake(f"{extra[0]} is for a config of your own", must="a job says it itself", code="contradiction")
 
 
 def _rendered(source: Values | Path) -> Config | None:

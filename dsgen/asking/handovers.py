@@ -16,7 +16,7 @@ from dsgen.linting.taken import Handover, taken
 from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.findings import Severity
 
-__all__ = ["agreeing", "effective", "provable"]
+__all__ = ["agreeing", "effective", "known_release", "provable"]
 
 _ALONE = "deepspeed"  # the target where no program stands before DeepSpeed
 _ONLY_HERE = "a machine with a GPU may take it"  # it loads on a CPU, which lint does not assume
@@ -79,7 +79,9 @@ def agreeing(loaded: Effective, known: Handover) -> Effective:
     refused = loaded.refused
     if refused is not None and (refused.phase == "read" or _ONLY_HERE in refused.sentence):
         return loaded
-    errors = [item for item in known.judged(_known(loaded.deepspeed)).findings if item.severity is Severity.ERROR]
+    errors = [
+        item for item in known.judged(known_release(loaded.deepspeed)).findings if item.severity is Severity.ERROR
+    ]
     if not errors:
         return loaded
     first = next((item for item in errors if item.rule in _BEFORE_DEEPSPEED), None)
@@ -91,7 +93,7 @@ def agreeing(loaded: Effective, known: Handover) -> Effective:
     return attrs.evolve(loaded, refused=Refusal(phase="run", kind=rule, message=first.message, sentence=first.message))
 
 
-def _known(release: str) -> str:
+def known_release(release: str) -> str:
     """A release whose surface is known: of one that is not, the newest."""
     try:
         return surface.load(release).version

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from dsgen import targets
-from dsgen.asking.handovers import provable
+from dsgen.asking.handovers import known_release, provable
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
 from dsgen.deepspeed.keys import lookup
@@ -21,25 +20,20 @@ from dsgen.linting.settings import Settings
 from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
+from dsgen.proving.certificates import Certificate, Claims, Verified
 from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
 from dsgen.proving.prover import FAILED, Foreseen, Proof
 from dsgen.rendering import Config
-from dsgen.shapes.errors import DsgenError, mistake
+from dsgen.shapes.errors import mistake
 from dsgen.shapes.findings import Severity
 from dsgen.shapes.layers import leaves
 from dsgen.targets.filling import fill
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["ToProve", "asked", "foreseen", "of_rendered", "proven", "trained"]
+__all__ = ["ToProve", "asked", "foreseen", "of_rendered", "proven", "trained", "verified", "verified_rendered"]
 
 _ALONE = "deepspeed"
 _PRECISIONS = (("fp16.enabled", "fp16"), ("bf16.enabled", "bf16"))
-# What ends a run besides its config: the machine, or its time.
-_NOT_THE_CONFIG = re.compile(
-    r"no end within|unfinished|MemoryError|cannot allocate memory|Connection (closed|reset|refused)"
-    r"|Permission denied|Read-only file system|ended with signal|gave no answer",
-    re.IGNORECASE,
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -151,8 +145,8 @@ def asked(
     Raises:
         DsgenError: Unreadable, a wrong argument, or an "auto" that nobody fills in.
     """
-    subject = model or ProvenModel()
-    program = target or (HF_TRAINER.name if arguments is not None else _ALONE)
+    subject = ProvenModel() if model is None else model
+    program = target if target is not None else (HF_TRAINER.name if arguments is not None else _ALONE)
     if program == _ALONE and arguments is None:
         config = provable(source)
         return ToProve(written=config, given=config, trained=subject)
@@ -215,6 +209,44 @@ def _with(written: Mapping[str, Any], told: Mapping[str, Any], before: str = "")
     }
 
 
+def verified(
+    record: Certificate,
+    source: str | Mapping[str, Any],
+    said: Claims,
+    *,
+    arguments: str | None = None,
+) -> Verified:
+    """Whether a certificate holds for a config that a person has; nothing is started.
+
+    Args:
+        record: The certificate; what nobody says is as it says.
+        source: As in `asked`.
+        said: What is said beside the config.
+        arguments: As in `asked`; then what they fill in is compared too.
+
+    Raises:
+        DsgenError: As `asked`.
+    """
+    program = said.target
+    if program is None and (arguments is None or record.target != _ALONE):
+        program = record.target
+    question = asked(
+        source,
+        target=program,
+        arguments=arguments,
+        ranks=record.ranks if said.ranks is None else said.ranks,
+        model=said.trained,
+    )
+    compared = attrs.evolve(said, target=question.target)
+    return record.verify(question.written, question.filled if arguments is not None else None, said=compared)
+
+
+def verified_rendered(record: Certificate, config: Config, said: Claims) -> Verified:
+    """Whether a certificate holds for what `dsgen render` made, its own model and method included."""
+    question = of_rendered(config)
+    return record.verify(question.written, said=attrs.evolve(said, target=question.target, trained=question.trained))
+
+
 def proven(questions: Sequence[ToProve], **options: Any) -> tuple[Proof, ...]:
     """The proofs of what was asked, in order; where one fails, with what lint says of its config.
 
@@ -238,8 +270,7 @@ def _named(question: ToProve, proof: Proof) -> Proof:
         target=question.target,
         filled=dict(question.filled),
     )
-    elsewhere = proof.todo is not None or (proof.error is not None and _NOT_THE_CONFIG.search(proof.error) is not None)
-    if proof.outcome != FAILED or elsewhere:
+    if proof.outcome != FAILED or not proof.is_verdict:
         return proof
     known = foreseen(question.given, proof)
     own = question.trained.factory is not None  # whose own faults no linter of configs knows
@@ -253,17 +284,12 @@ def foreseen(config: Mapping[str, Any], proof: Proof) -> tuple[Foreseen, ...]:
     """
     least = Severity.ERROR if proof.error else Severity.WARNING
     said = Settings(
-        target=_ALONE, deepspeed=_known(proof.versions.get("deepspeed", "")), severity=Severity.INFO, world_size=None
+        target=_ALONE,
+        deepspeed=known_release(proof.versions.get("deepspeed", "")),
+        severity=Severity.INFO,
+        world_size=None,
     )
     findings = [item for item in lint_one(config, said).findings if item.severity >= least]
     words = f"{proof.error or ''} {' '.join(f'{check.name} {check.observed}' for check in proof.failed_checks)}"
     named = sorted(findings, key=lambda item: (-item.severity, item.path.rpartition(".")[2] not in words))
     return tuple(Foreseen(item.rule, item.code, item.message) for item in named)
-
-
-def _known(release: str) -> str:
-    """A release whose surface is known: of one that is not, the newest."""
-    try:
-        return surface.load(release).version
-    except DsgenError:
-        return surface.load().version

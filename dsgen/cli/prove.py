@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+import attrs
 import click
+from click.core import ParameterSource
 
 from dsgen.cli import FOUND, OK
 from dsgen.cli.lint_options import TARGETS
@@ -18,6 +20,7 @@ from dsgen.cli.terminal import emit
 if TYPE_CHECKING:
     from dsgen.asking.proofs import ToProve
     from dsgen.proving.prover import Proof
+    from dsgen.rendering import Config
 
 __all__ = ["command"]
 
@@ -45,7 +48,11 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS")
 @click.option("--certificate", metavar="FILE", help="Write what was proven to a file, which --verify reads.")
 @click.option("--force", is_flag=True, help="Write over a certificate that is there.")
-@click.option("--verify", metavar="FILE", help="Start nothing: say whether this certificate holds for the config here.")
+@click.option(
+    "--verify",
+    metavar="FILE",
+    help="Start nothing: say whether this certificate holds for what is said.",
+)
 @click.option("--junit", metavar="FILE", help="Write the outcome as JUnit's XML too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -80,7 +87,9 @@ def command(
 
     _check_together(files_, certificate, verify, junit, force)
     if verify is not None:
-        return _verified(verify, files_[0] if files_ else None, target, arguments, ranks, form, options)
+        told = steps if _is_said("steps") else None
+        file = files_[0] if files_ else None
+        return _verified(verify, file, target, arguments, ranks, device, told, form, dict(options))
     if certificate is not None:
         certificates.ensure_new(certificate, force=force)
     if junit is not None:
@@ -102,6 +111,11 @@ def command(
     if certificate is not None:
         _certify(said[0], names[0], certificate, force)
     return OK if all(proof.outcome == prover.PROVED for proof in said) else FOUND
+
+
+def _is_said(parameter: str) -> bool:
+    """Whether a person wrote the option that has a default."""
+    return click.get_current_context().get_parameter_source(parameter) is not ParameterSource.DEFAULT
 
 
 def _show(names: Sequence[str], proofs: Sequence[Proof], form: str) -> None:
@@ -156,18 +170,27 @@ def _verified(
     target: str | None,
     arguments: str | None,
     ranks: int | None,
+    device: str,
+    steps: int | None,
     form: str,
     options: dict[str, Any],
 ) -> int:
     """Whether a certificate holds."""
     import json
 
+    from dsgen.asking import proofs
     from dsgen.proving import certificates
     from dsgen.report import certificate as report
 
     record = certificates.read(verify)
-    question = _asked(file, target or record.target, arguments, ranks or record.ranks, options)
-    answer = record.verify(question.written, question.filled if arguments is not None else None)
+    said = certificates.Claims(target=target, ranks=ranks, device=device, steps=steps)
+    if _is_config(file):
+        _check_subject(file, options)
+        if any(options[name] not in (None, ()) for name in _SUBJECT):
+            said = attrs.evolve(said, trained=_trained(options))
+        answer = proofs.verified(record, file, said, arguments=arguments)
+    else:
+        answer = proofs.verified_rendered(record, _rendered(file, target, arguments, options), said)
     if form == "text":
         emit(report.text(answer), "proof", nl=True)
     else:
@@ -189,10 +212,15 @@ def _check_together(
     if len(set(files)) < len(files):
         raise mistake("a config is named twice", must="each is proven once", code="contradiction")
 
-    for option, said in (("--certificate", certificate), ("--junit", junit)):
-        if verify is not None and said is not None:
+    idle = (
+        ("--certificate is written by a proof", certificate is not None),
+        ("--junit is written by a proof", junit is not None),
+        ("--timeout ends one", _is_said("timeout")),
+    )
+    for why, said in idle:
+        if verify is not None and said:
             raise mistake(
-                f"--verify starts nothing, and {option} is written by a proof",
+                f"--verify starts nothing, and {why}",
                 todo="Drop one of the two.",
                 code="contradiction",
             )
@@ -205,24 +233,44 @@ def _asked(
 ) -> ToProve:
     """What is to be proven: a config as its program hands it over, or what a scenario renders."""
     from dsgen.asking import proofs
+
+    if _is_config(file):
+        _check_subject(file, options)
+        return proofs.asked(file, target=target, arguments=arguments, ranks=ranks, model=_trained(options))
+    return proofs.of_rendered(_rendered(file, target, arguments, options))
+
+
+def _is_config(file: str | None) -> TypeGuard[str]:
+    """Whether a file is named, and no scenario."""
+    from dsgen.jobs.scenarios import is_scenario
+
+    return file is not None and not is_scenario(file)
+
+
+def _check_subject(file: str, options: Mapping[str, Any]) -> None:
+    """Refuse beside a config what describes a scenario."""
+    from dsgen.shapes.errors import mistake
+
+    said = [name for name, value in options.items() if value not in (None, ()) and name not in _SUBJECT]
+    if said:
+        option = _OPTION.get(said[0], said[0].replace("_", "-"))
+        raise mistake(
+            f"{file} is a DeepSpeed config, and --{option} describes a scenario",
+            must="prove takes one of the two",
+            todo="Drop the options, or name a scenario file.",
+            code="contradiction",
+        )
+
+
+def _rendered(file: str | None, target: str | None, arguments: str | None, options: dict[str, Any]) -> Config:
+    """What `dsgen render` makes of a scenario."""
     from dsgen.jobs.assembly import assemble
-    from dsgen.jobs.scenarios import is_scenario, layers
+    from dsgen.jobs.scenarios import layers
     from dsgen.planning.planner import plan
     from dsgen.proving.proven_models import is_factory
     from dsgen.rendering import render
     from dsgen.shapes.errors import mistake
 
-    if file is not None and not is_scenario(file):
-        said = [name for name, value in options.items() if value not in (None, ()) and name not in _SUBJECT]
-        if said:
-            option = _OPTION.get(said[0], said[0].replace("_", "-"))
-            raise mistake(
-                f"{file} is a DeepSpeed config, and --{option} describes a scenario",
-                must="prove takes one of the two",
-                todo="Drop the options, or name a scenario file.",
-                code="contradiction",
-            )
-        return proofs.asked(file, target=target, arguments=arguments, ranks=ranks, model=_trained(options))
     for option, value in (("--target", target not in (None, "deepspeed")), ("--args", arguments is not None)):
         if value:
             raise mistake(
@@ -239,7 +287,7 @@ def _asked(
             code="contradiction",
         )
     scenario = scenario_from(file, options)
-    return proofs.of_rendered(render(plan(assemble(layers(scenario), scenario.deepspeed))))
+    return render(plan(assemble(layers(scenario), scenario.deepspeed)))
 
 
 def _trained(options: dict[str, Any]) -> Any:

@@ -156,8 +156,7 @@ def resolved(config: Config) -> dict[str, Any]:
 
     It lacks keys that are overwritten whatever they say, and has the section without which there is a ValueError.
     """
-    tree = {key: value for key, value in in_numbers(config).items() if key not in HF_TRAINER.overwritten}
-    return {**tree, **{name: {"stage": 0} for name in HF_TRAINER.needed if name not in tree}}
+    return HF_TRAINER.as_taken(in_numbers(config))
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:

@@ -16,10 +16,21 @@ import attrs
 from dsgen.documents.writing import ensure_writable, write_atomically
 from dsgen.proving.adaptation import Adaptation
 from dsgen.proving.checks import Check
+from dsgen.proving.proven_models import ProvenModel
 from dsgen.proving.prover import PROVED, Proof, config_hash
 from dsgen.shapes.errors import mistake
 
-__all__ = ["FORMAT", "SCHEMA_VERSION", "Certificate", "Deviation", "Verified", "certify", "ensure_new", "read"]
+__all__ = [
+    "FORMAT",
+    "SCHEMA_VERSION",
+    "Certificate",
+    "Claims",
+    "Deviation",
+    "Verified",
+    "certify",
+    "ensure_new",
+    "read",
+]
 
 FORMAT = "dsgen-proof"
 SCHEMA_VERSION = 1
@@ -42,10 +53,10 @@ class Certificate:
         format, schema_version: That it is a certificate, and how it is written.
         made: When, in UTC.
         config_sha256: Of the config as written: JSON with sorted keys.
-        given_sha256: Of the config as its program handed it to DeepSpeed, before what the proof changed.
-        target: That program.
+        target: The program that handed it to DeepSpeed.
         filled: Keys that it filled in -> the value.
         model: What was trained, in words.
+        model_sha256: Of it: its config.json or function, and its adapters.
         ranks, device: The world.
         versions: Of dsgen, deepspeed, torch, transformers, python; of peft where it took part.
         outcome, phase: "proved", and the last phase.
@@ -62,10 +73,10 @@ class Certificate:
     schema_version: int = SCHEMA_VERSION
     made: str
     config_sha256: str
-    given_sha256: str
     target: str
     filled: dict[str, Any]
     model: str
+    model_sha256: str
     ranks: int
     device: str
     versions: dict[str, str]
@@ -102,6 +113,7 @@ class Certificate:
         config: Mapping[str, Any],
         filled: Mapping[str, Any] | None = None,
         installed: Mapping[str, str | None] | None = None,
+        said: Claims | None = None,
     ) -> Verified:
         """Whether it still holds for a config on this machine.
 
@@ -109,11 +121,14 @@ class Certificate:
             config: As written.
             filled: What its program fills in now, by arguments that are said anew; None: they are not.
             installed: Package -> its version here, None where it is missing; by default what this interpreter has.
+            said: What else a person claims of the proof.
         """
         here = installed_versions(self.versions) if installed is None else installed
         differences = []
         if (now := config_hash(config)) != self.config_sha256:
             differences.append(Deviation("config", self.config_sha256[:_SHOWN], now[:_SHOWN]))
+        if said is not None:
+            differences += said.unlike(self)
         for key in sorted({*self.filled, *(filled or {})} - _OF_THE_MODEL) if filled is not None else ():
             was, value = (json.dumps(one.get(key)) for one in (self.filled, filled or {}))
             if was != value:
@@ -125,6 +140,40 @@ class Certificate:
             differences=tuple(differences),
             remarks=tuple(item for item in seen if not _matters(item)),
         )
+
+
+@attrs.frozen(kw_only=True)
+class Claims:
+    """What a person claims of a proof beside the config; what is None is not, and then the certificate's counts.
+
+    Attributes:
+        target: The program that hands the config over.
+        trained: The model and its adapters.
+        ranks: Processes.
+        device: "cpu" or "cuda"; "auto" says nothing.
+        steps: Optimizer steps.
+    """
+
+    target: str | None = None
+    trained: ProvenModel | None = None
+    ranks: int | None = None
+    device: str | None = None
+    steps: int | None = None
+
+    def unlike(self, proven: Certificate) -> list[Deviation]:
+        """Where the certificate says something else."""
+        pairs: list[tuple[str, object, object]] = [
+            ("target", proven.target, self.target),
+            ("ranks", proven.ranks, self.ranks),
+            ("device", proven.device, None if self.device == "auto" else self.device),
+            ("steps", len(proven.losses) - 1, self.steps),
+        ]
+        if self.trained is not None and self.trained.sha256 != proven.model_sha256:
+            now, was = self.trained.title, proven.model
+            if now == was:  # the words are the same: a rank of adapters, a number of the config.json
+                now, was = (f"{now} ({sha[:_SHOWN]}...)" for sha in (self.trained.sha256, proven.model_sha256))
+            pairs.insert(1, ("model", was, now))
+        return [Deviation(name, str(was), str(now)) for name, was, now in pairs if now is not None and now != was]
 
 
 @attrs.frozen
@@ -210,7 +259,7 @@ def certify(proof: Proof) -> Certificate:
         phase_seconds=dict(proof.phase_seconds),
         **{
             name: getattr(proof, name)
-            for name in ("config_sha256", "given_sha256", "target", "model", "ranks", "device", "outcome", "phase",
+            for name in ("config_sha256", "target", "model", "model_sha256", "ranks", "device", "outcome", "phase",
                          "checks", "losses", "adaptations", "notes", "seconds")
         },
     )  # fmt: skip

@@ -202,6 +202,8 @@ def _batch(config: Mapping[str, Any], ranks: int, first: Mapping[str, Any]) -> I
 def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -> Iterator[Check]:
     yield _equal("optimizer steps", steps, first["global_steps"])
     applied = first["global_steps"] - first["skipped_steps"]
+    if expectations.parameter_dtype(config) == "float16":
+        yield Check("steps that the loss scaler let through", "at least 1", applied, applied >= 1)
     scheduler = _scheduler(config)
     base = expectations.base_learning_rate(config)
     for name, count, key in (
@@ -249,8 +251,6 @@ def _sizes(
         held = [record[key] for record in observed]
         if key == "moment_held" and observed[0]["optimizer"] not in _ADAMS:
             continue
-        if key == "moment_held" and small and observed[0]["global_steps"] == observed[0]["skipped_steps"]:
-            continue  # the loss scaler let no step through, and a first one makes them
         bounds = [
             expectations.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
             for record in observed
@@ -278,3 +278,17 @@ def _health(config: Mapping[str, Any], observed: Sequence[Mapping[str, Any]], tp
         lost = [item for item in lost if not item.startswith("learning_rate")]
     loaded = all(record["checkpoint_loaded"] for record in observed)
     yield _none("lost by checkpoint save and load", lost if loaded else ["everything: nothing was loaded"])
+    if first.get("overflow") is not None:
+        yield from _overflow(config, first["overflow"])
+
+
+def _overflow(config: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[Check]:
+    """fp16's loss scaler at work: each forced overflow was skipped, the scale fell, and the run went on."""
+    yield _equal("forced overflows that were skipped", told["forced"], told["skipped"])
+    yield _equal("weights after them", "as before", "as before" if told["kept"] else "changed")
+    before, after = told["scales"]
+    static = bool(config["fp16"].get("loss_scale"))
+    expected = f"{before:g}" if static else f"less than {before:g}"
+    yield Check("loss scale after them", expected, after, after == before if static else after < before)
+    went = "moves finite weights" if told["moved"] and told["finite"] else "does not move finite weights"
+    yield _equal("the step after them", "moves finite weights", went)

@@ -248,7 +248,7 @@ def _launch(python: str, folder: Path, server: str) -> subprocess.Popen[bytes]:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env={**_environment(python), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")},
+                env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), **_environment(python)},
                 start_new_session=True,
             )
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -86,6 +88,13 @@ class ProvenModel:
             return model
         base = ", its weights in 4 bits" if self.adapters.method == "qlora" else ""
         return f"LoRA adapters on {model}{base}"
+
+    @property
+    def sha256(self) -> str:
+        """The hash of what is trained: the model's config.json or function, and its adapters; not its name."""
+        adapters = None if self.adapters is None else attrs.asdict(self.adapters)
+        said = {"config": self.config, "factory": self.factory, "adapters": adapters}
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_engine(self) -> dict[str, Any]:
         """As the child process takes it, which makes it tiny."""

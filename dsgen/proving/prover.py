@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
-import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,22 +14,17 @@ import attrs
 from dsgen.proving import sessions
 from dsgen.proving.adaptation import Adaptation, adapt, rank_count, tensor_parallel_degree
 from dsgen.proving.checks import Check, checks
+from dsgen.proving.endings import INSTALL, ended_badly, not_built, one_line
 from dsgen.proving.expectations import operators, optimizer_place, parameter_place
 from dsgen.proving.proven_models import TINY_LLAMA, ProvenModel
 from dsgen.shapes.errors import DsgenError, mistake
 
-__all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "config_hash", "prove", "prove_many"]
+__all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "check_device", "config_hash", "prove",
+           "prove_many"]  # fmt: skip
 
 PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
 _DEVICES = ("auto", "cpu", "cuda")
-_DONE = "done"  # the engine's word for "past the last phase"
 _LAST_PHASE = "checkpoint"
-_MESSAGE_CHARACTERS = 400  # of an engine's error; pydantic's are long
-_INSTALL = 'pip install "dsgen[proof]"'
-_OF_A_KILL = "the kernel does that when memory runs out (dmesg says so), or somebody did: run it again"
-_FULL = re.compile(r"No space left|failed writing file|unexpected pos|Disk quota")  # of the system, and of torch.save
-_NO_FOLDER = re.compile(r"Read-only file system|Permission denied|NotADirectoryError|FileNotFoundError: .* '/")
-_ROOM = "the temporary folder is full, or its quota is: name another with TMPDIR"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
 
 
@@ -62,10 +55,11 @@ class Proof:
     versions: Mapping[str, str]
     seconds: float
     config_sha256: str  # of the config as written: JSON with sorted keys
-    given_sha256: str = ""  # of the config as its program handed it to DeepSpeed
     target: str = "deepspeed"  # that program
     filled: Mapping[str, object] = attrs.field(factory=dict)  # key that it filled in -> the value
     model: str = TINY_LLAMA  # what was trained, in words
+    model_sha256: str = ""  # of it, adapters included (`ProvenModel.sha256`)
+    is_verdict: bool = True  # whether a failure is DeepSpeed's word about the config; a crash or a full disk is not
     phase_seconds: Mapping[str, float] = attrs.field(factory=dict)  # of each phase, on the slowest rank
     foreseen: tuple[Foreseen, ...] | None = None  # what lint says of a config that failed; None: it was not asked
 
@@ -143,16 +137,17 @@ def prove_many(
     _check_arguments(device, steps, timeout_seconds)
     if python is None and (missing := sessions.missing_package()) is not None:
         raise _missing(missing, sys.executable)
+    interpreter = sys.executable if python is None else python
     proofs: list[Proof] = []
     most = max((count for _, count in jobs), default=0)
     while len(proofs) < len(jobs):
         with contextlib.ExitStack() as stack:
             try:
-                session = stack.enter_context(sessions.start(python or sys.executable, device, most))
+                session = stack.enter_context(sessions.start(interpreter, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
-                    raise _missing(str(absent), python or sys.executable)
+                    raise _missing(str(absent), interpreter)
                 if any(model.adapters for model in models) and not session.greeting["peft"]:
-                    raise _missing("peft", python or sys.executable)
+                    raise _missing("peft", interpreter)
                 _check_gpus(session.greeting, most)
             except sessions.SessionLostError as error:
                 raise mistake(
@@ -172,9 +167,18 @@ def prove_many(
     return tuple(proofs)
 
 
-def _check_arguments(device: str, steps: int, timeout_seconds: float) -> None:
+def check_device(device: str) -> None:
+    """Refuse what is no device.
+
+    Raises:
+        DsgenError: It is none.
+    """
     if device not in _DEVICES:
         raise mistake(f"device is {device!r}", must=f"it must be one of {', '.join(_DEVICES)}")
+
+
+def _check_arguments(device: str, steps: int, timeout_seconds: float) -> None:
+    check_device(device)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise mistake(f"steps is {steps!r}", must="it must be a whole number of at least 1")
     if not timeout_seconds > 0:
@@ -194,7 +198,7 @@ def _check_gpus(greeting: Mapping[str, Any], ranks: int) -> None:
 
 def _missing(package: str, python: str) -> DsgenError:
     return mistake(
-        f"a proof needs {package}, which {python} has not", todo=f"{_INSTALL}  ({_CPU_TORCH})", code="missing-package"
+        f"a proof needs {package}, which {python} has not", todo=f"{INSTALL}  ({_CPU_TORCH})", code="missing-package"
     )
 
 
@@ -251,15 +255,16 @@ def _prove_one(
         model=trained.title,
         phase_seconds=_phase_seconds(reports),
         config_sha256=config_hash(config),
-        given_sha256=config_hash(config),
+        model_sha256=trained.sha256,
     )
     if answer["build"]["failed"]:
-        words, todo = _not_built(answer["build"]["failed"])
-        return attrs.evolve(base, outcome=NOT_RUN, error=words, todo=todo)
-    if (ended := _ended_badly(answer, reports, timeout_seconds)) is not None:
+        words, todo = not_built(answer["build"]["failed"])
+        return attrs.evolve(base, outcome=NOT_RUN, error=words, todo=todo, is_verdict=False)
+    if (ended := ended_badly(answer, reports, timeout_seconds)) is not None:
         return attrs.evolve(base, **ended)
     observed = [report["observed"] for report in reports]
-    judged = checks(used, ranks, tp, steps, observed, versions["deepspeed"], plain=trained.is_plain)
+    taken = int(observed[0]["steps"])  # more than asked for where a loss scaler let none of those through
+    judged = checks(used, ranks, tp, taken, observed, versions["deepspeed"], plain=trained.is_plain)
     return attrs.evolve(
         base,
         outcome=PROVED if all(check.ok for check in judged) else FAILED,
@@ -283,68 +288,11 @@ def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:
     return cleared + built
 
 
-def _not_built(failed: Mapping[str, str]) -> tuple[str, str]:
-    """Why an operator is missing, and what to install."""
-    name, words = next(iter(failed.items()))
-    if "/dev/shm" in words:
-        return words, "mount a tmpfs there (docker run --shm-size=1g), or prove on one rank: --ranks 1"
-    if name == "AsyncIOBuilder" and "compatible" in words:
-        todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
-    elif _NO_FOLDER.search(words) is not None and "nvcc" not in words:
-        todo = "DeepSpeed's operators are built in a folder of yours: name one with TORCH_EXTENSIONS_DIR"
-    elif "Ninja is required" in words:
-        todo = f"{_INSTALL} brings ninja"
-    elif "not been implemented" in words or "not compatible" in words:
-        todo = "this operator needs a GPU: run the proof on a machine that has one"
-    else:
-        todo = "DeepSpeed compiles its operators at first use: install a C++ compiler (g++), and for CUDA its toolkit"
-    return f"DeepSpeed's {name} could not be built: {_one_line(words)}", todo
-
-
-def _ended_badly(
-    answer: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], timeout_seconds: float
-) -> dict[str, Any] | None:
-    """What ended the run before its end; None when every rank came through."""
-    for rank in answer.get("killed", ()):
-        number = -answer["exits"][rank]
-        if number != signal.SIGABRT:  # what a library does when it has lost the others
-            return {
-                "phase": answer["ranks"][rank]["phase"] if answer["ranks"][rank] else "load",
-                "error": f"rank {rank} was ended by {signal.Signals(number).name}: "
-                f"{_one_line(answer['tails'][rank]) or 'it wrote nothing'}",
-                "todo": _OF_A_KILL if number == signal.SIGKILL else None,
-            }
-    errors = [report for report in reports if report["error"]]
-    if errors:
-        # The first to fall pulls the others down: their errors are about the lost connection.
-        cause = min(errors, key=lambda report: float(report["error"]["time"]))
-        error = cause["error"]
-        words = f"{error['type']}: {_one_line(error['message'])}"
-        full = _FULL.search(error["message"]) is not None
-        return {
-            "phase": cause["phase"], "error": words, "site": error["site"],
-            "todo": _ROOM if full else None,
-        }  # fmt: skip
-    phase = reports[0]["phase"] if reports else "load"
-    for rank, code in enumerate(answer["exits"]):
-        if code != 0 and not answer["timed_out"]:
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-            return {"phase": phase, "error": f"rank {rank} ended with {how}: {_one_line(answer['tails'][rank])}"}
-    if answer["timed_out"]:
-        return {"phase": phase, "error": f"no end within {timeout_seconds:g} s; the ranks were stopped"}
-    return None if all(report["phase"] == _DONE for report in reports) else {"phase": phase, "error": "unfinished"}
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MESSAGE_CHARACTERS else f"{line[:_MESSAGE_CHARACTERS]}..."
-
-
 def _lost(config: Mapping[str, Any], ranks: int, session: sessions.Session, words: str) -> Proof:
     return Proof(
         outcome=NOT_RUN,
         phase="load",
-        error=_one_line(words),
+        error=one_line(words),
         site=None,
         todo="run it again; if it stays, the memory of this machine may be too small",
         adaptations=(),
@@ -356,5 +304,5 @@ def _lost(config: Mapping[str, Any], ranks: int, session: sessions.Session, word
         versions=dict(session.greeting["versions"]),
         seconds=0.0,
         config_sha256=config_hash(config),
-        given_sha256=config_hash(config),
+        is_verdict=False,
     )

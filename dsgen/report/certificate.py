@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
+
+from dsgen.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     from dsgen.proving.certificates import Deviation, Verified
 
 __all__ = ["text"]
 
-_WIDTH = 80
+_SAID = ("target", "model", "ranks", "device", "steps")  # beside the config
 _ENGINE = ("deepspeed", "torch", "transformers", "peft", "python", "dsgen")
 
 
@@ -20,26 +21,25 @@ def text(answer: Verified) -> str:
     lines = ["holds: the same config, the same versions" if answer.holds else "does not hold"]
     lines += [line for item in answer.differences for line in _difference(item)]
     versions = ", ".join(f"{name} {proven.versions[name]}" for name in _ENGINE if name in proven.versions)
-    lines += _wrap(f"proven on {proven.made[:10]} for {versions}", "  ")
+    lines += wrapped(f"proven on {proven.made[:10]} for {versions}", "  ", 2)
     kind = "CPU" if proven.device == "cpu" else "GPU"
-    lines += _wrap(f"with {proven.model} on {proven.ranks} {kind} ranks, as {proven.target} hands it over", "  ")
-    lines += _wrap(f"{len(proven.checks)} checks held", "  ")
-    lines += [line for item in answer.remarks for line in _wrap(f"not counted: {_words(item)}", "  ")]
+    ranks = f"{proven.ranks} {kind} rank{'s' if proven.ranks > 1 else ''}"
+    lines += wrapped(f"with {proven.model} on {ranks}, as {proven.target} hands it over", "  ", 2)
+    lines += wrapped(f"{len(proven.checks)} checks held", "  ", 2)
+    lines += [line for item in answer.remarks for line in wrapped(f"not counted: {_words(item)}", "  ", 2)]
     if not answer.holds:
         lines += ["  to do: prove it again: dsgen prove CONFIG --certificate FILE --force"]
     return "\n".join(lines)
 
 
 def _difference(item: Deviation) -> list[str]:
-    return _wrap(_words(item), "  ")
+    return wrapped(_words(item), "  ", 2)
 
 
 def _words(item: Deviation) -> str:
     if item.name == "config":
         return f"the config is another: its hash is {item.now}..., {item.proven}... was proven"
+    if item.name in _SAID:
+        return f"{item.name}: {item.now} is said, {item.proven} was proven"
     now = "is not installed here" if item.now is None else f"is {item.now} here"
     return f"{item.name} {now}, {item.proven} was proven"
-
-
-def _wrap(words: str, indent: str) -> list[str]:
-    return textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent=" " * (len(indent) + 2))

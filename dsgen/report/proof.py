@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from dsgen.proving.proven_models import TINY_LLAMA
+from dsgen.report.wrapping import wrapped
+
 if TYPE_CHECKING:
     from dsgen.proving.prover import Adaptation, Check, Proof
 
@@ -15,8 +18,8 @@ __all__ = ["junit", "text"]
 _WIDTH = 80
 _NAME_WIDTH = 38
 _VALUE_WIDTH = 34
+_KINDS = {"proved": "", "failed": "failure", "not run": "skipped"}  # outcome -> element of a test case
 _MOST_RULES = 3  # beside the first
-_PLAIN = "a tiny Llama"  # as dsgen.proving.subjects names it; it goes without saying
 
 
 def text(proof: Proof) -> str:
@@ -36,11 +39,12 @@ def text(proof: Proof) -> str:
 
 
 def _headline(proof: Proof) -> str:
-    where = f"{proof.ranks} {proof.device.upper() if proof.device == 'cpu' else 'GPU'} ranks"
+    kind = "CPU" if proof.device == "cpu" else "GPU"
+    where = f"{proof.ranks} {kind} rank{'s' if proof.ranks > 1 else ''}"
     engine = f"DeepSpeed {proof.versions.get('deepspeed', '?')}, torch {proof.versions.get('torch', '?')}"
     tail = f"{where}, {engine}, {proof.seconds:.1f} s"
-    if proof.model != _PLAIN:
-        tail = "\n".join([tail, *_wrap(proof.model, "  ")])
+    if proof.model != TINY_LLAMA:  # which goes without saying
+        tail = "\n".join([tail, *wrapped(proof.model, "  ")])
     if proof.outcome == "proved":
         return f"proved: initialized, stepped, saved and loaded\n  {tail}"
     if proof.outcome == "not run":
@@ -52,37 +56,39 @@ def _headline(proof: Proof) -> str:
 
 
 def _foreseen(proof: Proof) -> list[str]:
-    """Which rule of lint would have said it."""
+    """Which rule of lint would have said it; or that nothing was said about the config."""
+    if proof.outcome == "failed" and not proof.is_verdict:
+        return ["  this is no verdict of DeepSpeed about the config"]
     if proof.foreseen is None:
         return []
     if not proof.foreseen:
-        return _wrap(
+        return wrapped(
             "dsgen lint did not foresee this: it has a hole. Please report it with the config and the lines above.",
             "  ",
         )
     first, *others = proof.foreseen
-    lines = _wrap(f"foreseen by dsgen lint: {first.rule} ({first.code}): {first.message}", "  ")
+    lines = wrapped(f"foreseen by dsgen lint: {first.rule} ({first.code}): {first.message}", "  ")
     return lines + [f"  also {item.rule} ({item.code})" for item in others[:_MOST_RULES]]
 
 
 def junit(proofs: Sequence[tuple[str, Proof]]) -> str:
-    """Proofs with their names as JUnit's XML: one test case each; not run is skipped."""
+    """Proofs with their names as JUnit's XML: one test case each; not run is skipped, what is no verdict an error."""
+    kinds = [_KINDS[proof.outcome] if proof.is_verdict or proof.outcome != "failed" else "error" for _, proof in proofs]
     suite = ElementTree.Element(
         "testsuite",
         name="dsgen prove",
         tests=str(len(proofs)),
-        failures=str(sum(proof.outcome == "failed" for _, proof in proofs)),
-        errors="0",
-        skipped=str(sum(proof.outcome == "not run" for _, proof in proofs)),
+        failures=str(kinds.count("failure")),
+        errors=str(kinds.count("error")),
+        skipped=str(kinds.count("skipped")),
         time=f"{sum(proof.seconds for _, proof in proofs):.2f}",
     )
-    for name, proof in proofs:
+    for (name, proof), kind in zip(proofs, kinds, strict=True):
         case = ElementTree.SubElement(
             suite, "testcase", classname="dsgen.prove", name=name, time=f"{proof.seconds:.2f}"
         )
-        if proof.outcome != "proved":
-            tag = "failure" if proof.outcome == "failed" else "skipped"
-            said = ElementTree.SubElement(case, tag, message=_xml(proof.error or f"{len(proof.failed_checks)} checks"))
+        if kind:
+            said = ElementTree.SubElement(case, kind, message=_xml(proof.error or f"{len(proof.failed_checks)} checks"))
             said.text = _xml(text(proof))
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
@@ -94,10 +100,10 @@ def _xml(words: str) -> str:
 
 
 def _cause(proof: Proof) -> list[str]:
-    lines = _wrap(proof.error, "  ") if proof.error else []
+    lines = wrapped(proof.error, "  ") if proof.error else []
     if proof.site:
         lines.append(f"  at {proof.site}")
-    return lines + (_wrap(proof.todo, "  to do: ") if proof.todo else [])
+    return lines + (wrapped(proof.todo, "  to do: ") if proof.todo else [])
 
 
 def _adaptation(item: Adaptation) -> list[str]:
@@ -108,7 +114,7 @@ def _adaptation(item: Adaptation) -> list[str]:
         subsequent_indent="      ",
         break_on_hyphens=False,
     )
-    return [*change, *_wrap(item.why, "      ")]
+    return [*change, *wrapped(item.why, "      ")]
 
 
 def _check(check: Check) -> list[str]:
@@ -116,8 +122,8 @@ def _check(check: Check) -> list[str]:
     mark = "ok " if check.ok else "NOT"
     lines = [f"  {mark} {check.name:<{_NAME_WIDTH}} {_short(check.observed)}"]
     if not check.ok:
-        lines = [f"  {mark} {check.name}", *_wrap(f"expected {check.expected}", "        ")]
-        lines += _wrap(f"observed {check.observed}", "        ")
+        lines = [f"  {mark} {check.name}", *wrapped(f"expected {check.expected}", "        ")]
+        lines += wrapped(f"observed {check.observed}", "        ")
     return lines
 
 
@@ -133,8 +139,3 @@ def _short(value: object) -> str:
     else:
         shown = str(value)
     return shown if len(shown) <= _VALUE_WIDTH else f"{shown[: _VALUE_WIDTH - 3]}..."
-
-
-def _wrap(words: str, indent: str) -> list[str]:
-    """Words in lines of 80 columns; later lines are indented as far as the first."""
-    return textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent)) or [indent]

@@ -64,6 +64,11 @@ class Target:
     needed: tuple[str, ...] = ()
     takes_every_auto: bool = True
 
+    def as_taken(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """A config as the program takes it: without what it overwrites anyhow, with the sections that it asks for."""
+        kept = {key: value for key, value in tree.items() if key not in self.overwritten}
+        return {**kept, **{name: {"stage": 0} for name in self.needed if name not in tree}}
+
     def fills(self, path: str) -> bool:
         """Whether "auto" at a dotted key is replaced before DeepSpeed sees it, or may be."""
         return any(path in keys for keys in (self.filled, self.settled, self.shared, self.overwritten))

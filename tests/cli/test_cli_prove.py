@@ -36,8 +36,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[st
         return prover.Proof(
             outcome=prover.PROVED if good else prover.FAILED, phase="checkpoint" if good else "initialize",
             error=None if good else "AssertionError: no", site=None, todo=None, adaptations=(), checks=(), notes=(),
-            losses=(), ranks=2, device="cpu", versions={"deepspeed": "0.19.8", "torch": "2.13.0"}, seconds=1.0,
-            config_sha256="0", model=options["trained"].title,
+            losses=(5.5, 5.4, 5.3, 5.2), ranks=2, device="cpu", seconds=1.0,
+            versions={"deepspeed": "0.19.8", "torch": "2.13.0"},
+            config_sha256="0", model=options["trained"].title, model_sha256=options["trained"].sha256,
         )  # fmt: skip
 
     monkeypatch.setattr(prover, "prove_many", prove)
@@ -160,6 +161,7 @@ def test_an_auto_that_nobody_fills_in_is_a_mistake(run: Run, tmp_path: Path, ask
         (["prove", "ds.json", "--args", "ds.json"], "no argument that the Trainer fills"),
         (["prove", "ds.json", "--force"], "--force is said without --certificate"),
         (["prove", "ds.json", "--verify", "p.json", "--certificate", "q.json"], "--verify starts nothing"),
+        (["prove", "ds.json", "--verify", "p.json", "--timeout", "5"], "--verify starts nothing"),
         (["prove", "ds.json", "--verify", "p.json"], "it cannot be read"),
         (["prove", "ds.json", "--verify", "ds.json"], "it is no certificate"),
         (["prove", "ds.json", "--certificate", "ds.json"], "it is there already"),
@@ -195,6 +197,48 @@ def test_a_certificate_is_written_and_verified(run: Run, tmp_path: Path, monkeyp
     assert shown.startswith("holds")
     assert "deepspeed is 0.20.0 here, 0.19.8 was proven" in others
     assert [item["name"] for item in json.loads(record)["differences"]] == ["config", "deepspeed"]
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ([], None),
+        (["--model", "gemma-2-2b", "--method", "lora", "--lora-rank", "4", "--ranks", "2", "--device", "cpu"], None),
+        (["--steps", "3", "--target", "deepspeed"], None),
+        (["--model", "gemma-2-2b"], "model"),
+        (["--method", "lora"], "model"),
+        (["--model", "gemma-2-2b", "--method", "lora", "--lora-rank", "8"], "model"),
+        (["--ranks", "4"], "ranks"),
+        (["--device", "cuda"], "device"),
+        (["--target", "hf-trainer"], "target"),
+        (["--steps", "5"], "steps"),
+    ],
+)
+def test_what_is_said_beside_verify_must_be_as_it_was_proven(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], name: str | None
+) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    monkeypatch.setattr(certificates, "_installed", {"deepspeed": "0.19.8", "torch": "2.13.0"}.get)
+    lora = ("--model", "gemma-2-2b", "--method", "lora", "--lora-rank", "4")
+    run("prove", "ds.json", *lora, "--certificate", "proof.json")
+
+    code, record, _ = run("prove", "--verify", "proof.json", "ds.json", *said, "--format", "json")
+
+    assert code == (0 if name is None else 1)
+    assert [item["name"] for item in json.loads(record)["differences"]] == ([] if name is None else [name])
+
+
+def test_a_scenario_is_verified_with_its_own_model(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The config is the same, but its adapters are not those that were proven."""
+    monkeypatch.setattr(certificates, "_installed", {"deepspeed": "0.19.8", "torch": "2.13.0"}.get)
+    job = (*MAIN, "--method", "lora", "--set", "deepspeed.zero_optimization.stage=2")
+    run("prove", *job, "--certificate", "proof.json")
+
+    same, _, _ = run("prove", "--verify", "proof.json", *job)
+    other, shown, _ = run("prove", "--verify", "proof.json", *job, "--lora-targets", "q_proj")
+
+    assert (same, other) == (0, 1)
+    assert "model:" in shown
 
 
 def test_a_failed_proof_leaves_no_certificate_and_junit_says_why(run: Run, tmp_path: Path) -> None:

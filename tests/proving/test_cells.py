@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,8 @@ def test_cells_share_a_start_where_structure_world_and_sibling_agree(configs: di
     for share in shares:
         assert len({structure(configs[cell.sha]) for cell in share.cells}) == 1
         assert len({starts.worlds(cell) for cell in share.cells}) == 1
-        families = {starts.start_of(cell, configs).model["model_type"] for cell in share.cells}
-        assert len(families) == 1
+        models = {json.dumps(starts.start_of(cell, configs).model, sort_keys=True) for cell in share.cells}
+        assert len(models) == 1
 
 
 def test_a_cover_has_every_structure_with_each_world_and_each_sibling(configs: dict[str, dict[str, Any]]) -> None:
@@ -66,6 +68,13 @@ def test_a_cover_has_every_structure_with_each_world_and_each_sibling(configs: d
     chosen = starts.cover(shares, configs)
     assert pairs(chosen) == pairs(shares)
     assert len(chosen) < len(shares) / 2
+    firsts = [(structure(configs[one.cells[0].sha]), starts.start_of(one.cells[0], configs)) for one in chosen]
+    least = 0  # no cover has fewer: of each structure as many as it has worlds, or siblings where those are more
+    for form in {form for form, _ in firsts}:
+        of_it = [one for other, one in firsts if other == form]
+        worlds = {(one.world, one.local_ranks) for one in of_it}
+        least += max(len(worlds), len({json.dumps(one.model, sort_keys=True) for one in of_it}))
+    assert least <= len(chosen) < 1.02 * least
 
 
 def test_a_world_is_what_the_profiles_say() -> None:
@@ -82,6 +91,33 @@ def test_a_record_knows_what_came_through_and_forgets_it_with_the_versions(tmp_p
     assert one in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.8"})
     assert attrs.evolve(one, rank=4) not in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.8"})
     assert one not in starts.Record(tmp_path / "started.txt", {"deepspeed": "0.19.9"})
+
+
+def test_a_record_forgets_what_was_started_by_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module of ours that the child process loads, and all that judges what it tells."""
+    server = "dsgen.engine.proof.world_server"
+    program = f"import sys, {server}; print(*(one.__file__ for name, one in sys.modules.items() if 'dsgen' in name))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    packages = {ROOT / "dsgen/__init__.py", ROOT / "dsgen/engine/__init__.py"}
+    loaded = {Path(name) for name in done.stdout.split()} - packages
+    known = {file for name in starts.SOURCES for file in starts.python_files(ROOT / name)}
+    assert len(loaded) > 5
+    assert loaded <= known
+
+    for name in starts.SOURCES:
+        copy = tmp_path / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, copy)
+    monkeypatch.setattr(starts, "ROOT", tmp_path)
+    one = WorldStart(config={"a": 1}, model={}, world=8, local_ranks=8, rank=3)
+    starts.Record(tmp_path / "started.txt", {}).keep(one)
+    assert one in starts.Record(tmp_path / "started.txt", {})
+    for name in ("dsgen/engine/children.py", "dsgen/engine/serving.py", "dsgen/proving/checks.py"):
+        file = tmp_path / name
+        before = file.read_text("utf-8")
+        file.write_text(f"{before}# changed\n", "utf-8")
+        assert one not in starts.Record(tmp_path / "started.txt", {})
+        file.write_text(before, "utf-8")
 
 
 def test_progress_says_how_many_and_the_time_left() -> None:

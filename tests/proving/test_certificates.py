@@ -12,7 +12,8 @@ import cattrs
 import pytest
 
 from dsgen.proving import certificates, prover
-from dsgen.proving.certificates import Certificate, certify
+from dsgen.proving.certificates import Certificate, Claims, certify
+from dsgen.proving.proven_models import Lora, ProvenModel
 from dsgen.report import certificate as report
 from dsgen.shapes.errors import DsgenError
 
@@ -27,7 +28,7 @@ def proof(**changes: Any) -> prover.Proof:
         "adaptations": (prover.Adaptation("train_batch_size", 256, 16, "smaller"),),
         "checks": (prover.Check("ZeRO stage", 2, 2, True), prover.Check("losses", "finite", [5.5, 5.4], True)),
         "notes": ("built it",), "losses": (5.5, 5.4), "ranks": 2, "device": "cpu", "seconds": 1.25,
-        "config_sha256": prover.config_hash(CONFIG), "given_sha256": prover.config_hash(CONFIG),
+        "config_sha256": prover.config_hash(CONFIG), "model_sha256": ProvenModel().sha256,
         "versions": VERSIONS, "phase_seconds": {"load": 0.5, "initialize": 1.0},
     }  # fmt: skip
     return prover.Proof(**{**fields, **changes})
@@ -101,6 +102,39 @@ def test_whether_it_holds(config: dict[str, Any], changes: Any, holds: bool, wor
     assert "proven on" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert answer.to_dict()["holds"] is holds
+
+
+LORA = ProvenModel(adapters=Lora(method="lora", rank=16))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (Claims(), ""),
+        (Claims(target="deepspeed", trained=ProvenModel(), ranks=2, device="cpu", steps=1), ""),
+        (Claims(device="auto"), ""),
+        (Claims(target="accelerate"), "target: accelerate is said, deepspeed was proven"),
+        (Claims(trained=LORA), "model: LoRA adapters on a tiny Llama is said, a tiny Llama was proven"),
+        (Claims(ranks=4), "ranks: 4 is said, 2 was proven"),
+        (Claims(device="cuda"), "device: cuda is said, cpu was proven"),
+        (Claims(steps=3), "steps: 3 is said, 1 was proven"),
+    ],
+)
+def test_what_is_said_beside_the_config_is_compared(said: Claims, words: str) -> None:
+    answer = certify(proof()).verify(CONFIG, installed=here(), said=said)
+
+    assert answer.holds is (words == "")
+    assert words in " ".join(report.text(answer).split())
+
+
+def test_adapters_of_another_rank_are_another_model() -> None:
+    record = certify(proof(model=LORA.title, model_sha256=LORA.sha256))
+    other = attrs.evolve(LORA, adapters=Lora(method="lora", rank=8))
+
+    assert record.verify(CONFIG, installed=here(), said=Claims(trained=LORA)).holds
+    (item,) = record.verify(CONFIG, installed=here(), said=Claims(trained=other)).differences
+    assert item.name == "model"
+    assert item.now != item.proven
 
 
 def test_other_arguments_of_the_program_are_a_difference() -> None:

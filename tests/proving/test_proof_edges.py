@@ -175,8 +175,8 @@ def ended(**more: Any) -> dict[str, Any]:
     """What the child tells of two ranks that came as far as their first step."""
     build = {"cleared": [], "failed": {}, "seconds": {}}
     ranks = [{"phase": "step", "notes": [], "error": None, "observed": {}} for _ in range(2)]
-    return {"build": build, "ranks": ranks, "exits": [0, 0], "tails": ["", ""], "timed_out": False, "seconds": 1.0,
-            **more}  # fmt: skip
+    return {"build": build, "ranks": ranks, "exits": [0, 0], "tails": ["", ""], "timed_out": False, "stopped": [],
+            "seconds": 1.0, **more}  # fmt: skip
 
 
 @pytest.fixture
@@ -203,22 +203,46 @@ def test_a_lost_engine_is_no_verdict_and_the_next_config_has_a_fresh_one(proved:
     assert "memory of this machine" in str(proofs[1].todo)
 
 
+GONE = [{"phase": "step", "notes": [], "observed": {}, "error": error} for error in (
+    {"type": "RuntimeError", "message": "Connection closed by peer", "site": "torch/x.py:1 in f", "time": 5.0}, None,
+)]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"exits": [0, -9], "tails": ["", "last  words"]}, "rank 1 ended with signal SIGKILL: last words"),
-        ({"exits": [-15, -9], "killed": [1], "tails": ["", "last"]}, "rank 1 was ended by SIGKILL: last"),
-        ({"exits": [-9, -11], "killed": [1]}, "rank 1 was ended by SIGSEGV: it wrote nothing"),
-        ({"exits": [-6, 0], "killed": [0]}, "rank 0 ended with signal SIGABRT: "),  # it may have lost the others
+        ({"exits": [0, -9], "tails": ["", "last  words"]}, "rank 1 was ended by SIGKILL: last words"),
+        ({"exits": [-15, -9], "stopped": [0], "tails": ["", "last"]}, "rank 1 was ended by SIGKILL: last"),
+        ({"exits": [-9, -11], "stopped": [0]}, "rank 1 was ended by SIGSEGV: it wrote nothing"),
+        ({"exits": [-15, 0]}, "rank 0 was ended by SIGTERM: it wrote nothing"),  # by somebody else than us
+        ({"exits": [-15, 3], "stopped": [0], "tails": ["", "no"]}, "rank 1 ended with code 3: no"),
+        ({"exits": [-15, -6], "stopped": [0]}, "rank 1 ended with signal SIGABRT: it wrote nothing"),
+        ({"exits": [1, 7], "ranks": GONE, "tails": ["", "bye"]}, "rank 1 ended with code 7: bye"),
+        ({"exits": [-6, 0]}, "rank 0 ended with signal SIGABRT: it wrote nothing"),  # it may have lost the others
         ({"exits": [3, 0], "tails": ["no room", ""]}, "rank 0 ended with code 3: no room"),
-        ({"exits": [-15, -15], "timed_out": True}, "no end within 60 s; the ranks were stopped"),
+        ({"exits": [-15, -15], "stopped": [0, 1], "timed_out": True}, "no end within 60 s; the ranks were stopped"),
         ({}, "unfinished"),
     ],
 )
-def test_ranks_that_end_without_a_word_fail_where_they_stood(proved: Any, changes: Any, words: str) -> None:
+def test_a_crash_is_named_and_is_no_verdict(proved: Any, changes: Any, words: str) -> None:
+    """Whom we stopped because of it is not blamed; and lint, which judges configs, has nothing to foresee."""
     _, (found,) = proved(ended(**changes))
 
     assert (found.outcome, found.phase, found.error) == (prover.FAILED, "step", words)
+    assert not found.is_verdict
+    shown = report.text(found)
+    assert "this is no verdict of DeepSpeed about the config" in shown
+    assert "it has a hole" not in shown
+
+
+def test_what_deepspeed_says_is_a_verdict_also_where_another_rank_aborts(proved: Any) -> None:
+    """The rank that lost it is aborted by its library, and is not the cause."""
+    error = {"type": "ValueError", "message": "no such stage", "site": "deepspeed/x.py:1 in f", "time": 5.0}
+    ranks = [{"phase": "step", "notes": [], "error": one, "observed": {}} for one in (None, error)]
+
+    _, (found,) = proved(ended(ranks=ranks, exits=[-6, 1]))
+
+    assert (found.error, found.is_verdict) == ("ValueError: no such stage", True)
 
 
 @pytest.mark.parametrize(

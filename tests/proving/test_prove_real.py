@@ -134,6 +134,15 @@ def test_observations_are_the_engines(proofs: dict[str, prover.Proof]) -> None:
     assert checks["optimizer class"] == "DeepSpeedCPUAdam"
 
 
+@pytest.mark.parametrize("name", ["stage 1 fp16", "stage 3 fp16"])
+def test_an_overflow_is_forced_and_survived(name: str, proofs: dict[str, prover.Proof]) -> None:
+    told = {check.name: check.observed for check in proofs[name].checks}
+    assert told["forced overflows that were skipped"] == 2  # the hysteresis of the scaler
+    assert told["loss scale after them"] == 2**15
+    assert told["the step after them"] == "moves finite weights"
+    assert "forced overflows that were skipped" not in [check.name for check in proofs["stage 1 bf16"].checks]
+
+
 def test_fp16_on_a_cpu_names_its_patch(proofs: dict[str, prover.Proof]) -> None:
     """The one thing about the machine that a proof bends, where this CPU refuses fp16."""
     keys = {item.key for item in proofs["stage 1 fp16"].adaptations}

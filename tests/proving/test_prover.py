@@ -230,6 +230,37 @@ def test_each_check_fails_when_the_engine_differs(changed: dict[str, Any], name:
     assert name in failing(**changed)
 
 
+FP16 = {**{key: value for key, value in CONFIG.items() if key != "bf16"}, "fp16": {"enabled": True}}
+SURVIVED = {"forced": 2, "skipped": 2, "kept": True, "scales": [65536.0, 32768.0], "moved": True, "finite": True}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, None),
+        ({"skipped": 1}, "forced overflows that were skipped"),
+        ({"kept": False}, "weights after them"),
+        ({"scales": [65536.0, 65536.0]}, "loss scale after them"),
+        ({"moved": False}, "the step after them"),
+        ({"finite": False}, "the step after them"),
+    ],
+)
+def test_the_loss_scaler_of_fp16_survives_an_overflow(changed: dict[str, Any], name: str | None) -> None:
+    told = failing(FP16, parameter_dtypes=["float16"], overflow={**SURVIVED, **changed})
+    assert told == ([] if name is None else [name])
+
+
+def test_a_loss_scale_that_is_fixed_stays() -> None:
+    fixed = {**FP16, "fp16": {"enabled": True, "loss_scale": 128}}
+    assert failing(fixed, parameter_dtypes=["float16"], overflow={**SURVIVED, "scales": [128.0, 128.0]}) == []
+    assert failing(fixed, parameter_dtypes=["float16"], overflow=SURVIVED) == ["loss scale after them"]
+
+
+def test_a_scaler_that_lets_no_step_through_proves_nothing() -> None:
+    stuck = {"parameter_dtypes": ["float16"], "skipped_steps": 3, "overflow": SURVIVED}
+    assert "steps that the loss scaler let through" in failing(FP16, **stuck)
+
+
 def test_ranks_are_compared() -> None:
     """A rank with other facts or other weights is seen."""
     assert failing(second={"learning_rate": 2e-4}) == ["facts that differ between ranks"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["engine_facts", "held_config", "masters", "snapshot", "state_facts", "unread"]
+__all__ = ["engine_facts", "held_config", "masters", "model_sizes", "snapshot", "state_facts", "unread"]
 
 # Where each optimizer wrapper of DeepSpeed 0.19 keeps its fp32 master weights.
 _MASTER_ATTRIBUTES = (
@@ -103,6 +103,17 @@ def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
         "master_groups": len(own),
         "master_held": sum(_numel(tensor) for tensor in own),
         "optimizer_place": _optimizer_place(optimizer),
+    }
+
+
+def model_sizes(model: Any) -> dict[str, int]:
+    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
+    import torch
+
+    linear = {id(one.weight): one.weight for one in model.modules() if isinstance(one, torch.nn.Linear)}
+    return {
+        "model_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in model.parameters()),
+        "linear_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in linear.values()),
     }
 
 

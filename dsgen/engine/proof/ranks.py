@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import observing, tiny_llama, tiny_models
+from dsgen.engine.proof import forced_overflows, observing, tiny_models
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -110,7 +111,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     torch.manual_seed(_SEED)
     subject = tiny_models.load(job)
     model = _model(job, subject, config, report)
-    observed.update(tiny_llama.sizes(model))
+    observed.update(observing.model_sizes(model))
     given = _own_optimizer(job["config"], model, report)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
     observed.update(observing.engine_facts(engine, rank))
@@ -121,6 +122,9 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     before = observing.snapshot(engine)
     inputs = subject.batch(int(observed["micro_batch"]), _SEED + rank // job["tp"], engine.device)
     losses = [_step(engine, inputs) for _ in range(job["steps"])]
+    observed["steps"] = len(losses)
+    if forced_overflows.is_fp16(job["config"]):
+        observed["steps"] += forced_overflows.step_until_one_counts(engine, lambda: _step(engine, inputs))
     after = observing.snapshot(engine)
     observed.update(observing.state_facts(engine))
     norm = engine.get_global_grad_norm()
@@ -143,6 +147,9 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     loaded, _ = engine.load_checkpoint(folder, tag=_TAG)
     observed["checkpoint_loaded"] = loaded is not None
     observed["checkpoint_differences"] = _differences(after, observing.snapshot(engine))
+    if forced_overflows.is_fp16(job["config"]):
+        scaled = functools.partial(_step, engine, inputs)
+        observed["overflow"] = forced_overflows.force_overflow(engine, job["config"], scaled)
     observed["unread"] = sorted(observing.unread(job["config"], config.seen))
 
 
@@ -151,9 +158,7 @@ def _allow_fp16(job: dict[str, Any], report: dict[str, Any]) -> None:
     from deepspeed.accelerator import get_accelerator
 
     accelerator = get_accelerator()
-    fp16 = job["config"].get("fp16")
-    wanted = isinstance(fp16, dict) and fp16.get("enabled") is True
-    if wanted and job["device"] == "cpu" and not accelerator.is_fp16_supported():
+    if forced_overflows.is_fp16(job["config"]) and job["device"] == "cpu" and not accelerator.is_fp16_supported():
         type(accelerator).is_fp16_supported = lambda self: True
         report["notes"].append(
             ["accelerator.is_fp16_supported", False, True, "DeepSpeed refuses fp16 on this CPU; its fp16 code runs"]
@@ -240,12 +245,12 @@ def _rate(engine: Any) -> float:
     return float(engine.get_lr()[0])
 
 
-def _step(engine: Any, inputs: dict[str, Any]) -> float:
-    """One optimizer step on the same batch; the mean loss of its micro-batches."""
+def _step(engine: Any, inputs: dict[str, Any], times: float = 1.0) -> float:
+    """One optimizer step on the same batch, its losses times a number; the mean loss of its micro-batches."""
     total, micro_steps = 0.0, max(1, int(engine.gradient_accumulation_steps()))
     for _ in range(micro_steps):
         loss = tiny_models.loss_of(engine(**inputs))
-        engine.backward(loss)
+        engine.backward(loss if times == 1.0 else loss * times)
         engine.step()
         total += float(loss.detach())
     return total / micro_steps

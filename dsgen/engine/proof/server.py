@@ -127,13 +127,13 @@ class Server:
     def run(self, job: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Start the ranks, wait for them, end them."""
         folder = Path(job["folder"])
-        killed: list[int] = []
+        stopped: list[int] = []
         try:
             for rank in range(job["ranks"]):
                 self.start(job, rank)
             in_time = wait(self.children, deadline, _GRACE_SECONDS, self.alive)
-            # By somebody else: whom we end below has a signal for an exit code too.
-            killed = [rank for rank, child in enumerate(self.children) if (child.exit_code or 0) < 0]
+            # By us, below: their exit codes say nothing of how they would have ended.
+            stopped = [rank for rank, child in enumerate(self.children) if not child.ended()]
         finally:
             exits = end(self.children)
             self.children = []
@@ -142,7 +142,7 @@ class Server:
         return {
             "timed_out": not in_time,
             "exits": exits,
-            "killed": killed,
+            "stopped": stopped,
             "ranks": [_read(folder / f"rank{rank}.json") for rank in range(job["ranks"])],
             "tails": [_tail(folder / f"rank{rank}.log") for rank in range(job["ranks"])],
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["build", "sizes"]
+__all__ = ["build"]
 
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
@@ -40,14 +40,3 @@ def build(tp: int, wide: bool) -> Any:
         attn_implementation="eager",  # the same code on every device
     )
     return LlamaForCausalLM(config)
-
-
-def sizes(model: Any) -> dict[str, int]:
-    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
-    import torch
-
-    linear = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    return {
-        "model_elements": sum(int(getattr(p, "ds_numel", p.numel())) for p in model.parameters()),
-        "linear_elements": sum(int(getattr(p, "ds_numel", p.numel())) for p in linear),
-    }

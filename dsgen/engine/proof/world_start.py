@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import observing
+from dsgen.engine.proof import forced_overflows, observing
 from dsgen.engine.witness import Witness
 
 __all__ = ["parse", "run"]
@@ -112,7 +112,7 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
     told["phase"] = "initialize"
     torch.manual_seed(_SEED)
     model = _model(job, config)
-    observed.update(_sizes(model))
+    observed.update(observing.model_sizes(model))
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
@@ -122,14 +122,24 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
     told["phase"] = "step"
     before = _fingerprint(engine)
     tokens = torch.randint(0, model.config.vocab_size, (int(observed["micro_batch"]), _TOKENS))
-    for _ in range(job["steps"] * int(observed["accumulation"])):
-        loss = engine(input_ids=tokens, labels=tokens).loss
-        engine.backward(loss)
-        engine.step()
+    steps, losses = int(job["steps"]), []
+
+    def step() -> None:
+        for _ in range(int(observed["accumulation"])):
+            loss = engine(input_ids=tokens, labels=tokens).loss
+            engine.backward(loss)
+            engine.step()
+        losses.append(float(loss.detach()))
+
+    for _ in range(steps):
+        step()
+    if forced_overflows.is_fp16(job["config"]):
+        steps += forced_overflows.step_until_one_counts(engine, step)
     observed.update(observing.state_facts(engine))
     observed.update(
-        loss_finite=math.isfinite(float(loss.detach())),
+        loss_finite=math.isfinite(losses[-1]),
         learning_rate=float(engine.get_lr()[0]),
+        steps=steps,
         global_steps=int(engine.global_steps),
         skipped_steps=int(engine.skipped_steps),
         moved=_fingerprint(engine) != before,
@@ -165,17 +175,6 @@ def _groups(engine: Any) -> dict[str, int]:
 def _fingerprint(engine: Any) -> list[float]:
     """A number for each tensor that the optimizer updates on this rank; what is swapped out has none."""
     return [float(one.detach().double().abs().sum()) for one in observing.masters(engine) if one.numel()]
-
-
-def _sizes(model: Any) -> dict[str, int]:
-    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
-    import torch
-
-    linear = {id(one.weight): one.weight for one in model.modules() if isinstance(one, torch.nn.Linear)}
-    return {
-        "model_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in model.parameters()),
-        "linear_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in linear.values()),
-    }
 
 
 def _model(job: dict[str, Any], config: Witness) -> Any:
