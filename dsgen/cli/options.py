@@ -46,6 +46,7 @@ _METAVARS = {
     "lora_dropout": "SHARE",
     "transformers": "VERSION",
     "gpu_memory": "SIZE",
+    "gpu_memory_used": "SIZE",
     "host_memory": "SIZE",
 }
 _SWITCHES = ("chunked_loss", "expandable_segments", "lora_train_embeddings")
@@ -81,6 +82,7 @@ _FIELD_HELP = {
     "config no).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
+    "gpu_memory_used": "What other processes hold on every GPU, such as 2GiB (default: nothing).",
     "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",
 }
 

@@ -27,7 +27,9 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "micro_batch", "accumulation",
                 "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
-                "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "host_memory")  # fmt: skip
+                "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "gpu_memory_used",
+                "host_memory")  # fmt: skip
+_MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
 
@@ -310,7 +312,7 @@ def _hardware(options: dict[str, Any], wished: dict[str, Any]) -> Any:
     if options["hardware"] is None and wished["gpu_memory"] is None:
         return None
     said = scenario_from(None, dict(options))
-    kept = {name: setting for name, setting in said.fields.items() if name in ("gpu_memory", "host_memory")}
+    kept = {name: setting for name, setting in said.fields.items() if name in _MEMORIES}
     alone = attrs.evolve(said, profiles={"hardware": said.profiles["hardware"]}, fields=kept, files=(), sets=())
     return simulating.hardware_of(layers(alone))
 

@@ -18,7 +18,8 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
     """Warnings about facts that hardly go together.
 
     Raises:
-        DsgenError: Facts that cannot: more usable memory than the card has, targets of a decoder.
+        DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, or a decoder's
+            targets.
     """
     usable, sold = hardware.usable_memory_bytes, hardware.gpu_memory_bytes
     where = provenance.where("hardware.usable_memory")
@@ -28,6 +29,13 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             must="a driver cannot report more than the card has",
             where=provenance.where("hardware.gpu_memory"),
             todo="Set hardware.usable_memory too: it is the one that the plan uses.",
+            code="contradiction",
+        )
+    if hardware.gpu_memory_used_bytes >= usable:
+        raise mistake(
+            f"hardware.gpu_memory_used is {gib(hardware.gpu_memory_used_bytes)} GiB",
+            must=f"it must be less than the {gib(usable)} GiB of the card: nothing would be left for the training",
+            where=provenance.where("hardware.gpu_memory_used"),
             code="contradiction",
         )
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")

@@ -58,6 +58,7 @@ FIELDS = {
     "expandable_segments": "training.expandable_segments",
     "transformers": "training.transformers",
     "gpu_memory": "hardware.gpu_memory",
+    "gpu_memory_used": "hardware.gpu_memory_used",
     "host_memory": "hardware.host_memory",
 }
 USABLE = "hardware.usable_memory"

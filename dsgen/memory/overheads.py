@@ -83,16 +83,18 @@ class Overhead(NamedTuple):
         context_bytes: The CUDA or HIP context with the kernels that are loaded into it.
         nccl_bytes: NCCL's or RCCL's buffers.
         workspace_bytes: cuBLAS's workspaces, which torch takes from its own allocator.
+        others_bytes: What other processes hold there.
     """
 
     context_bytes: int
     nccl_bytes: int
     workspace_bytes: int
+    others_bytes: int = 0
 
     @property
     def outside_bytes(self) -> int:
-        """What torch does not see: the context and NCCL's buffers."""
-        return self.context_bytes + self.nccl_bytes
+        """What torch does not see: the context, NCCL's buffers and other processes."""
+        return self.context_bytes + self.nccl_bytes + self.others_bytes
 
     @property
     def total(self) -> int:
@@ -106,6 +108,7 @@ class Overhead(NamedTuple):
             "CUDA context": self.context_bytes,
             "NCCL buffers": self.nccl_bytes,
             WORKSPACE: self.workspace_bytes,
+            **({"other processes": self.others_bytes} if self.others_bytes else {}),
         }
 
 
@@ -121,7 +124,8 @@ def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
     family = architecture(hardware)
     if family.name == "cpu":
         return Overhead(0, 0, 0)
-    return Overhead(_context(hardware, family), _nccl(hardware, family, world, groups), _workspace(family))
+    own = _context(hardware, family), _nccl(hardware, family, world, groups), _workspace(family)
+    return Overhead(*own, hardware.gpu_memory_used_bytes)
 
 
 def _context(hardware: Hardware, family: Architecture) -> int:

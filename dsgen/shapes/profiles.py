@@ -75,6 +75,9 @@ class Hardware(Value):
     usable_memory_bytes: int = fact(
         "What the driver reports as the total of one GPU, before any context is created.", above=0
     )
+    gpu_memory_used_bytes: int = fact(
+        "What other processes hold on every GPU: a desktop, a notebook, a server of a model.", default=0, minimum=0
+    )
     memory_bandwidth_bytes_per_second: float = fact("Peak bandwidth of one GPU's own memory.", above=0)
     fp32_flops_per_second: float = fact("Dense peak of one GPU in fp32, outside tensor cores.", above=0)
     tf32_flops_per_second: float = fact("Dense peak in TF32; 0 where there is none.", default=0.0, minimum=0)

@@ -343,3 +343,22 @@ def test_nothing_named_is_a_mistake(run: Run) -> None:
 
     assert code == 2
     assert "no hardware is named" in err
+
+
+def test_what_other_processes_hold_is_counted(run: Run) -> None:
+    said = ("--zero-stage", "2", "--offload", "none", "--tp", "1", "--micro-batch", "4", "--checkpointing", "full")
+    tight = (*MAIN, *said, "--format", "json")
+    alone, shared = (json.loads(run(*tight, *more)[1]) for more in ((), ("--gpu-memory-used", "3GiB")))
+
+    assert (alone["verdict"], shared["verdict"]) == ("fits", "uncertain")
+    assert shared["gpu"]["overhead"]["other processes"] == 3 * 2**30
+    assert shared["gpu"]["overhead_bytes"] == alone["gpu"]["overhead_bytes"] + 3 * 2**30
+    assert shared["gpu"]["peak_bytes"] == alone["gpu"]["peak_bytes"]
+
+
+def test_a_card_that_others_fill_is_refused(run: Run) -> None:
+    code, out, err = run(*MAIN, "--gpu-memory-used", "40GiB")
+
+    assert (code, out) == (2, "")
+    assert "hardware.gpu_memory_used is 40.0 GiB" in err
+    assert "nothing would be left for the training" in err

@@ -172,7 +172,11 @@ KNOWN = ", ".join(["hw", "model", "network", "training", *FIELDS, "deepspeed", "
     ("line", "message"),
     [
         ("foo: 3", f"{{file}}:3: unknown field foo; a scenario has {KNOWN}\n  Other paths go under set:."),
-        ("gpu: 3", f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n  did you mean gpus or gpu_memory?"),
+        (
+            "gpu: 3",
+            f"{{file}}:3: unknown field gpu; a scenario has {KNOWN}\n"
+            "  did you mean gpus or gpu_memory or gpu_memory_used?",
+        ),
         (
             "training: {seq_len: 3}",
             f"{{file}}:3: unknown field training.seq_len; a scenario has {KNOWN}\n"
