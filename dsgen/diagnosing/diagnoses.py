@@ -10,7 +10,7 @@ from dsgen.asking.memory_questions import Question
 from dsgen.asking.plan_questions.speedups import Speedup, speedups
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.diagnosing import remarks
-from dsgen.diagnosing.next_changes import NextChange, bf16, less_memory, torch_attention
+from dsgen.diagnosing.next_changes import NextChange, bf16, less_memory, smaller_evaluation, torch_attention
 from dsgen.diagnosing.paces import Pace, of_pace, paced
 from dsgen.diagnosing.records import RunRecord, Symptom, read
 from dsgen.memory import MemoryEstimate, estimate
@@ -21,6 +21,11 @@ __all__ = ["SLOW_STEPS", "Diagnosis", "diagnose"]
 
 SLOW_STEPS = "slow-steps"  # the code of a run that fails nowhere and is slower than predicted
 MOST_SPEEDUPS = 3  # changes that are shown
+# Where an evaluation found the GPU full: nothing of training changes that.
+_EVALUATION = (
+    "per_device_eval_batch_size=1 (the Trainer's default is 8)",
+    "with compute_metrics: preprocess_logits_for_metrics and eval_accumulation_steps=1, or the GPU keeps all logits",
+)
 # Cause -> the one change that it asks for, with its numbers.
 _ONE_CHANGE: Mapping[str, Callable[[Question], NextChange | None]] = {
     **dict.fromkeys(("loss-scale-at-minimum", "overflow", "not-a-number"), bf16),
@@ -65,6 +70,8 @@ class Diagnosis:
     def general(self) -> tuple[str, ...]:
         """What to change whatever the job."""
         cause = self.root.cause if self.root is not None else None
+        if self.root is not None and _in_evaluation(self.root):
+            return _EVALUATION
         return cause.changes if cause is not None else ()
 
 
@@ -94,6 +101,10 @@ def diagnose(blocks: Iterable[bytes], question: Question | None = None) -> Diagn
         changes=_changes(root, question, predicted),
         speedups=_faster(question) if slow and question is not None else (),
     )
+
+
+def _in_evaluation(root: Symptom) -> bool:
+    return root.code == "gpu-out-of-memory" and root.phase == "evaluate"
 
 
 def _faster(question: Question) -> tuple[Speedup, ...]:
@@ -127,8 +138,9 @@ def _changes(
 
 
 def _of_gpu(root: Symptom, question: Question, predicted: MemoryEstimate) -> tuple[NextChange, ...]:
-    if root.phase == "evaluate":
-        return ()  # what training takes says nothing of it
+    if _in_evaluation(root):  # what training takes says nothing of it
+        change = smaller_evaluation(question)
+        return (change,) if change is not None else ()
     return less_memory(question, "gpu", root.phase, remarks.missing_bytes(root, predicted))
 
 

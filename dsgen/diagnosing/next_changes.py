@@ -12,11 +12,12 @@ from dsgen.asking.memory_questions.questions import strategy_of
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.memory.evaluating import TRAINER_SEQUENCES, evaluation, most_sequences
 from dsgen.shapes.errors import DsgenError
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.strategies import Strategy, best_precision
 
-__all__ = ["NextChange", "bf16", "less_memory", "phase_bytes", "torch_attention"]
+__all__ = ["NextChange", "bf16", "less_memory", "phase_bytes", "smaller_evaluation", "torch_attention"]
 
 MOST = 4  # changes that are shown; a person tries one or two
 ENOUGH_CHOICES = 2  # changes that train the same and are enough, beside which no others are offered
@@ -102,6 +103,21 @@ def bf16(question: Question) -> NextChange | None:
     way = Way(job=job, strategy=other, options={"precision": "bf16"}, program="bf16=True, fp16=False")
     start = Way(job=job, strategy=asked, options={}, program="")
     return _told(question, start, way, estimate(job, asked), "gpu", None, 0)
+
+
+def smaller_evaluation(question: Question) -> NextChange | None:
+    """Fewer sequences in an evaluation's batch; None where as many as the Trainer takes fit, or not even one does."""
+    job, asked = question.job, question.strategy
+    most = most_sequences(job, asked)
+    if not most or most >= TRAINER_SEQUENCES:
+        return None
+    sequences = 1 << (most.bit_length() - 1)
+    before, after = evaluation(job, asked), evaluation(job, asked, sequences)
+    if before is None or after is None:
+        return None
+    words = f"per_device_eval_batch_size={sequences}"
+    saved = before.peak_bytes - after.peak_bytes
+    return NextChange(options={}, words=words, program="", saved_bytes=saved, slower=None, enough=True)
 
 
 def torch_attention(question: Question) -> NextChange | None:

@@ -8,6 +8,7 @@ from dsgen.asking.memory_questions import Question
 from dsgen.cost.steps import speed_interval
 from dsgen.diagnosing.records import RunRecord, Symptom
 from dsgen.memory import MemoryEstimate, Verdict
+from dsgen.memory.evaluating import evaluation
 from dsgen.planning.candidates import Candidate
 from dsgen.shapes.units import gib
 
@@ -34,6 +35,8 @@ def of(
         return
     if root.code == "gpu-out-of-memory":
         yield from _gpu_beside(root, predicted)
+        if root.phase == "evaluate" and (one := evaluation(question.job, question.strategy)) is not None:
+            yield f"an evaluation of {one.sequences} sequences at a time at {gib(one.peak_bytes)}, {one.verdict.value}"
     if root.code in ("host-out-of-memory", "process-killed"):
         yield from _host_beside(predicted)
     if root.code == "nccl-timeout" and now is not None:

@@ -131,11 +131,23 @@ def test_when_it_was_full_decides_what_helps() -> None:
     assert not any("micro_batch" in one.options or "checkpointing" in one.options for one in answer.changes)
 
 
-def test_of_an_evaluation_nothing_is_computed() -> None:
-    answer = diagnose([full(where='transformers/trainer.py", line 1, in evaluation_loop')], question())
+def test_an_evaluation_needs_fewer_sequences_or_fewer_logits() -> None:
+    """What changes training changes nothing there; where 8 sequences fit, somebody keeps their logits."""
+    log = full(where='transformers/trainer.py", line 1, in evaluation_loop')
+    tight, roomy, nobody_s = (
+        diagnose([log], asked)
+        for asked in (
+            question(hw="rtx3090-24g", gpus=1, model="llama-3.1-8b", method="qlora"),
+            question(hw="a100-80g", model="llama-3.1-8b", zero_stage=3),
+            None,
+        )
+    )
 
-    assert answer.root is not None and answer.root.phase == "evaluate"
-    assert answer.changes == ()
+    assert tight.root is not None and tight.root.phase == "evaluate"
+    assert [change.words for change in tight.changes] == ["per_device_eval_batch_size=2"]
+    assert tight.changes[0].saved_bytes > 25 * GIB
+    assert roomy.changes == nobody_s.changes == ()
+    assert [words.partition(" ")[0] for words in nobody_s.general] == ["per_device_eval_batch_size=1", "with"]
 
 
 @settings(max_examples=12, deadline=None)
