@@ -194,7 +194,7 @@ def test_of_128_passes_four_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runs, "_pass", run)
     monkeypatch.setattr(runs, "_end", lambda *_: None)
-    runs._train({"every_pass": False, "steps": 2}, Engine(), recorder, 1)
+    runs._train({"every_pass": False, "steps": 2, "evaluation": None}, Engine(), recorder, 1)
 
     assert ran == [1, 2, 3, 128]
     assert recorder.collectives == {"gather": 5 * 128}

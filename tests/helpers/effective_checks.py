@@ -44,6 +44,8 @@ def compare(found: Effective, target: str) -> tuple[int, list[tuple[Any, ...]]]:
 
 def _derived(path: str, subject: Subject, ours: Any, theirs: Any) -> bool:
     """Whether there is a reason for DeepSpeed to hold something else than the key alone says."""
+    if path in subject.target.overwritten:
+        return bool(theirs == subject.target.overwritten[path])  # whatever the config says
     if path in _BATCH:
         return ours is None  # worked out from the others and from the number of ranks
     if path == "optimizer.type":
