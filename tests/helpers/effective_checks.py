@@ -135,10 +135,17 @@ def _read_by_one(loaded: Effective, findings: Sequence[Finding]) -> Iterator[tup
     """The keys that DeepSpeed did not look at and lint says nothing of, and those that lint alone calls unread."""
     for row in loaded.rows:
         unread, last = row.happened == "not read", row.path.rpartition(".")[2]
-        if unread and not any(_related(row.path, item.path) or last in item.message for item in findings):
+        if unread and not any(
+            _related(row.path, item.path) or last in item.message or row.path in _edited(item) for item in findings
+        ):
             yield row.path, "no finding"
         if not unread and any(item.rule == "unread-key" and item.path == row.path for item in findings):
             yield row.path, row.happened
+
+
+def _edited(finding: Finding) -> set[str]:
+    """The keys that a finding would have mended: one of several keys names six of them, and mends all."""
+    return {edit.path for edit in finding.fix.edits} if finding.fix is not None else set()
 
 
 def _as_linted(config: Handover) -> Subject:
