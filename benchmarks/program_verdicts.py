@@ -41,6 +41,7 @@ _DEGREES = (
 # What the machine says, and not the config -> why the config is not judged by it.
 _MACHINE: Mapping[str, str] = {
     r"No module named|ModuleNotFoundError|pip install": "a package is not installed there",
+    r"No API key configured": "a service asks for a login",
     r"Data inconsistency within the TP group": "a process group that only stands in for others cannot compare data",
     r"no answer in|died without": "no answer",
 }
