@@ -12,7 +12,18 @@ from dsgen.shapes.profiles import Model, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Layout
 
-__all__ = ["Asked", "Plain", "batchless", "copied", "felt", "recording", "resident_bytes", "tells", "through_training"]
+__all__ = [
+    "Asked",
+    "Plain",
+    "asked_of",
+    "batchless",
+    "copied",
+    "felt",
+    "recording",
+    "resident_bytes",
+    "tells",
+    "through_training",
+]
 
 
 class Plain(NamedTuple):
@@ -28,9 +39,7 @@ class Plain(NamedTuple):
 
 def resident_bytes(job: Job, layout: Layout, buffers: Buffers) -> int:
     """Bytes that a layout holds on the GPU from the first forward pass on: less than its peak, and soon known."""
-    world = job.world if layout.stage else layout.tp
-    asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
-    return _held(asked, batchless(layout), felt(buffers, layout.stage))
+    return _held(asked_of(job, layout), batchless(layout), felt(buffers, layout.stage))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -125,3 +134,9 @@ class Asked(NamedTuple):
     world: int
     single: bool = False
     narrow: str = ""
+
+
+def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
+    """What a job asks with a layout; `single` as in a run."""
+    world = job.world if layout.stage else layout.tp
+    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsgen.jobs.job import Job
-from dsgen.memory.asked import Asked, batchless, felt, through_training
+from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.estimates import PhaseMemory
 from dsgen.memory.hosts import host
 from dsgen.memory.states import FP32, States, states
@@ -54,9 +54,7 @@ def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
 
 
 def _held(job: Job, strategy: Strategy) -> States:
-    world = job.world if strategy.stage else strategy.tp
-    asked = Asked(job.model, job.training, job.seq_len, world, False, job.narrow)
-    return states(asked, batchless(strategy), felt(strategy.buffers, strategy.stage))
+    return states(asked_of(job, strategy), batchless(strategy), felt(strategy.buffers, strategy.stage))
 
 
 def _resident(strategy: Strategy, held: States) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import evaluates
-from dsgen.memory.asked import Asked, Plain, batchless, felt, tells, through_training
+from dsgen.memory.asked import Asked, Plain, asked_of, batchless, felt, tells, through_training
 from dsgen.memory.backward import start
 from dsgen.memory.estimates import Room, Verdict, room, verdict
 from dsgen.memory.moments import Moment, highest, moment
@@ -96,9 +96,7 @@ def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
 
 def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:
     single = sequences == 1 and tells(job, strategy.tp)
-    world = job.world if strategy.stage else strategy.tp
-    asked = Asked(job.model, job.training, job.seq_len, world, single, job.narrow)
-    return _moments(asked, batchless(strategy), felt(strategy.buffers, strategy.stage))
+    return _moments(asked_of(job, strategy, single), batchless(strategy), felt(strategy.buffers, strategy.stage))
 
 
 @functools.lru_cache(maxsize=256)

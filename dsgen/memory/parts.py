@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD, Activity
-from dsgen.memory.asked import Asked, Plain, batchless, copied, felt, recording, through_training
+from dsgen.memory.asked import Asked, Plain, asked_of, batchless, copied, felt, recording, through_training
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
@@ -77,11 +77,10 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
     twice = passes == 2 and stage == 1 and buffers.overlap_comm and tied
     anew = passes > 1 and stage == 3
     waits = not buffers.contiguous and aside(job, layout)
-    asked = Asked(job.model, job.training, job.seq_len, job.world if stage else layout.tp, single, job.narrow)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
     node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
     return _parts(
-        asked,
+        asked_of(job, layout, single),
         batchless(layout),
         felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
         accumulates,
