@@ -31,6 +31,9 @@ SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather", "mi
 BACKWARD_SORTS = {**SORTS, "embedding": "scatter"}  # what was picked forward is added where it was picked from
 _CACHED = 4096
 
+# No kernel of one GPU depends on what joins the nodes, so one timing serves every network.
+ALONE = Network(fabric="none", bandwidth_bytes_per_second=0, latency_seconds=0, rdma=False)
+
 node_rates = functools.lru_cache(maxsize=256)(rates)
 
 
@@ -90,7 +93,7 @@ def passes(job: Job, strategy: Strategy) -> Passes:
     """The passes of a job's micro-batch under a strategy."""
     lengths = (job.seq_len, job.target_len)
     ways = (strategy.precision, strategy.tp, strategy.micro_batch, strategy.checkpointing, strategy.stage == 3)
-    return _passes(job.model, job.training, job.hardware, job.network, *lengths, *ways)
+    return _passes(job.model, job.training, job.hardware, *lengths, *ways)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -98,7 +101,6 @@ def _passes(
     model: Model,
     training: Training,
     hardware: Hardware,
-    network: Network,
     seq_len: int,
     target_len: int,
     precision: str,
@@ -108,10 +110,10 @@ def _passes(
     zero3: bool,
 ) -> Passes:
     """As `passes`, of what they depend on."""
-    full, node = training.method == "full", node_rates(hardware, network)
+    full, node = training.method == "full", node_rates(hardware, ALONE)
     # Where all is trained, a second forward changes nothing of the other passes: one recording serves both, and stage 3
     # too, whose linear layers run to their end where others stop when all that backward needs is there again.
-    every = (model, training, hardware, network, seq_len, target_len, precision, tp, batch)
+    every = (model, training, hardware, seq_len, target_len, precision, tp, batch)
     ahead: list[Pass] = []
     back: list[Pass] = []
     for part, forward, again, backward in _timed(*every, checkpointing or full, zero3 and not full):
@@ -142,7 +144,6 @@ def _timed(
     model: Model,
     training: Training,
     hardware: Hardware,
-    network: Network,
     seq_len: int,
     target_len: int,
     precision: str,
@@ -152,7 +153,7 @@ def _timed(
     zero3: bool,
 ) -> tuple[tuple[PartWork, _Seconds, _Seconds, _Seconds], ...]:
     """Every part with the seconds of its forward, its second forward and its backward."""
-    node = node_rates(hardware, network)
+    node = node_rates(hardware, ALONE)
     kernel = UNFUSED if training.attention == "eager" else FLASH[training.flash_attention]
     spent = functools.partial(_spent, node, batch, precision, kernel)
     return tuple(

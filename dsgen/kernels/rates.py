@@ -91,9 +91,14 @@ class Rates(NamedTuple):
 
     def peak(self, dtype: str) -> float:
         """Dense FLOP/s of a dtype: bf16, fp16, tf32 or fp32; one that the GPU lacks runs as fp32."""
-        peaks = {"bf16": self.bf16_flops_per_second, "fp16": self.fp16_flops_per_second,
-                 "tf32": self.tf32_flops_per_second}  # fmt: skip
-        return peaks.get(dtype) or self.fp32_flops_per_second
+        peak = 0.0
+        if dtype == "bf16":
+            peak = self.bf16_flops_per_second
+        elif dtype == "fp16":
+            peak = self.fp16_flops_per_second
+        elif dtype == "tf32":
+            peak = self.tf32_flops_per_second
+        return peak or self.fp32_flops_per_second
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, from which `from_json` makes the same value."""
