@@ -27,6 +27,7 @@ from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.findings import Severity
 from dsgen.shapes.layers import leaves
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.filling import fill
 from dsgen.targets.hf_trainer import HF_TRAINER
 
@@ -118,7 +119,10 @@ def of_rendered(config: Config) -> ToProve:
             train_embeddings=wishes.lora_train_embeddings,
         )
     model = ProvenModel(
-        name=job.names.get("model", "the model"), config=to_hf_config(attrs.asdict(job.model)), adapters=adapters
+        name=job.names.get("model", "the model"),
+        config=to_hf_config(attrs.asdict(job.model)),
+        adapters=adapters,
+        optimizer=EIGHT_BITS if wishes.optimizer == EIGHT_BITS and "optimizer" not in config.tree else "",
     )
     tree = config.to_dict()
     return ToProve(written=tree, given=provable(tree), trained=model)

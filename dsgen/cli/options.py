@@ -38,7 +38,7 @@ _CHOICES = {
     "checkpointing": ("auto", "none", "full"),
     "objective": ("balanced", "throughput", "memory"),
     "method": ("full", "lora", "qlora"),
-    "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon"),
+    "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
     "attention": ("flash", "sdpa", "eager"),
 }
 _METAVARS = {

@@ -13,16 +13,17 @@ from dsgen.frameworks.names import check_name
 from dsgen.frameworks.optimizer_starts import otherwise, start, words
 from dsgen.frameworks.rank_environment import job_variables
 from dsgen.memory import Verdict, estimate
-from dsgen.planning.assumptions import kernel_of, needed
+from dsgen.planning.assumptions import kernel_of, needed, own_optimizer
 from dsgen.planning.planner import Plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.units import gib
+from dsgen.strategies.buffers import EIGHT_BITS
 
 __all__ = ["Need", "needs"]
 
 _WEIGHT, _FP32 = 2, 4  # bytes of an element in 16 bits and in fp32
 # Bytes of a trained element in a checkpoint beside its weight: the fp32 master weight, and the optimizer's moments.
-_STATES = {"AdamW": 12, "Adam": 12, "Lion": 8, "Adagrad": 8, "Muon": 8, "SGD": 4}
+_STATES = {"AdamW": 12, "Adam": 12, "Lion": 8, "Adagrad": 8, "Muon": 8, "SGD": 4, EIGHT_BITS: 6}
 # Programs that load by no tag, and so what latest_universal names (engine.load_checkpoint); Accelerate and Lightning
 # give the tag of what they saved.
 _LOADS_UNIVERSAL = ("deepspeed", *ON_TRAINER)
@@ -33,6 +34,7 @@ _INSTALL = {
     "chunked-loss": {"": "pip install liger-kernel"},
     "four-bits": {"": "pip install bitsandbytes"},
     "adapters": {"": "pip install peft"},
+    "start": {EIGHT_BITS: "pip install bitsandbytes"},
 }
 
 
@@ -76,7 +78,8 @@ def _needs(plan: Plan, target: str, launched: bool) -> Iterator[Need]:
         yield Need(item.code, item.words, _OTHERWISE[item.code](plan), snippet(item.code, plan, target, launched), told)
     others = {**_environment(plan, target), **_start(plan, target), **_about_checkpoints(plan, target)}
     for code, (what, without) in others.items():
-        yield Need(code, what, without, snippet(code, plan, target, launched))
+        told = _INSTALL.get(code, {}).get(plan.job.training.optimizer, "")
+        yield Need(code, what, without, snippet(code, plan, target, launched), told)
 
 
 def _environment(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
@@ -89,6 +92,9 @@ def _environment(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
 def _start(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]:
     """How an optimizer and a schedule come to run: the config's, or what the program makes where they were deleted."""
     has, makes_own = start(plan), target in ON_TRAINER
+    if plan.job.training.optimizer == EIGHT_BITS and not has.optimizer:
+        schedule = "the schedule from the config" if has.scheduler else "a schedule of the program's own"
+        return {"start": (f"{own_optimizer(plan.job)}, and {schedule}", f"AdamW: {_with(plan, optimizer='AdamW')}")}
     return {"start": (words(has, target, makes_own), otherwise(has, target, makes_own))}
 
 

@@ -6,11 +6,13 @@ from typing import NamedTuple
 from dsgen.planning.lengths import schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
+from dsgen.strategies.buffers import EIGHT_BITS
 
 __all__ = ["OptimizerStart", "otherwise", "start", "start_code", "words"]
 
 # Optimizers of the plan that torch has by the same name; of another AdamW is shown.
 _OF_TORCH = ("AdamW", "Adam", "SGD", "Adagrad")
+_OF_BITSANDBYTES = {EIGHT_BITS: "bitsandbytes.optim.AdamW8bit"}
 _FROZEN = "frozen parameters get gradients and states, or none at all are trained"
 _TRAINED = "[item for item in model.parameters() if item.requires_grad]"
 
@@ -177,7 +179,9 @@ def _name(plan: Plan) -> str:
 
 
 def _imports(plan: Plan, has: OptimizerStart, on_host: bool) -> Iterator[str]:
-    if not has.optimizer:
+    if not has.optimizer and plan.job.training.optimizer in _OF_BITSANDBYTES:
+        yield "import bitsandbytes"
+    elif not has.optimizer:
         yield "from deepspeed.ops.adam import DeepSpeedCPUAdam" if on_host else "import torch"
     if not has.scheduler:
         yield "from transformers import get_scheduler"
@@ -193,7 +197,8 @@ def _optimizer(plan: Plan, before: str, on_host: bool) -> Iterator[str]:
         "weight_decay": repr(wishes.weight_decay),
     }
     taken = [key for key in numbers if name in ("AdamW", "Adam") or key in ("lr", "weight_decay")]
-    kind = "DeepSpeedCPUAdam" if on_host else f"torch.optim.{name}"
+    own = _OF_BITSANDBYTES.get(wishes.optimizer, f"torch.optim.{name}")
+    kind = "DeepSpeedCPUAdam" if on_host else own
     extra = f", adamw_mode={name == 'AdamW'}" if on_host else ""
     yield f"{before}{kind}("
     yield f"    {_TRAINED},"

@@ -158,8 +158,10 @@ def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:
         "per_device_train_batch_size": "micro_batch_size",
         "per_device_eval_batch_size": "eval_batch_size",
         "lr_scheduler_type": "lr_scheduler",
+        "optim": "optimizer",
     }
-    yield Argument("optimizer", "adamw_torch", "the config's own optimizer runs")
+    if config.tree.get("optimizer"):
+        yield Argument("optimizer", "adamw_torch", "the config's own optimizer runs")
     yield from _renamed(config, names, ("use_liger_kernel",))
 
 

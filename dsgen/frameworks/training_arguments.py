@@ -16,6 +16,7 @@ from dsgen.memory.evaluating import TRAINER_SEQUENCES, most_sequences
 from dsgen.planning.lengths import schedule
 from dsgen.rendering import Config
 from dsgen.rendering.training import COSINE_FLOOR
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["autos", "in_numbers", "resolved", "training_arguments", "with_autos"]
@@ -45,7 +46,8 @@ def _arguments(config: Config) -> Iterator[Argument]:
     yield Argument("per_device_train_batch_size", said(micro, chosen.micro_batch), "sequences", micro)
     yield Argument(steps, said(steps, chosen.accumulation), "forward passes of an optimizer step", steps)
     yield from _evaluated(config)
-    yield Argument("learning_rate", said("optimizer.params.lr", wishes.lr), "peak", "optimizer.params.lr")
+    rate = "optimizer.params.lr"
+    yield Argument("learning_rate", said(rate, wishes.lr), "peak", _there(config, rate))
     decay, betas, eps = (f"optimizer.params.{name}" for name in ("weight_decay", "betas", "eps"))
     yield Argument("weight_decay", said(decay, wishes.weight_decay), "", _there(config, decay))
     beta1, beta2 = said(betas, (wishes.beta1, wishes.beta2))
@@ -66,6 +68,8 @@ def _arguments(config: Config) -> Iterator[Argument]:
     if chosen.checkpointing:
         reason = "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
         yield Argument("gradient_checkpointing_kwargs", {"use_reentrant": False}, reason)
+    if wishes.optimizer == EIGHT_BITS and not tree.get("optimizer"):
+        yield Argument("optim", "adamw_8bit", "its states in 8 bits: pip install bitsandbytes")
     if wishes.chunked_loss:
         yield Argument("use_liger_kernel", True, "a loss that never holds all logits: pip install liger-kernel")
     yield Argument("logging_steps", wishes.steps_per_print, "Accelerate turns off steps_per_print of the config")

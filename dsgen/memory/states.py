@@ -12,7 +12,7 @@ from dsgen.memory.secondary import Secondary, secondary
 from dsgen.memory.shares import FP32, partition_numel, split_of
 from dsgen.memory.trained import Trained, trained, wide_adapters
 from dsgen.shapes.profiles import Model, Training
-from dsgen.strategies.buffers import MOMENTS, SIXTEEN_BIT, Buffers
+from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, SIXTEEN_BIT, Buffers
 from dsgen.strategies.constraints import MASTERS, Keys, Setup, refusals
 from dsgen.strategies.counted import NARROW
 
@@ -25,6 +25,9 @@ NF4_BITS = 4 + SCALE_BITS
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
+# Of a state in 8 bits: bytes of an element, elements that share an fp32 scale, and bytes of the two tables by which all
+# of a rank's states are read (bitsandbytes 0.50.2, optim/optimizer.py: Optimizer2State.init_state).
+STATE_BYTES, STATE_BLOCK, STATE_TABLES = 1, 256, 2 * 256 * FP32
 
 
 class States(NamedTuple):
@@ -92,15 +95,17 @@ class States(NamedTuple):
 def takes(narrow: str, layout: Any, training: Training) -> bool:
     """Whether a layout keeps in 16 bits what a job asks for; else DeepSpeed refuses it, or it is not counted.
 
-    What is refused stands in `dsgen.strategies.constraints.MASTERS`. Beside it there are two that nobody refuses and
-    that were not held against a simulation: a model in fp32, and Muon's momentum on the GPU.
+    What is refused stands in `dsgen.strategies.constraints.MASTERS`. Beside it there are three that nobody refuses and
+    that were not held against a simulation: a model in fp32, Muon's momentum on the GPU, and states in 8 bits.
 
     Args:
         narrow: As in a job.
         layout: Anything with stage, offload_optimizer and precision.
         training: What is wanted: its optimizer counts.
     """
-    if not narrow or layout.precision == "fp32" or (training.optimizer == MUON and layout.offload_optimizer == "none"):
+    if not narrow or layout.precision == "fp32" or training.optimizer == EIGHT_BITS:
+        return False
+    if training.optimizer == MUON and layout.offload_optimizer == "none":
         return False
     said = Keys(masters=NARROW[0], states=narrow == STATES)
     stage, place = layout.stage, layout.offload_optimizer
@@ -116,7 +121,7 @@ def widths(job: Any, layout: Any) -> tuple[int, int]:
         layout: As for `takes`.
     """
     if not takes(job.narrow, layout, job.training):
-        return FP32, FP32
+        return FP32, STATE_BYTES if job.training.optimizer == EIGHT_BITS else FP32
     return SIXTEEN_BIT, SIXTEEN_BIT if job.narrow == STATES else FP32
 
 
@@ -167,6 +172,8 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         moments, early, staged, updates = _of_muon(tensors, ranks, own, layout, buffers, size)
     else:
         moments = early + state * MOMENTS[training.optimizer] * own
+        if training.optimizer == EIGHT_BITS:
+            moments += FP32 * MOMENTS[training.optimizer] * -(-own // STATE_BLOCK) + STATE_TABLES
     return States(
         tensors=tensors,
         cut_up=cut_up,

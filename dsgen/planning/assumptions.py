@@ -8,8 +8,9 @@ from dsgen.jobs.job import Job
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import available
 from dsgen.planning.planner import Plan
+from dsgen.strategies.buffers import EIGHT_BITS
 
-__all__ = ["Needed", "flash_release", "kernel_of", "makes_own_optimizer", "needed"]
+__all__ = ["Needed", "flash_release", "kernel_of", "needed", "own_optimizer"]
 
 _KERNELS = {"flash": "FlashAttention", "sdpa": "attention by sdpa", "eager": "eager attention"}
 
@@ -46,12 +47,15 @@ def flash_release(plan: Plan) -> int:
     return int(kernel[-1]) if kernel.startswith("flash") else 0
 
 
-def makes_own_optimizer(job: Job) -> bool:
-    """Whether a person deleted the config's optimizer, so that the program makes one."""
+def own_optimizer(job: Job) -> str:
+    """What optimizer the program makes, in words: one that is not DeepSpeed's, or any; "" where the config has one."""
     if job.deepspeed.get("optimizer"):
-        return False
+        return ""
+    if job.training.optimizer == EIGHT_BITS:
+        return "bitsandbytes' AdamW8bit as its optimizer"
     history = job.provenance.history("deepspeed.optimizer")
-    return job.whole or bool(history and history[-1].value is None)
+    deleted = bool(history and history[-1].value is None)
+    return "an optimizer of its own" if job.whole or deleted else ""
 
 
 def _needed(plan: Plan) -> Iterator[Needed]:

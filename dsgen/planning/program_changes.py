@@ -8,6 +8,7 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.wishes import allowed
 
 __all__ = ["ProgramChange", "program_changes"]
@@ -82,6 +83,8 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
+    if wishes.method == "full" and wishes.optimizer in ("AdamW", "Adam"):
+        yield ProgramChange("optimizer", EIGHT_BITS, "optimizer states in 8 bits (bitsandbytes' AdamW8bit)", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):
         if _LESS[wishes.method] < _LESS[method]:
             yield ProgramChange("method", method, words, False)

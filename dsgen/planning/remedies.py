@@ -142,10 +142,11 @@ def _changes(job: Job) -> Iterator[str]:
         if _fits(more):
             yield f"--gpus {more.world}" + (f" --nodes {nodes}" if nodes > 1 else "")
             break
-    for change in changes:
-        if change.field == "method" and _fits(change.applied(job)):
-            yield change.option
-            break
+    for field in ("optimizer", "method"):
+        for change in changes:
+            if change.field == field and _fits(change.applied(job)):
+                yield change.option
+                break
 
 
 def _larger(job: Job) -> Iterator[tuple[int, int]]:

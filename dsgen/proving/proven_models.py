@@ -54,6 +54,7 @@ class ProvenModel:
         factory: "package.module:function" instead, run in the child process.
         folder: Where that package is looked for first.
         adapters: What is trained instead of all of it.
+        optimizer: One that the program brings: AdamW8bit; "" for DeepSpeed's, or where the config has none torch's.
     """
 
     name: str | None = None
@@ -61,11 +62,17 @@ class ProvenModel:
     factory: str | None = None
     folder: str | None = None
     adapters: Lora | None = None
+    optimizer: str = ""
 
     @property
     def is_plain(self) -> bool:
         """Whether it is the tiny Llama, of which every size is known."""
         return self.config is None and self.factory is None and self.adapters is None
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What its training needs beside DeepSpeed."""
+        return (*(("peft",) if self.adapters else ()), *(("bitsandbytes",) if self.optimizer else ()))
 
     @property
     def hidden_size(self) -> int:
@@ -94,6 +101,7 @@ class ProvenModel:
         """The hash of what is trained: the model's config.json or function, and its adapters; not its name."""
         adapters = None if self.adapters is None else attrs.asdict(self.adapters)
         said = {"config": self.config, "factory": self.factory, "adapters": adapters}
+        said |= {"optimizer": self.optimizer} if self.optimizer else {}
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_engine(self) -> dict[str, Any]:
@@ -103,6 +111,7 @@ class ProvenModel:
             asked = {"kind": "factory", "factory": self.factory, "folder": self.folder}
         elif self.config is not None:
             asked = {"kind": "sibling", "config": dict(self.config)}
+        asked |= {"optimizer": self.optimizer} if self.optimizer else {}
         return asked if self.adapters is None else {**asked, "adapters": self.adapters.to_engine()}
 
 

@@ -146,8 +146,9 @@ def prove_many(
                 session = stack.enter_context(sessions.start(interpreter, device, most))
                 if (absent := session.greeting.get("missing")) is not None:
                     raise _missing(str(absent), interpreter)
-                if any(model.adapters for model in models) and not session.greeting["peft"]:
-                    raise _missing("peft", interpreter)
+                for package in (package for model in models for package in model.packages):
+                    if not session.greeting[package]:
+                        raise _missing(package, interpreter)
                 _check_gpus(session.greeting, most)
             except sessions.SessionLostError as error:
                 raise mistake(
@@ -234,8 +235,7 @@ def _prove_one(
         }
     )
     versions = dict(session.greeting["versions"])
-    if trained.adapters is not None:
-        versions["peft"] = str(session.greeting["peft"])
+    versions |= {package: str(session.greeting[package]) for package in trained.packages}
     reports = [report for report in answer["ranks"] if report]
     named = adaptations + tuple(Adaptation(*note) for report in reports[:1] for note in report["notes"])
     base = Proof(
@@ -265,6 +265,9 @@ def _prove_one(
     observed = [report["observed"] for report in reports]
     taken = int(observed[0]["steps"])  # more than asked for where a loss scaler let none of those through
     judged = checks(used, ranks, tp, taken, observed, versions["deepspeed"], plain=trained.is_plain)
+    if trained.optimizer:
+        made = observed[0]["optimizer"]
+        judged = (*judged, Check("optimizer of the program", trained.optimizer, made, made == trained.optimizer))
     return attrs.evolve(
         base,
         outcome=PROVED if all(check.ok for check in judged) else FAILED,

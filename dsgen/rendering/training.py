@@ -8,6 +8,7 @@ from dsgen.planning.lengths import CONSTANT, schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.errors import mistake
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints import BY_CODE, Keys, of_layout
 
 __all__ = ["keys"]
@@ -68,6 +69,11 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
 def _optimizer(plan: Plan) -> Iterator[PlannedKey]:
     training, chosen = plan.job.training, plan.chosen.strategy
     kind = training.optimizer
+    if kind == EIGHT_BITS:
+        if chosen.stage:
+            why = "the program makes bitsandbytes' AdamW8bit, which ZeRO has not tested: DeepSpeed stops without this"
+            yield PlannedKey("zero_allow_untested_optimizer", True, why, "training.optimizer")
+        return
     place = "DeepSpeedCPUAdam" if chosen.offload_optimizer != "none" else "FusedAdam"
     made = f"DeepSpeed builds {place} from it" if kind in ("AdamW", "Adam") else "built by DeepSpeed"
     yield PlannedKey("optimizer.type", kind, made, "training.optimizer")

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dsgen.planning.assumptions import makes_own_optimizer, needed
+from dsgen.planning.assumptions import needed, own_optimizer
 from dsgen.planning.planner import Plan
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def sentence(plan: Plan) -> str:
 def data(plan: Plan) -> list[dict[str, str]]:
     """The same as plain JSON types."""
     told = [{"code": item.code, "what": item.words} for item in needed(plan)]
-    own = [{"code": "start", "what": "an optimizer of its own"}] if makes_own_optimizer(plan.job) else []
-    return told + own
+    own = own_optimizer(plan.job)
+    return told + ([{"code": "start", "what": own}] if own else [])
 
 
 def joined(words: Sequence[str]) -> str:

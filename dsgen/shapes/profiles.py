@@ -321,7 +321,9 @@ class Training(Value):
         default=True,
     )
     optimizer: str = fact(
-        "Optimizer DeepSpeed builds.", default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon")
+        "Optimizer that DeepSpeed builds; AdamW8bit is bitsandbytes', which the program brings.",
+        default="AdamW",
+        choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
     )
     lr: float = fact("Peak learning rate.", default=2e-5, above=0)
     beta1: float = fact("First Adam beta.", default=0.9, minimum=0, below=1)

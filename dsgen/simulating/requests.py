@@ -21,6 +21,7 @@ from dsgen.shapes.layers import show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
 from dsgen.simulating.setups import of_config
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints import Setup, refusals
 from dsgen.strategies.strategies import describe
 from dsgen.targets.filling import Filled, fill
@@ -64,6 +65,7 @@ class Options:
         checkpointing: One of CHECKPOINTING.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
         chunked_loss: The loss never holds all logits.
+        own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
         empty_cache_steps: The Trainer's torch_empty_cache_steps.
@@ -83,6 +85,7 @@ class Options:
     lora_dropout: float | None = None
     lora_train_embeddings: bool | None = None
     chunked_loss: bool | None = None
+    own_optimizer: str = ""
     dtype: str | None = None
     alloc_conf: str = ""
     empty_cache_steps: int | None = None
@@ -149,6 +152,7 @@ class Request:
             "dtype": DTYPES[run.dtype or "bf16"],
             "method": run.method,
             "chunked_loss": run.chunked_loss,
+            "own_optimizer": run.own_optimizer,
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
             "evaluation": run.evaluation,
@@ -192,6 +196,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         if options.lora_train_embeddings is None
         else options.lora_train_embeddings,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
+        own_optimizer=options.own_optimizer or ("" if "optimizer" in rendered.tree else _own(wishes)),
         dtype=options.dtype or chosen.precision,
         alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),
     )
@@ -289,6 +294,10 @@ def from_config(
             notes=notes,
         )
     )
+
+
+def _own(wishes: Training) -> str:
+    return wishes.optimizer if wishes.optimizer == EIGHT_BITS else ""
 
 
 def _dtype(config: Mapping[str, Any], precision: str | None) -> str:

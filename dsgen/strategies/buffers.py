@@ -7,7 +7,7 @@ from dsgen.families.parameters import block_elements, largest_matrix
 from dsgen.jobs.job import Job
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Buffers", "choose"]
+__all__ = ["EIGHT_BITS", "MOMENTS", "SIXTEEN_BIT", "Buffers", "choose"]
 
 LATENCY_SHARE = 0.01  # of one bucket's transfer; a bucket this large wastes at most 1 % on latency
 MEMORY_SHARE = 0.02  # of the GPU that one bucket may take; two of them with overlap_comm stay under 4 %
@@ -16,7 +16,9 @@ DEFAULT_BUCKET = 500_000_000  # elements; DeepSpeed's own default, 1 GB in bf16 
 DEFAULT_LIVE = 1_000_000_000  # elements; DeepSpeed's default of stage3_max_live_parameters (zero/config.py)
 DEFAULT_PERSISTENCE = 100_000  # elements; DeepSpeed's default of stage3_param_persistence_threshold (zero/config.py)
 PERSISTENCE_PER_HIDDEN = 10  # Hugging Face fills the threshold with 10 x hidden_size (integrations/deepspeed.py)
-MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1}  # fp32 states an element
+# States an element, in fp32 but for those of EIGHT_BITS.
+MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1, "AdamW8bit": 2}
+EIGHT_BITS = "AdamW8bit"  # bitsandbytes' AdamW with states in 8 bits, which the program makes
 PIPELINED = 3  # groups in RAM at once: the one being updated, the one read ahead, the one written behind
 SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's default of sub_group_size
 SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into page-locked buffers

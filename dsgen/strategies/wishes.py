@@ -18,7 +18,7 @@ def check_wishes(job: Job) -> None:
     Raises:
         DsgenError: The first wish of `dsgen.strategies.constraints.WISHES` that is refused, and where it was written.
     """
-    at = _of_model(job.model, job.training)._replace(version=job.version)
+    at = _of_model(job.model, job.training)._replace(version=job.version, hardware=job.hardware)
     if item := next(refusals(at, WISHES), None):
         raise refused(item, at, job.provenance.where(f"training.{item.about}"))
 

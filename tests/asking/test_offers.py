@@ -17,6 +17,7 @@ from dsgen.report import offers as report
 from dsgen.report import plan as plan_report
 from dsgen.report import summary
 
+EIGHT_BITS = "--optimizer AdamW8bit"
 ADAPTERS = ("--method lora", "--method qlora")
 LORA_ON_A_3090 = {"training.method": "lora", "cluster.gpus": 1}
 
@@ -54,6 +55,24 @@ def test_what_is_offered_is_what_the_option_gives(make_job):
         assert offer.saved_bytes == asked.chosen.memory.gpu.needed_bytes - offer.chosen.memory.gpu.needed_bytes
 
 
+def test_states_in_8_bits_are_offered_where_they_leave_room_for_a_faster_plan(make_job):
+    asked = plan(make_job("a100-80g", "34b", cluster={"gpus": 8}))
+
+    (offer,) = [offer for offer in offers(asked) if offer.change.option == EIGHT_BITS]
+
+    assert offer.gain >= FREE_GAIN
+    assert offer.saved_bytes > 0
+    assert offer.chosen.strategy.micro_batch > asked.chosen.strategy.micro_batch
+
+
+def test_states_in_8_bits_are_not_offered_where_they_do_not_run(make_job):
+    """bitsandbytes has none for Gaudi: the offer's own plan is refused."""
+    asked = plan(make_job("gaudi2-96g", "34b", cluster={"gpus": 8}))
+
+    assert EIGHT_BITS in [change.option for change in program_changes(asked.job)]
+    assert EIGHT_BITS not in [offer.change.option for offer in offers(asked)]
+
+
 def test_nothing_is_offered_where_nothing_is_gained(make_job):
     assert offers(plan(make_job("h100-80g", "7b"))) == ()
 
@@ -79,11 +98,13 @@ def test_what_trains_the_same_comes_first(make_job):
 @pytest.mark.parametrize(
     ("wishes", "options"),
     [
-        ({}, ["--chunked-loss", *ADAPTERS, "--seq-len 2048"]),
-        ({"chunked_loss": True, "attention": "eager", "seq_len": 9}, ["--attention sdpa", *ADAPTERS]),
+        ({}, ["--chunked-loss", EIGHT_BITS, *ADAPTERS, "--seq-len 2048"]),
+        ({"chunked_loss": True, "attention": "eager", "seq_len": 9}, ["--attention sdpa", EIGHT_BITS, *ADAPTERS]),
+        ({"chunked_loss": True, "optimizer": "Lion", "seq_len": 9}, [*ADAPTERS]),
+        ({"chunked_loss": True, "optimizer": "AdamW8bit", "seq_len": 9}, [*ADAPTERS]),
         ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
         ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--seq-len 256"]),
-        ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss"]),
+        ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss", EIGHT_BITS]),
     ],
 )  # fmt: skip
 def test_only_what_the_program_does_not_do_already_is_asked(make_job, wishes, options):
@@ -96,7 +117,7 @@ def test_an_encoder_s_chunked_loss_is_refused_and_so_not_offered(tmp_path):
     layers = dsgen.profile("rtx3090-24g") | dsgen.profile(str(tmp_path / "config.json"))
     asked = plan(dsgen.job(layers | {"cluster.gpus": 1, "training.zero_stage": 2, "training.offload": "optimizer"}))
 
-    assert {change.field for change in program_changes(asked.job)} == {"method", "seq_len"}
+    assert {change.field for change in program_changes(asked.job)} == {"method", "optimizer", "seq_len"}
     assert "chunked_loss" not in {offer.change.field for offer in offers(asked)}
 
 

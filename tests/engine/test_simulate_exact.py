@@ -124,6 +124,22 @@ MORE = {
     ),
 }
 
+
+def eight_bits(model: dict[str, Any], zero: dict[str, Any], accumulation: int = 1) -> dict[str, Any]:
+    """The program makes bitsandbytes' AdamW8bit: real ranks run the real one, on the CPU."""
+    asked = request(model, zero, accumulation, own_optimizer="AdamW8bit", zero_allow_untested_optimizer=True)
+    del asked["config"]["optimizer"]
+    return asked
+
+
+MORE |= {
+    "stage 0, states in 8 bits": eight_bits(LLAMA, {"stage": 0}),
+    "stage 1, states in 8 bits": eight_bits(LLAMA, {"stage": 1, **BUCKETS}, 2),
+    "stage 2, states in 8 bits": eight_bits(TIED, {"stage": 2, **BUCKETS}),
+    "stage 3, states in 8 bits": eight_bits(LLAMA, STAGE_3),
+    "stage 3, states in 8 bits, small groups": eight_bits(LLAMA, {**STAGE_3, "sub_group_size": 20_000}),
+}
+
 # AutoTP beside ZeRO: what is split and what is not are cut among different ranks at stage 3.
 SPLIT = {"autotp_size": 2}
 MORE_OF_4 = {

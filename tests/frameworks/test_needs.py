@@ -26,6 +26,7 @@ JOBS = {
     "stage 3": {"hw": "h100-80g", "model": "70b", "gpus": 16, "network": "ib-hdr-200g", "zero_stage": 3},
     "AutoTP": {"hw": "a100-80g", "model": "7b", "gpus": 4, "tp": 2, "zero_stage": 1},
     "eager": {"hw": "a100-80g", "model": "7b", "attention": "eager", "zero_stage": 3},
+    "8 bits": {"hw": "a100-80g", "model": "7b", "gpus": 4, "optimizer": "AdamW8bit", "zero_stage": 2},
 }
 CODES = {
     "qlora": "four-bits attention chunked-loss adapters checkpointing length",
@@ -33,6 +34,7 @@ CODES = {
     "stage 3": "zero-init attention checkpointing length",
     "AutoTP": "attention checkpointing same-data length",
     "eager": "zero-init attention checkpointing length",
+    "8 bits": "attention checkpointing length",
 }
 
 

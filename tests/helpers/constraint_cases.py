@@ -116,6 +116,8 @@ def _put(tree: dict[str, Any], path: str, value: Any) -> None:
 _MASTER = {"bf16.bf16_master_weights_and_grads": True}
 _STATES = {"bf16.bf16_optimizer_states": True}
 _BESIDE = {"method": "lora", "lora_train_embeddings": True}
+_EIGHT_BITS = {"optimizer": "AdamW8bit"}
+_ALLOWED = {"zero_allow_untested_optimizer": True}
 _SUMS = "data_types.grad_accum_dtype"
 _FACTOR = "gradient_predivide_factor"
 _BUCKET = "zero_optimization.allgather_bucket_size"
@@ -126,6 +128,10 @@ _INTERVAL = {"select_strategy": "step", "select_interval": 8, "update_interval":
 # Code -> what is refused, and what of it to change for it not to be.
 CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "no-16-bit-units": (Case(hardware="v100-32g"), {"precision": "fp16"}),
+    "8-bit-states-offloaded": (
+        Case(wishes=_EIGHT_BITS, keys=_ALLOWED, offload_optimizer="cpu"),
+        {"offload_optimizer": "none"},
+    ),
     "optimizer-offload-at-stage-0": (Case(stage=0, offload_optimizer="cpu"), {"stage": 1}),
     "adagrad-at-stage-0": (Case(stage=0, wishes={"optimizer": "Adagrad"}), {"stage": 1}),
     "masters-at-stage-0": (Case(stage=0, keys={**_MASTER, **_STATES}), {"stage": 1}),
@@ -207,6 +213,10 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
         {"keys": {"zero_allow_untested_optimizer": True}},
     ),
     "no-muon": (Case(wishes={"optimizer": "Muon"}, deepspeed="0.17.5"), {"deepspeed": "0.17.6"}),
+    "8-bit-states-elsewhere": (
+        Case(wishes=_EIGHT_BITS, keys=_ALLOWED, hardware="gaudi2-96g"),
+        {"hardware": "a100-80g"},
+    ),
     "learned-positions": (Case(model="gpt2", wishes={"seq_len": 2048}), {"wishes": {"seq_len": 1024}}),
     "dropout-of-experts": (
         Case(model="mixtral-8x7b", stage=3, wishes={"method": "lora", "lora_dropout": 0.1}),

@@ -131,6 +131,13 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     deepspeed.init_distributed(dist_backend="gloo", timeout=datetime.timedelta(seconds=SECONDS), verbose=False)
     held: list[dict[str, int]] = []
     runs.devices.NAME = "cpu"  # inputs are made there
+    before: set[int] = set()  # tensors of a module that is imported, and no rank's
+    if request["own_optimizer"]:
+        import bitsandbytes
+
+        real = runs.eight_bits.AdamW8bit = bitsandbytes.optim.AdamW8bit
+        holders.HOLDERS[f"{real.__module__}:AdamW8bit"] = {"name2qmap": "optimizer states"}
+        before = {one.untyped_storage()._cdata for one in gc.get_objects() if _counts(one)}
     end = runs._end
 
     def ended(recorder: Any, module: Any, engine: Any, micro_batch: int = 0) -> None:
@@ -145,6 +152,7 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
             runs._train(request, engine, recorder, step)
         gc.collect()
     found = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in gc.get_objects() if _counts(one)}
+    found = {storage: size for storage, size in found.items() if storage not in before}
     told = results.describe(ledger, request["gpu_memory_bytes"])
     torch.distributed.barrier()
     return {"phases": told["phases"], "peak": told["peak"], "held": held, "found": sum(found.values())}

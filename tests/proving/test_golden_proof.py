@@ -13,6 +13,7 @@ import pytest
 
 from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
+from dsgen.proving.proven_models import ProvenModel
 from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +26,9 @@ pytestmark = pytest.mark.proof
 LINE = "0.19"  # the release line that the extra dsgen[proof] installs
 # Structures that no CPU can prove: scenario -> the operator DeepSpeed has for GPUs only.
 NEEDS_GPU = {"optimizer-lion": "FusedLion"}
+
+# Scenarios whose program makes the optimizer, and which.
+OWN = {"optimizer-8-bit-34b": "AdamW8bit", "optimizer-8-bit-one-gpu": "AdamW8bit"}
 
 
 @functools.cache
@@ -49,7 +53,8 @@ def groups() -> dict[str, tuple[str, ...]]:
 def proofs() -> dict[str, Proof]:
     """All proofs, in one session: torch and DeepSpeed are imported once."""
     names = list(groups())
-    return dict(zip(names, prove_many([configs()[name] for name in names]), strict=True))
+    models = [ProvenModel(optimizer=OWN.get(name, "")) for name in names]
+    return dict(zip(names, prove_many([configs()[name] for name in names], trained=models), strict=True))
 
 
 @pytest.mark.parametrize("name", [name for name in groups() if name not in NEEDS_GPU])

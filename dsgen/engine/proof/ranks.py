@@ -18,6 +18,7 @@ from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
 
+_EIGHT_BITS = "AdamW8bit"  # bitsandbytes' optimizer with states in 8 bits, which runs on a CPU too
 _SEED = 20  # any fixed number: the same model and data on every run
 _TAG = "proof"
 
@@ -112,7 +113,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     subject = tiny_models.load(job)
     model = _model(job, subject, config, report)
     observed.update(observing.model_sizes(model))
-    given = _own_optimizer(job["config"], model, report)
+    given = _own_optimizer(job, model, report)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
@@ -219,10 +220,15 @@ def _trainable(model: Any) -> list[Any]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _own_optimizer(config: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:
+def _own_optimizer(job: dict[str, Any], model: Any, report: dict[str, Any]) -> dict[str, Any]:
     """The optimizer a training program brings when the config names none."""
+    config = job["config"]
     if "optimizer" in config:
         return {}
+    if job["model"].get("optimizer") == _EIGHT_BITS:
+        import bitsandbytes
+
+        return {"optimizer": bitsandbytes.optim.AdamW8bit(_trainable(model), lr=1e-4)}
     import torch
 
     zero = config.get("zero_optimization")

@@ -83,7 +83,10 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
         "device": device,
         "gpus": gpus,
         "versions": {**versions, "python": platform.python_version()},
-        "peft": metadata.version("peft") if importlib.util.find_spec("peft") is not None else None,
+        **{
+            name: metadata.version(name) if importlib.util.find_spec(name) is not None else None
+            for name in ("peft", "bitsandbytes")
+        },
     }
 
 

@@ -46,6 +46,7 @@ HOLDERS: dict[str, dict[str, str]] = {
         "fp16_groups": "weights",
         "fp32_groups": "fp32 master weights",
     },
+    "dsgen.engine.simulate.eight_bits:AdamW8bit": {"name2qmap": "optimizer states"},
 }
 
 _DEEPEST = 6  # levels of lists and objects below an attribute

@@ -96,6 +96,7 @@ STAND_INS: dict[str, dict[str, str]] = {
     },
     "dsgen/engine/simulate/losses.py": {"chunks": "logits and loss", "kept": "gradients"},
     "dsgen/engine/simulate/quantized.py": {"dequantized": "temporaries"},
+    "dsgen/engine/simulate/eight_bits.py": {"table": "optimizer states", "moved": "optimizer states"},
 }
 
 _PACKAGES = ("deepspeed", "transformers", "torch/optim")

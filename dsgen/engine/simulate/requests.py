@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "lora_targets": ["all-linear"],  # or names of modules, as peft takes them
     "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
     "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
+    "own_optimizer": "",  # that the program makes: AdamW8bit of bitsandbytes; "": the config's
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
@@ -37,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
 }
 ATTENTION = ("flash", "sdpa", "math", "eager")
 METHODS = ("full", "lora", "qlora")
+OPTIMIZERS = ("", "AdamW8bit")
 DTYPES = ("bfloat16", "float16", "float32")
 _NEEDED = {"config": dict, "model": dict, "world_size": int}
 _COUNTS = ("world_size", "gpus_per_node", "gpu_memory_bytes", "seq_len", "steps", "lora_rank")
@@ -63,7 +65,8 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
-    for name, allowed in (("attention", ATTENTION), ("dtype", DTYPES), ("method", METHODS)):
+    choices = {"attention": ATTENTION, "dtype": DTYPES, "method": METHODS, "own_optimizer": OPTIMIZERS}
+    for name, allowed in choices.items():
         if asked[name] not in allowed:
             raise ValueError(f"{name} is {asked[name]!r}; it must be one of {', '.join(allowed)}")
     if not isinstance(asked["model"].get("model_type"), str):

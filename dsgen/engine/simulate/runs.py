@@ -10,7 +10,17 @@ from typing import Any
 
 import torch
 
-from dsgen.engine.simulate import attention, checkpointing, devices, holders, models, passes, patches, watching
+from dsgen.engine.simulate import (
+    attention,
+    checkpointing,
+    devices,
+    eight_bits,
+    holders,
+    models,
+    passes,
+    patches,
+    watching,
+)
 from dsgen.engine.simulate.ledger import Ledger
 from dsgen.engine.simulate.recorder import Recorder
 from dsgen.engine.simulate.versions import check_tested
@@ -130,7 +140,7 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
     recorder.vocabularies, recorder.head_shape = models.head(model)
     _end(recorder, model, None)
     recorder.enter("init")
-    engine, *_ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config)
+    engine, *_ = deepspeed.initialize(model=model, config=config, **_trained(request, model))
     patches.no_input_check(engine)
     widths, recorder.head_shape = models.head(engine.module)  # AutoTP may have cut the head
     recorder.vocabularies |= widths
@@ -142,6 +152,13 @@ def _initialize(request: dict[str, Any], config: dict[str, Any], recorder: Recor
         recorder.modules.watch(engine.module)
     _end(recorder, engine.module, engine)
     return engine
+
+
+def _trained(request: dict[str, Any], model: Any) -> dict[str, Any]:
+    """What DeepSpeed's own optimizer is to train, or the optimizer that the program makes."""
+    if request["own_optimizer"] == eight_bits.NAME:
+        return {"optimizer": eight_bits.AdamW8bit(_trainable(model))}
+    return {"model_parameters": _trainable(model)}
 
 
 def _trainable(model: Any) -> list[Any]:

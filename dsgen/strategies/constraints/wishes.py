@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dsgen.families import family_of
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints.adapters import ADAPTERS
 from dsgen.strategies.constraints.constraint import Constraint
 from dsgen.strategies.constraints.encoders import ENCODER_WISHES
@@ -26,6 +27,17 @@ WISHES = (
         reason="DeepSpeed {at.version} has no Muon; 0.17.6 is the first release that has it",
         source="DeepSpeed releases: Muon came with 0.17.6; the schema of line 0.17 does not tell 0.17.5 apart",
         until="0.17.6",
+    ),
+    Constraint(
+        code="8-bit-states-elsewhere",
+        about="optimizer",
+        by="hardware",
+        stops=True,
+        condition=lambda at: (
+            at.training.optimizer == EIGHT_BITS and at.hardware is not None and at.hardware.vendor == "intel"
+        ),
+        reason="bitsandbytes has no optimizers in 8 bits for Gaudi",
+        source="bitsandbytes 0.50.2: backends/hpu/ops.py has 4-bit weights alone",
     ),
     Constraint(
         code="learned-positions",

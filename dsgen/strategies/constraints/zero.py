@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.constraints.constraint import Constraint
 from dsgen.strategies.constraints.setup import Setup
 
@@ -43,6 +44,15 @@ PRECISION = (
 )
 
 ZERO = (
+    Constraint(
+        code="8-bit-states-offloaded",
+        about="offload_optimizer",
+        by="deepspeed",
+        stops=True,
+        condition=lambda at: at.training.optimizer == EIGHT_BITS and at.offload_optimizer != "none",
+        reason="{at.training.optimizer} steps on the GPU, and DeepSpeed offloads to its own Adam alone",
+        source="deepspeed/runtime/engine.py (0.19.8): _configure_optimizer, zero_force_ds_cpu_optimizer",
+    ),
     Constraint(
         code="optimizer-offload-at-stage-0",
         about="offload_optimizer",
