@@ -241,6 +241,17 @@ def test_arguments_fill_in_what_is_auto(tmp_path: Path) -> None:
     assert same_data(adoption.config.to_dict(), TRAINER)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_the_program_s_optimizer_is_made_where_the_config_has_none(tmp_path: Path, own: bool) -> None:
+    told = read_arguments(arguments(tmp_path, "optim: adamw_8bit\n"))
+    config = {**ONE, **ADAM} if own else {key: value for key, value in ONE.items() if key != "optimizer"}
+
+    adoption = adopt(said(), held(config), told)
+
+    assert adoption.question.job.training.optimizer == ("Adam" if own else "AdamW8bit")
+    assert "optimizer" not in adoption.config.to_dict() or own
+
+
 def test_arguments_that_say_otherwise_are_refused_as_the_trainer_does(tmp_path: Path) -> None:
     told = read_arguments(arguments(tmp_path, "per_device_train_batch_size: 2\n"))
 
@@ -305,6 +316,9 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         ("finetuning_type: full\nlora_rank: 8\nbf16: true\n", {"precision": "bf16"}),
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
         ("use_peft: true\nlora_target_modules: null\n", {"method": "lora"}),
+        ("optim: adamw_8bit\n", {"optimizer": "AdamW8bit"}),
+        ("optimizer: adamw_bnb_8bit\nbf16: true\n", {"precision": "bf16", "optimizer": "AdamW8bit"}),
+        ("optim: adamw_torch_fused\nbf16: true\n", {"precision": "bf16"}),
     ],
 )  # fmt: skip
 def test_adapters_are_read_as_each_program_names_them(tmp_path: Path, text: str, fields: dict[str, object]) -> None:

@@ -91,7 +91,7 @@ def adopt(said: Scenario, source: Source, arguments: TrainingArguments | None = 
     _check_said(said)
     if arguments is not None:
         arguments.check(config)
-        said = _with_arguments(said, arguments)
+        said = _with_arguments(said, arguments, config)
     first = assemble(scenarios.layers(said), said.deepspeed)
     said = _with_gpus(said, config, first, source)
     job = assemble(scenarios.layers(said), said.deepspeed)
@@ -129,10 +129,11 @@ def _check_said(said: Scenario) -> None:
             )
 
 
-def _with_arguments(said: Scenario, arguments: TrainingArguments) -> Scenario:
-    """What the arguments say, below what a person says."""
-    origin = Origin(arguments.file)
-    fields = {name: ScenarioValue(value, origin) for name, value in arguments.fields.items()}
+def _with_arguments(said: Scenario, arguments: TrainingArguments, config: Mapping[str, Any]) -> Scenario:
+    """What the arguments say, below what a person says; their optimizer is made where the config has none."""
+    origin, runs = Origin(arguments.file), bool(config.get("optimizer"))
+    told = {name: value for name, value in arguments.fields.items() if name != "optimizer" or not runs}
+    fields = {name: ScenarioValue(value, origin) for name, value in told.items()}
     return attrs.evolve(said, fields={**fields, **said.fields})
 
 

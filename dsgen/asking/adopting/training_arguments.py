@@ -12,6 +12,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.value import Value
+from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.hf_trainer import HF_TRAINER
 
 __all__ = ["TrainingArguments", "read_arguments"]
@@ -31,6 +32,9 @@ _ADAPTERS = {"use_peft": True, "lora_enable": True, "use_lora": True, "finetunin
              "tuner_type": "lora", "adapter": "lora"}  # fmt: skip
 _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_lora": True, "bits": 4,
               "adapter": "qlora"}  # fmt: skip
+# The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
+_OPTIMIZERS = ("optim", "optimizer")
+_EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit")  # two names of bitsandbytes' AdamW8bit
 _EVERY_MATRIX = ("all", "all-linear")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
@@ -97,6 +101,8 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "precision", dtype
     if isinstance(values.get("gradient_checkpointing"), bool):
         yield "checkpointing", "full" if values["gradient_checkpointing"] else "none"
+    if any(values.get(name) in _EIGHT_BITS for name in _OPTIMIZERS):
+        yield "optimizer", EIGHT_BITS
     yield from _adapters(values)
     length = next((values[name] for name in _LENGTHS if _is_count(values.get(name))), None)
     if length is not None:
