@@ -51,10 +51,10 @@ def main() -> None:
     record: dict[str, Any] = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"cases": []}
     if options.update:
         _update(record)
-    from reserved_fit import instant  # benchmarks/; it draws the same scenarios
+    from reserved_fit import instant, known  # benchmarks/; it draws the same scenarios
 
     if options.update:
-        PAGE.write_text(page(record, instant()), encoding="utf-8", newline="\n")
+        PAGE.write_text(page(record, instant(), known()), encoding="utf-8", newline="\n")
     print("\n".join(summary(record)))
 
 

@@ -3,11 +3,12 @@
     python benchmarks/reserved_fit.py
 
 Prints constants that make the mean absolute error of all scenarios least, and the errors of each scenario by
-constants that were fitted without its model.
+constants that were fitted without its model; then those of the instant replays, which have none.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from reserved_page import UNCOUNTED
 
 from dsgen.memory.parts import parts
 from dsgen.memory.reserved import Causes, Holes, ReservedBytes, Reserving, causes, reserves
+from dsgen.memory.widened import widened
 
 MODES = {"default": "reserved_peak_bytes", "expandable": "expandable_reserved_peak_bytes"}
 SHARES = ("before", "peak", "apart", "gathered", "buckets")
@@ -47,13 +49,25 @@ def replayed() -> Iterator[Replayed]:
 
 def instant() -> dict[str, tuple[ReservedBytes, ReservedBytes]]:
     """What the instant model says of each scenario: reserved by default, and with expandable segments."""
-    told = {}
+    return {name: (default(), growing()) for name, (default, growing) in asked().items()}
+
+
+def known() -> frozenset[str]:
+    """The scenarios whose requests the instant model knows, and replays."""
+    return frozenset(name for name, (default, _) in asked().items() if default.replayed())
+
+
+@functools.lru_cache(maxsize=1)
+def asked() -> dict[str, tuple[Reserving, Reserving]]:
+    """What is asked of the instant model for each scenario, by default and with expandable segments."""
+    made = {}
     for _, case in drawn():
         job, strategy = case.strategy()
         of = parts(job, strategy, strategy.buffers, strategy.accumulation, strategy.micro_batch == 1)
-        peak = of.peak(strategy.micro_batch)
-        told[case.name] = tuple(Reserving(of.moments, strategy.micro_batch, peak, way)() for way in (False, True))
-    return told
+        peak, around = of.peak(strategy.micro_batch), widened(job, strategy, strategy.buffers)
+        default, growing = (Reserving(job, strategy, of.moments, peak, way, *around) for way in (False, True))
+        made[case.name] = default, growing
+    return made
 
 
 def errors(rows: Sequence[Replayed], holes: Holes, name: str) -> list[float]:
@@ -78,6 +92,19 @@ def fitted(rows: Sequence[Replayed], name: str) -> Holes:
     return best
 
 
+def _print_replays(mode: str, name: str) -> None:
+    """The errors of the instant replays."""
+    told = {row["name"]: row[name] for row in json.loads(RECORD.read_text("utf-8"))["cases"]}
+    place = list(MODES).index(mode)
+    played = {case: both[place]() for case, both in asked().items() if both[place].replayed()}
+    ratios = sorted(told[case] / one.bytes for case, one in played.items())
+    edge = len(ratios) // 20
+    absolute = [abs(1 / one - 1) for one in ratios]
+    print(f"{mode}: {len(played)} are replayed, off by {statistics.median(absolute):.1%} in the median;")
+    print(f"  within 3 %: {sum(one <= 0.03 for one in absolute)}; nine in ten lie between", end=" ")
+    print(f"{ratios[edge]:.2f} and {ratios[-1 - edge]:.2f} of what is said")
+
+
 def main() -> None:
     """Print."""
     rows = list(replayed())
@@ -90,6 +117,7 @@ def main() -> None:
             apart += errors([row for row in rows if row.model == model], others, name)
         ratios = sorted(1 / (1 + error) for error in errors(rows, holes, name))
         edge = len(ratios) // 20
+        _print_replays(mode, name)
         print(mode, ", ".join(f"{share} {getattr(holes, share):.2f}" for share in SHARES))
         print(f"  nine in ten lie between {ratios[edge]:.2f} and {ratios[-1 - edge]:.2f} of what is expected")
         for what, those in (("fitted on all", errors(rows, holes, name)), ("its model left out", apart)):

@@ -14,8 +14,10 @@ from dsgen.memory.cuts import Cut, cut, reaches
 from dsgen.memory.trained import AFTER, BEFORE, Trained
 
 __all__ = [
+    "FLAT_CHUNK",
     "Buckets",
     "Flush",
+    "Order",
     "Runs",
     "arrivals",
     "filled_buckets",
@@ -24,6 +26,7 @@ __all__ = [
     "flushes",
     "kept_from",
     "larger_of",
+    "pieces",
     "waiting_of",
     "worst",
 ]
@@ -165,10 +168,10 @@ def _flushes(trained: Trained, bucket: int, ranks: int, runs: Runs | None) -> tu
 
 def _flat(low: int, high: int, share: int, bucket: int) -> int:
     """Elements of the largest flat copy of a range of flat weights; one piece alone is flat already."""
-    return max((filled for filled, count in _pieces(low, high, share, bucket) if count > 1), default=0)
+    return max((filled for filled, count in pieces(low, high, share, bucket) if count > 1), default=0)
 
 
-def _pieces(low: int, high: int, share: int, bucket: int) -> list[tuple[int, int]]:
+def pieces(low: int, high: int, share: int, bucket: int) -> list[tuple[int, int]]:
     """The calls that reduce a range: its pieces, a rank's each, until they are more than a bucket.
 
     Source: stage_1_and_2.py, average_tensor and allreduce_no_retain.
@@ -327,9 +330,9 @@ def filled_buckets(trained: Trained, bucket: int, ranks: int = 0, runs: Runs = (
         end = trained.ends[index] - group.begin
         larger += numel if numel > bucket else 0
         if numel > bucket and ranks:
-            pieces = _pieces(end - numel, end, group.share, bucket)
-            calls, done = calls + len(pieces), done + numel
-            flattened += sum(elements for elements, count in pieces if count > 1)
+            parts = pieces(end - numel, end, group.share, bucket)
+            calls, done = calls + len(parts), done + numel
+            flattened += sum(elements for elements, count in parts if count > 1)
             continue
         first, last = (end - numel) // group.share, (end - 1) // group.share
         low, high = (min(low, first), max(high, last)) if filled else (first, last)

@@ -283,7 +283,7 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             parts=_named(moment, micro_batch, gpu.ratio),
             phase=moment.phase,
             overhead=gpu.overhead,
-            holds=Reserving(counted.moments, micro_batch, tensors, gpu.expandable),
+            holds=Reserving(job, strategy, counted.moments, tensors, gpu.expandable, less, more),
         ),
         host=host_place(job, counted),
         nvme=Place(

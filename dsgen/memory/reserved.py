@@ -1,18 +1,21 @@
-"""What torch's allocator reserves for a strategy, from causes: its own blocks, and what one kind of tensor leaves.
+"""What torch's allocator reserves for a strategy: a replay of its requests, or where their order is not known, causes.
 
 The allocator never moves a block. What a kind of tensors has taken at its own highest moment stays reserved, and serves
 another kind only where a free block is large enough; so reserved lies between the tensors' peak and the sum of what
 each kind takes at most. Parameters that stage 3 gathers and the buckets of communication come back in changing sizes
 and on streams of their own, whose blocks no other stream gets: they leave holes by their own size.
 
-A replay of every request (`dsgen simulate`) knows the order of requests; this does not. Its constants were fitted on
-the replays of benchmarks/reserved.json by benchmarks/reserved_fit.py, which prints how far each group of them lies from
-constants fitted on all others; docs/reserved.md shows every scenario.
+dsgen.memory.replaying writes the requests down and plays them into the allocator, which needs no constant. What it does
+not know is told from the causes above. Their constants were fitted on the replays of benchmarks/reserved.json by
+benchmarks/reserved_fit.py, which prints how far each group of them lies from constants fitted on all others;
+docs/reserved.md shows every scenario.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dsgen.jobs.job import Job
+from dsgen.memory.asked import asked_of, batchless, tells
 from dsgen.memory.moments import Moment
 
 __all__ = ["DEFAULT", "EXPANDABLE", "Causes", "Holes", "ReservedBytes", "Reserving", "causes", "reserves"]
@@ -26,7 +29,8 @@ class ReservedBytes(NamedTuple):
 
     Attributes:
         bytes: What is expected.
-        low, high: Nine in ten of the replayed scenarios lie between.
+        low, high: Nine in ten of the scenarios that are told from causes lie between; of a replay more do, and it has
+            the same, for real runs have other lengths and libraries.
     """
 
     bytes: int
@@ -100,23 +104,56 @@ class Reserving(NamedTuple):
     """What the allocator reserves for a strategy, computed when it is asked for: a search never asks.
 
     Attributes:
+        job: What runs.
+        strategy: How.
         moments: The strategy's.
-        micro_batch: Sequences of a forward pass.
         peak: Bytes of the highest moment of all, a measurement of the machine included.
         expandable: With `expandable_segments:True`.
+        less, more: Bytes that uncounted keys may take from the peak, and add to it.
     """
 
+    job: Job
+    strategy: Any
     moments: tuple[Moment, ...]
-    micro_batch: int
     peak: int
     expandable: bool
+    less: int = 0
+    more: int = 0
 
     def __call__(self) -> ReservedBytes:
         """Compute it."""
         holes = EXPANDABLE if self.expandable else DEFAULT
-        of = causes(self.moments, self.micro_batch)
-        expected = reserves(of, holes) * self.peak / (max(of.peak, of.before) or 1)
-        return ReservedBytes(int(expected), max(self.peak, int(expected * holes.low)), int(expected * holes.high))
+        of = causes(self.moments, self.strategy.micro_batch)
+        counted = max(of.peak, of.before) or 1
+        replayed = self.replayed()
+        expected = (max(replayed, counted) if replayed else reserves(of, holes)) * self.peak / counted
+        least = max(self.peak - self.less, int((expected - self.less) * holes.low))
+        return ReservedBytes(int(expected), least, int((expected + self.more) * holes.high))
+
+    def replayed(self) -> int:
+        """Bytes by a replay of the requests; 0 where their order is not known."""
+        from dsgen.memory.replaying import Replay, reserved  # few questions need it
+
+        job, strategy = self.job, self.strategy
+        single = strategy.micro_batch == 1 and tells(job, strategy.tp)
+        return reserved(
+            Replay(
+                asked_of(job, strategy, single),
+                batchless(strategy),
+                strategy.buffers,
+                strategy.accumulation,
+                strategy.micro_batch,
+                job.world,
+                job.hardware.usable_memory_bytes,
+                self.expandable,
+            )
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reserving) and self() == other()
+
+    def __hash__(self) -> int:
+        return hash(self())
 
     def __repr__(self) -> str:
         return repr(self())

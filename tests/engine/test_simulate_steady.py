@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dsgen.engine.simulate.allocator import Allocator
-from dsgen.engine.simulate.expandable import Expandable
+from dsgen.allocators.caching import Allocator
+from dsgen.allocators.expandable import Expandable
 from dsgen.engine.simulate.ledger import GPU, HOST, Ledger
 from dsgen.engine.simulate.results import allocated_and_reserved
 from dsgen.engine.simulate.steady import StepRequests, least_card, played

@@ -20,7 +20,7 @@ LONGEST_FILE = 400  # lines; from 300 on a file should make one think
 
 # A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
 FLOORS = {
-    "1 shapes": "shapes kernels",
+    "1 shapes": "shapes kernels allocators",
     "2 what there is": "deepspeed documents families proving detecting",
     "3 named": "catalog targets",
     "4 jobs": "jobs effective",
@@ -34,7 +34,8 @@ FLOORS = {
     "12 doors": "dsgen cli __main__",  # "dsgen" is the library's face, dsgen/__init__.py
 }
 APART = "engine"  # runs as a child process: it imports nothing of the house but the laws below, and nothing imports it
-LAWS = "kernels"  # arithmetic on plain numbers, so that the child's clock and the planner's are one
+# Arithmetic on plain numbers, so that the child's clock and the planner's are one, and its allocator and the memory's.
+LAWS = {"kernels", "allocators"}
 OUTSIDE = {"dsgen", "api", "pytest_plugin", "__main__"}  # the only modules that lie in no room
 
 # Library -> the only modules that may import it, at the top or in a function.
@@ -157,18 +158,18 @@ def test_no_circle_inside_a_package() -> None:
     assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
 
 
-def test_the_engine_imports_nothing_of_the_house_but_the_laws_of_kernels() -> None:
+def test_the_engine_imports_nothing_of_the_house_but_the_laws() -> None:
     engine = [name for name in MODULES if entry(name) == APART]
 
     assert len(engine) > 1
-    assert {entry(target) for name in engine for target in own_imports(name)} <= {APART, LAWS}
+    assert {entry(target) for name in engine for target in own_imports(name)} <= {APART, *LAWS}
 
 
-def test_the_laws_of_kernels_load_nothing_that_the_engine_s_interpreter_may_lack() -> None:
-    """A child gets an empty package `dsgen` that only knows where its modules lie; kernels.rates must load there."""
+def test_the_laws_load_nothing_that_the_engine_s_interpreter_may_lack() -> None:
+    """A child gets an empty package `dsgen` that only knows where its modules lie; the laws must load there."""
     program = (
         "import sys, types; package = types.ModuleType('dsgen'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['dsgen'] = package; import dsgen.kernels; print(*sorted(sys.modules))"
+        "sys.modules['dsgen'] = package; import dsgen.kernels, dsgen.allocators; print(*sorted(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", program, str(PACKAGE)], capture_output=True, text=True, check=True
@@ -176,8 +177,10 @@ def test_the_laws_of_kernels_load_nothing_that_the_engine_s_interpreter_may_lack
 
     loaded = done.stdout.split()
 
-    assert "dsgen.kernels.rates" in loaded
-    assert [name for name in loaded if name.startswith("dsgen.") and not name.startswith(f"dsgen.{LAWS}")] == []
+    assert {"dsgen.kernels.rates", "dsgen.allocators.expandable"} <= set(loaded)
+    assert [
+        name for name in loaded if name.startswith("dsgen.") and entry(name.removeprefix("dsgen.")) not in LAWS
+    ] == []
 
 
 @pytest.mark.parametrize("library", WALLS)

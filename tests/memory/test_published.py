@@ -199,23 +199,22 @@ def test_the_model_of_a_record_has_as_many_parameters_as_it_says(module: Any, re
 BOUNDS = {
     "clpl": (2, 0.28),
     "dsgist": (1, 0.40),
-    "dsmuon": (2, 0.18),
-    "flagp": (3, 0.14),
+    "dsmuon": (2, 0.19),
+    "flagp": (3, 0.143),
     "fms": (19, 0.022),
-    "fsdpq": (6, 0.065),
-    "intern": (4, 0.27),
+    "fsdpq": (6, 0.025),
+    "intern": (4, 0.24),
     "lith": (13, 0.022),
     "litr": (6, 0.035),
-    "peftmc": (5, 0.04),
-    "qwen": (39, 0.06),
-    "sws": (7, 0.07),
+    "qwen": (39, 0.068),
+    "sws": (7, 0.04),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
     "ALLOCATED": (41, 0.022, 34),
-    "RESERVED": (11, 0.04, 10),
-    "DRIVER": (19, 0.05, 18),
-    "UNSTATED": (55, 0.075, 47),
+    "RESERVED": (6, 0.026, 5),
+    "DRIVER": (19, 0.034, 18),
+    "UNSTATED": (55, 0.07, 46),
 }
 
 
@@ -243,21 +242,21 @@ def test_every_meaning_of_a_number_is_as_near_as_it_was(cases: Any, reading: str
 def test_every_reason_to_show_a_record_apart_holds_for_some(module: Any, cases: Any) -> None:
     used = collections.Counter(case.apart for case in cases if case.apart)
     assert set(used) == set(module("published_apart").APART)
-    assert used.total() == 212
+    assert used.total() == 217
 
 
 def test_embeddings_trained_without_an_fp32_copy_take_less_than_dsgen_says(cases: Any) -> None:
     """Less by what DeepSpeed keeps: an fp32 copy, two fp32 moments instead of 16-bit ones, and fp32 gradients."""
     those = [case.error for case in cases if case.apart.startswith("adapters, embedding and head") and case.peaks]
     assert len(those) == 18
-    assert all(0.2 < error < 0.75 for error in those)
+    assert all(0.15 < error < 0.7 for error in those)
 
 
 def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
-    assert len(errors) == 107
+    assert len(errors) == 102
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.05
+    assert statistics.median(map(abs, errors)) <= 0.04
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:

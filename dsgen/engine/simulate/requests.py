@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.engine.simulate import allocator_settings
+from dsgen.allocators import allocator_settings
 
 __all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "METHODS", "filled"]
 

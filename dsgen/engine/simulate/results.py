@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsgen.engine.simulate import allocator_settings, steady
-from dsgen.engine.simulate.allocator import Allocator
-from dsgen.engine.simulate.expandable import Expandable
+from dsgen.allocators import allocator_settings
+from dsgen.allocators.caching import Allocator
+from dsgen.allocators.expandable import Expandable
+from dsgen.engine.simulate import steady
 from dsgen.engine.simulate.ledger import HOST, Ledger, Phase
 
 __all__ = ["allocated_and_reserved", "collectives", "describe"]

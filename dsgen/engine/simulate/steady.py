@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from dsgen.engine.simulate.allocator import Allocator, Reserved, replay
+from dsgen.allocators.caching import Allocator, Reserved, replay
 from dsgen.engine.simulate.ledger import GPU, Ledger
 
 __all__ = ["StepRequests", "least_card", "played"]

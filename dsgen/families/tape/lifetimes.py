@@ -1,17 +1,37 @@
 """The moments of a recorded run: which bytes are alive while it goes forward, forward again, and backward."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from dsgen.families.tape.engine import reachable
 from dsgen.families.tape.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
 from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Activity, Position, Size
 from dsgen.families.tape.tape import Tape
 
-__all__ = ["Lifetimes", "Record", "opening", "size"]
+__all__ = ["Lifetimes", "Record", "Step", "Walker", "opening", "size"]
 
 Step = Storage | Position | Delivery
 _Ended = tuple[Size, Size, int, list[Activity]]  # what is kept by kind, and the moments of forward
+
+
+_Kept_co = TypeVar("_Kept_co", covariant=True)  # what a walker says when forward has ended
+_Place = TypeVar("_Place")  # where it was when forward began again
+
+
+class Walker(Protocol[_Kept_co, _Place]):
+    """What sees the steps of a record in the order in which they happen."""
+
+    def over(self, steps: Sequence[Step | None], gone: Sequence[list[Storage]]) -> None:
+        """Steps pass, and behind each some storages are gone."""
+
+    def end_forward(self) -> _Kept_co:
+        """Forward has ended, and its result is gone too; backward begins."""
+
+    def begin_again(self) -> _Place:
+        """Forward runs again, and backward waits at a place."""
+
+    def end_again(self, position: _Place) -> None:
+        """Backward goes on there."""
 
 
 class Lifetimes(NamedTuple):
@@ -47,6 +67,9 @@ class Record(NamedTuple):
         stop: Those of forward by which all is made that is kept.
         asked: Those before the first node that asks for what was kept.
         told: Moments tell the way and the position.
+        entry: What goes in.
+        result: What forward makes, which the next part of the model goes on with.
+        entered: The gradients of what went in, which the part before goes on with.
     """
 
     steps: list[Step]
@@ -54,39 +77,53 @@ class Record(NamedTuple):
     stop: int
     asked: int
     told: bool
+    entry: Storage | None
+    result: Storage | None
+    entered: Sequence[Tensor]
 
     def once(self) -> Lifetimes:
         """Nodes keep from forward what they need in backward."""
-        steps, forward = self.steps, self.forward
-        made = [one for one in steps if isinstance(one, Storage)]
-        gone = _gone(steps, ((one, max(one.last, one.kept)) for one in made))
         alive = _Alive(self.told)
-        alive.over(steps[:forward], gone)
-        ended = alive.end_forward()
-        alive.over(steps[forward:], gone[forward:])
-        return alive.lifetimes(ended, made[0].kept > 0)
+        return alive.lifetimes(self.walk(alive, again=False), self.entry is not None and self.entry.kept > 0)
 
     def again(self) -> Lifetimes:
-        """Nodes keep nothing; when the first asks, forward runs again from its input until all is there that is kept.
+        """Nodes keep nothing, and what went in stays until the end."""
+        alive = _Alive(self.told)
+        return alive.lifetimes(self.walk(alive, again=True), True)
 
-        As torch.utils.checkpoint with use_reentrant=False. What went in stays until the end.
+    def walk(self, seen: Walker[_Kept_co, _Place], again: bool) -> _Kept_co:
+        """Show every step to a walker, and the storages that are gone behind it.
+
+        Args:
+            seen: Sees them.
+            again: As torch.utils.checkpoint with use_reentrant=False: when the first node asks for what it would have
+                kept, forward runs again from its input until all is there that is kept.
+
+        Returns:
+            What the walker says when forward has ended.
         """
         steps, forward, asked = self.steps, self.forward, self.asked
-        alive = _Alive(self.told)
+        if not again:
+            storages = [one for one in steps if isinstance(one, Storage)]
+            gone = _gone(steps, ((one, max(one.last, one.kept)) for one in storages))
+            seen.over(steps[:forward], gone)
+            ended = seen.end_forward()
+            seen.over(steps[forward:], gone[forward:])
+            return ended
         made = [one for one in steps[1:forward] if isinstance(one, Storage)]
-        alive.over(steps[:forward], _gone(steps[:forward], ((one, one.last) for one in made)))
-        ended = alive.end_forward()
+        seen.over(steps[:forward], _gone(steps[:forward], ((one, one.last) for one in made)))
+        ended = seen.end_forward()
         more = [None, *steps[1:forward]]
         more[self.stop :] = [None if isinstance(one, Storage) else one for one in more[self.stop :]]
         made = [one for one in more if isinstance(one, Storage)]
         lives = [(one, one.last) for one in steps[forward:] if isinstance(one, Storage)]
         gone = _gone(steps, [*lives, *((one, one.again) for one in made if one.again)])
-        alive.over(steps[forward:asked], gone[forward:])
-        position = alive.begin_again()
-        alive.over(more, _gone(more, ((one, one.last) for one in made if not one.again)))
-        alive.end_again(position)
-        alive.over(steps[asked:], gone[asked:])
-        return alive.lifetimes(ended, True)
+        seen.over(steps[forward:asked], gone[forward:])
+        place = seen.begin_again()
+        seen.over(more, _gone(more, ((one, one.last) for one in made if not one.again)))
+        seen.end_again(place)
+        seen.over(steps[asked:], gone[asked:])
+        return ended
 
 
 def opening(tape: Tape, hidden: Tensor, *others: Tensor) -> tuple[list[Activity], set[Storage]]:

@@ -16,7 +16,7 @@ from dsgen.families.tape.moments import (
 )
 from dsgen.memory.activations.executions import execution
 from dsgen.memory.activations.inference import evaluates, inference
-from dsgen.memory.activations.whole import Activations, BlockRun, activations
+from dsgen.memory.activations.whole import Activations, BlockRun, Recorded, activations, recorded
 
 __all__ = [
     "AGAIN",
@@ -30,9 +30,11 @@ __all__ = [
     "Activity",
     "BlockRun",
     "Position",
+    "Recorded",
     "Size",
     "activations",
     "evaluates",
     "execution",
     "inference",
+    "recorded",
 ]

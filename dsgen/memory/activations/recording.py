@@ -75,11 +75,17 @@ def record(
     """Record a body's forward and backward; see `Stretch.run`."""
     tape = Tape(vocabulary, told)
     hidden = tape.make(shape.rows, shape.width, shape.item, tape.kind)
+    entered: list[Tensor] = []  # the gradients of what goes in
     if shape.edge is not None:
-        hidden.edge = (Node(0, (), None, lambda *_: []), 0)
+
+        def enter(*given: Tensor) -> list[Tensor]:
+            entered.extend(given)
+            return []
+
+        hidden.edge = (Node(0, (), None, enter), 0)
     made = body(tape, hidden)
     tape.hold(made, None if vocabulary else hidden)
     forward = len(tape.steps)
     tape.kind = TEMPORARIES
     asked = backward(tape, made) if made.edge is not None else forward
-    return Record(tape.steps, forward, tape.stop, asked, told)
+    return Record(tape.steps, forward, tape.stop, asked, told, hidden.storage, made.storage, entered)

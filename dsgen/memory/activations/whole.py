@@ -17,7 +17,7 @@ from dsgen.memory.activations.executions import execution
 from dsgen.memory.activations.recording import Recording, record
 from dsgen.shapes.profiles import Model
 
-__all__ = ["Activations", "BlockRun", "activations"]
+__all__ = ["Activations", "BlockRun", "Recorded", "activations", "recorded"]
 
 INDEX = 8  # bytes of an int64 token id or label
 _CACHED = 4096  # models times ways to run them; a plan asks for a few dozen
@@ -202,6 +202,51 @@ def _activations(
     )
 
 
+class Recorded(NamedTuple):
+    """A decoder's forward and backward, stretch by stretch.
+
+    Attributes:
+        hidden: Bytes of what the embedding makes, which goes into the first block.
+        beside: Bytes of each table, mask or variable that is there beside it while forward runs.
+        blocks: The record of each block, and whether its forward runs again in backward.
+        head: That of what comes behind the blocks.
+        asked: Whether checkpointing alone asks for a gradient of what the embedding makes, which stays with it.
+    """
+
+    hidden: Size
+    beside: tuple[Size, ...]
+    blocks: tuple[tuple[Record, bool], ...]
+    head: Record
+    asked: bool
+
+
+def recorded(on: Execution, checkpointing: bool, told: bool) -> Recorded | None:
+    """The stretches of a model as they are recorded; None of one with an encoder.
+
+    Args:
+        on: How it runs.
+        checkpointing, told: As for `activations`.
+    """
+    forward, model, first = family_of(on.model).forward, on.model, Tape()
+    if isinstance(forward, Stacks):
+        return None
+    hidden, saved, read, referred = forward.before(first, on)
+    opening(first, hidden, *saved, *read, *referred)
+    dense = model.dense_layers if model.experts else model.layers
+    names = [name for name, count in forward.order(dense, model.layers - dense) for _ in range(count)]
+    blocks = [(_record(forward.body(name), on, hidden, True, told), checkpointing) for name in names]
+    if hidden.edge is None and not checkpointing:  # those before the first adapter have no backward
+        for place, name in enumerate(names):
+            plain = _record(forward.body(name), on, hidden, False, told)
+            blocks[place] = plain, False
+            if len(plain.steps) > plain.forward:
+                break
+    head = _recorded_head(forward.head, on, hidden.rows, hidden.width, hidden.item, told, True)
+    storages = dict.fromkeys(one.storage for one in (*saved, *read, *referred) if one.storage is not hidden.storage)
+    beside = tuple(size([one]) for one in storages)
+    return Recorded(size([hidden.storage]), beside, tuple(blocks), head, on.asks)
+
+
 def _encoded(stacks: Stacks, on: Execution, target_len: int, checkpointing: bool, told: bool) -> Activations:
     """Activations of a decoder behind an encoder."""
     from dsgen.memory.activations.encoded import encoded
@@ -219,9 +264,13 @@ def _block_runs(runs: list[tuple[str, int, Recording]]) -> tuple[BlockRun, ...]:
 @functools.lru_cache(maxsize=64)
 def _head(head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool) -> Recording:
     """What comes behind the blocks, which is the same with checkpointing and without."""
+    return Recording.of(_recorded_head(head, on, rows, width, item, told, asks), again=False)
+
+
+def _recorded_head(head: Block, on: Execution, rows: Size, width: int, item: int, told: bool, asks: bool) -> Record:
     vocabulary = (on.model.vocab_size, on.model.vocab_size // on.tp)
     shape = Tensor(rows, width, item, None, (True, 0) if asks else None)
-    return Recording.run(_ready(head, on), shape, again=False, vocabulary=vocabulary, told=told)
+    return record(_ready(head, on), shape, vocabulary=vocabulary, told=told)
 
 
 def _record(block: Block, on: Execution, hidden: Tensor, asks: bool, told: bool) -> Record:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.engine.simulate.allocator import Allocator, replay
-from dsgen.engine.simulate.allocator_settings import parse
-from dsgen.engine.simulate.expandable import Expandable
+from dsgen.allocators.allocator_settings import parse
+from dsgen.allocators.caching import Allocator, replay
+from dsgen.allocators.expandable import Expandable
 
 MIB = 2**20
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 
-from dsgen.engine.simulate.allocator import (
+from dsgen.allocators.caching import (
     MEDIUM_SEGMENT,
     MIN_BLOCK,
     SMALL_SEGMENT,

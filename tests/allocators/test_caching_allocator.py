@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgen.engine.simulate.allocator import Allocator, replay
-from dsgen.engine.simulate.expandable import Expandable
+from dsgen.allocators.caching import Allocator, replay
+from dsgen.allocators.expandable import Expandable
 
 MIB = 2**20
 

@@ -1,7 +1,7 @@
 """PyTorch's caching allocator for CUDA, as arithmetic: what `memory_allocated` and `memory_reserved` would have said.
 
 Source of every rule and constant: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13 (c10/core/AllocatorConfig.h for
-the sizes). `expandable` has the mode with expandable segments, `steady` whole steps and the smallest card.
+the sizes). `expandable` has the mode with expandable segments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 
-from dsgen.engine.simulate.allocator_settings import AllocatorSettings
+from dsgen.allocators.allocator_settings import AllocatorSettings
 
 __all__ = ["Allocator", "Block", "Pool", "Reserved", "join_free", "replay"]
 

@@ -1,0 +1,155 @@
+"""The requests of parameters that stage 3 gathers and releases, module by module, in the order of the coordinator.
+
+The rules of when are those of dsgen.memory.coordinator; what somebody keeps of a released tensor is as in
+dsgen.memory.gathered.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+from dsgen.memory.activations import AGAIN, AT, BACKWARD, FORWARD
+from dsgen.memory.coordinator import TensorUses, Walked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
+from dsgen.memory.gathered import around
+from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, GatheredTensor
+from dsgen.memory.replaying.requests import Handle, Requests
+from dsgen.memory.trained import BEFORE
+
+__all__ = ["Gathering"]
+
+
+class _Flat:
+    """A flat buffer that several tensors were gathered in: its handle, its uses, and those that wait for theirs."""
+
+    __slots__ = ("copied", "handle", "uses", "waiting")
+
+    def __init__(self, handle: Handle, uses: Sequence[int]) -> None:
+        self.handle, self.uses, self.waiting, self.copied = handle, uses, len(uses), False
+
+
+class Gathering:
+    """One pass as the coordinator walks it, from module to module.
+
+    Args:
+        requests: Where it asks.
+        stream: The stream of what is gathered.
+        step: What the order of use depends on.
+        uses: The uses of its tensors.
+        walk: What is gathered and released when.
+        size: Bytes of an element.
+    """
+
+    def __init__(self, requests: Requests, stream: int, step: Step, uses: TensorUses, walk: Walked, size: int) -> None:
+        self.requests, self.stream, self.step, self.walk, self.size = requests, stream, step, walk, size
+        self.events, self.uses = events(step), uses
+        self.calls: dict[int, list[Sequence[int]]] = {}
+        for event, called, _ in walk.gathers:
+            self.calls.setdefault(event, []).append(called)
+        self.there: dict[int, Handle] = {}
+        self.coming: dict[int, _Flat] = {}
+        self.kept: dict[int, Handle] = {}  # of released tensors, to which somebody still refers
+        self.begun = self.over = 0  # events
+
+    def reach(self, block: int, way: int, matrices: int) -> None:
+        """A matrix is used: its module and all before it have begun, and those before it are over."""
+        event = _places(self.step).get((block, way, matrices), -1)
+        if event >= self.begun:
+            self._until(event + 1)
+
+    def end(self) -> None:
+        """The pass is over, and so are its modules; nothing stays."""
+        self._until(len(self.events))
+        self._finish(len(self.events))
+        flats = {id(flat): flat.handle for flat in self.coming.values()}
+        self.requests.give(*self.there.values(), *self.kept.values(), *flats.values())
+
+    def _until(self, end: int) -> None:
+        for event in range(self.begun, end):
+            self._finish(event)
+            self._begin(event)
+        self.begun = end
+
+    def _begin(self, number: int) -> None:
+        """A module begins: its tensors are gathered and copied out, then the next ones are fetched."""
+        bounds, order, requests = self.uses.bounds, self.uses.order, self.requests
+        begin, end = bounds[number], bounds[number + 1]
+        calls = self.calls.get(number, ())
+        for called in calls:
+            if called[0] < end:
+                self._gather(called)
+        for use in range(begin, end):
+            flat = self.coming.pop(order[use], None)
+            if flat is None:
+                continue
+            if not flat.copied:
+                flat.copied = True
+                for other in flat.uses:
+                    self._place(other)
+            flat.waiting -= 1
+            if not flat.waiting:
+                requests.give(flat.handle)
+        for called in calls:
+            if called[0] >= end:
+                self._gather(called)
+
+    def _gather(self, called: Sequence[int]) -> None:
+        """One all-gather; adapters in fp32 come apart from what is in 16 bits."""
+        uses, frozen = self.uses, self.uses.frozen
+        parts = [called]
+        if self.step.wide and len(called) > 1:
+            own = [use for use in called if uses.order[use] not in frozen]
+            parts = [own, [use for use in called if uses.order[use] in frozen]]
+        for part in parts:
+            if len(part) == 1 and len(called) == 1:
+                self._place(part[0])
+            elif part:
+                extent = sum([uses.extents[use] for use in part])
+                flat = _Flat(self.requests.take(self.size * extent, self.stream), part)
+                self.coming.update((uses.order[use], flat) for use in part)
+
+    def _place(self, use: int) -> None:
+        taken = self.requests.take(self.size * self.uses.extents[use], self.stream)
+        self.there[self.uses.order[use]] = taken
+
+    def _finish(self, end: int) -> None:
+        for number in range(self.over, end):
+            event = self.events[number]
+            if event.way == BACKWARD:
+                for tensor in event.module.tensors:
+                    if tensor.keeper != BITSANDBYTES:
+                        self.requests.give(self.kept.pop(tensor.place, 0))
+            self._release(event, self.walk.released[number])
+        self.over = max(self.over, end)
+
+    def _release(self, event: ModuleEvent, released: frozenset[int]) -> None:
+        saving = AGAIN if self.step.checkpointing else FORWARD
+        saved = event.module.tensors if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.leaving):
+            place = tensor.place
+            if place not in released or place not in self.there or place in self.kept:
+                continue
+            if self._keeps(tensor, event, tensor in saved):
+                self.kept[place] = self.there.pop(place)
+        self.requests.give(*(self.there.pop(place, 0) for place in released))
+
+    def _keeps(self, tensor: GatheredTensor, event: ModuleEvent, saved: bool) -> bool:
+        step = self.step
+        if tensor.frozen:
+            begin = first_asked(step)
+            if BEFORE < event.block < begin or (event.block == begin and event.module.name in unasked(step)):
+                return False
+        direct = tensor.keeper == AUTOGRAD or (step.checkpointing and not tensor.frozen)
+        return tensor.keeper == BITSANDBYTES or (direct and saved)
+
+
+@functools.lru_cache(maxsize=64)
+def _places(step: Step) -> Mapping[tuple[int, int, int], int]:
+    """(block, way, matrices before it) of each matrix that is used -> the event of its module."""
+    places: dict[tuple[int, int, int], int] = {}
+    for number, (_, _, used, later, _) in enumerate(around(step)):
+        for block, way, matrices, stage in filter(None, (used, *later)):
+            if stage == AT:
+                places[block, way, matrices] = number
+    return places

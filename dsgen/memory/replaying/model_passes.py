@@ -1,0 +1,164 @@
+"""The requests of one pass over a model: forward through its stretches, and backward through them."""
+
+import functools
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from dsgen.memory.activations import execution, recorded
+from dsgen.memory.buckets import arrivals
+from dsgen.memory.replaying.requests import Handle, Requests
+from dsgen.memory.replaying.stretches import BORN, FREED, HANDED, Happening, StretchRequests, stretch_requests
+from dsgen.memory.runs import Run
+from dsgen.memory.together import runs_of
+from dsgen.memory.trained import AFTER, BEFORE, trained
+
+__all__ = ["ModelPasses", "ModelRequests", "Taker", "model_requests"]
+
+
+class ModelRequests(NamedTuple):
+    """What a pass asks for, in bytes.
+
+    Attributes:
+        hidden: What the embedding makes.
+        beside: Tables, masks and variables beside it.
+        blocks: The blocks, in order.
+        head: What comes behind them.
+        gradients: Those of the embedding and of what is beside it, in the order in which backward makes them.
+        tied: The last of them is added to the head's, which waits for it.
+        asked: What the embedding makes, and its gradient, stay until the next forward has ended.
+    """
+
+    hidden: int
+    beside: tuple[int, ...]
+    blocks: tuple[StretchRequests, ...]
+    head: StretchRequests
+    gradients: tuple[int, ...]
+    tied: bool
+    asked: bool
+
+
+class Taker(Protocol):
+    """Who takes the weights' gradients, and gathers the weights."""
+
+    def take(self, gradient: Handle, size: int) -> None:
+        """Take a weight's gradient."""
+
+    def reach(self, block: int, way: int, matrices: int) -> None:
+        """A matrix of a block is used from now on."""
+
+
+@functools.lru_cache(maxsize=16)
+def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
+    """What a pass asks for; None of a model with an encoder."""
+    training, model = run.training, run.model
+    ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
+    embeds = training.lora_train_embeddings and training.method != "full"
+    rest = (run.told and training.method != "full", run.single, training.lora_dropout > 0, embeds)
+    on = execution(model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
+    made = recorded(on, run.checkpointing, run.told)
+    if made is None:
+        return None
+    kinds: dict[tuple[int, bool], StretchRequests] = {}  # equal blocks share a record
+    blocks = []
+    for one, again in made.blocks:
+        if (id(one), again) not in kinds:
+            kinds[id(one), again] = stretch_requests(one, again, micro_batch)
+        blocks.append(kinds[id(one), again])
+    tensors = trained(model, *run.trains)
+    outer = [index for index, _ in arrivals(tensors, runs_of(run)) if tensors.blocks[index] == BEFORE]
+    return ModelRequests(
+        *(
+            made.hidden[0] + made.hidden[1] * micro_batch,
+            tuple(fixed + each * micro_batch for fixed, each in made.beside),
+        ),
+        tuple(blocks),
+        stretch_requests(made.head, False, micro_batch),
+        tuple(tensors.numels[index] * on.item for index in outer),
+        tensors.tied and outer[-1:] == [tensors.table],
+        made.asked,
+    )
+
+
+class ModelPasses:
+    """Passes over one model, one behind the other."""
+
+    def __init__(self, requests: Requests, model: ModelRequests) -> None:
+        self.requests, self.model = requests, model
+        self._staying: list[Handle] = []  # what the loss of the last pass refers to
+        self._waits = False  # whether the next gradient is that of a head that is the embedding too
+        self._waiting: list[Handle] = []  # it, once it is there
+
+    def run(self, taker: Taker) -> None:
+        """One pass."""
+        requests, model = self.requests, self.model
+        stretches = (*model.blocks, model.head)
+        entry = first = requests.take(model.hidden)
+        tables = requests.together(model.beside)
+        held: list[dict[int, Handle]] = []
+        for block, stretch in enumerate(stretches):
+            place = block if block < len(model.blocks) else AFTER
+            there = {stretch.entry: entry}
+            self._play(stretch.forward, there, {stretch.result}, taker, place)
+            entry = there.get(stretch.result, 0)
+            held.append(there)
+        requests.give(*self._staying)
+        self._staying = []
+        gradient = self._back(stretches, held, taker)
+        requests.give(*tables)
+        self._staying = [gradient, first] if model.asked else []
+        self._embed(taker, 0 if model.asked else gradient)
+
+    def _back(self, stretches: Iterable[StretchRequests], held: list[dict[int, Handle]], taker: Taker) -> Handle:
+        """Backward through the stretches: the gradient of what the embedding has made."""
+        requests, model = self.requests, self.model
+        gradient: Handle = 0
+        last = len(held) - 1
+        for block, (stretch, there) in reversed(list(enumerate(zip(stretches, held, strict=True)))):
+            if block < last:
+                there.pop(stretch.result, None)  # it went into the next stretch, which has given it back
+            if not block and model.asked:
+                there.pop(stretch.entry, None)  # it stays
+            if stretch.given:
+                if block < last:
+                    there[stretch.given] = gradient
+                self._waits = block == last and model.tied
+                self._play(stretch.backward, there, {stretch.passed}, taker, block if block < last else AFTER)
+                gradient = there.pop(stretch.passed, 0)
+            requests.give(*there.values())
+        return gradient
+
+    def _play(
+        self, happenings: Iterable[Happening], there: dict[int, Handle], stays: set[int], taker: Taker, block: int
+    ) -> None:
+        requests = self.requests
+        for what, one, two in happenings:
+            if what == BORN:
+                if one not in there:
+                    there[one] = requests.take(two)
+            elif what == FREED:
+                if one not in stays:
+                    requests.give(there.pop(one, 0))
+            elif what == HANDED:
+                gradient = there.pop(one, 0)
+                if self._waits:
+                    self._waits, self._waiting = False, [gradient]
+                else:
+                    taker.take(gradient, two)
+            else:
+                taker.reach(block, one, two)
+
+    def _embed(self, taker: Taker, passed: Handle) -> None:
+        """The gradients of the embedding and of what is beside it, from that of what they make."""
+        requests = self.requests
+        last = len(self.model.gradients) - 1
+        for place, size in enumerate(self.model.gradients):
+            gradient = requests.take(size)
+            if place == last:
+                requests.give(passed)
+            if self._waiting and place == last:  # autograd adds them up
+                both = requests.take(size)
+                requests.give(*self._waiting, gradient)
+                self._waiting, gradient = [], both
+            taker.take(gradient, size)
+        if last < 0:
+            requests.give(passed)

@@ -1,0 +1,100 @@
+"""A strategy's requests, from loading through steps until nothing more is reserved; and of which they are known."""
+
+import functools
+from typing import Any, NamedTuple
+
+from dsgen.families import family_of
+from dsgen.memory.asked import Asked, Plain
+from dsgen.memory.buckets import arrivals
+from dsgen.memory.replaying.loading import load
+from dsgen.memory.replaying.model_passes import ModelPasses, model_requests
+from dsgen.memory.replaying.reducing import Reducing
+from dsgen.memory.replaying.requests import Requests
+from dsgen.memory.replaying.scattering import Scattering
+from dsgen.memory.runs import Run
+from dsgen.memory.states import MUON, flattening, states
+from dsgen.memory.together import runs_of
+from dsgen.strategies.buffers import Buffers
+
+__all__ = ["Replay", "reserved"]
+
+_STEPS = 3  # at most; the second has the optimizer's states, and a third reserves more in 1 of 20 scenarios
+_PASSES = 2  # of a step at most: those between the first and the last do as the last
+
+
+class Replay(NamedTuple):
+    """What a replay depends on.
+
+    Attributes:
+        asked: The model, how it is trained, ranks.
+        layout: Stage, offload, tensor parallelism, checkpointing and precision.
+        buffers: Those of the layout.
+        passes: Forward passes of a step.
+        micro_batch: Sequences of one.
+        world: Ranks of all replicas.
+        memory: Bytes of the GPU, on which stages 1 and 2 flatten weights where there is room.
+        expandable: Segments grow.
+    """
+
+    asked: Asked
+    layout: Plain
+    buffers: Buffers
+    passes: int
+    micro_batch: int
+    world: int
+    memory: int
+    expandable: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether the order of requests is known.
+
+        It is not with Muon, hpZ or anything on NVMe, of gradients of several passes that wait where they were made at
+        stage 2, of AutoTP beside stage 3, and of a model with an encoder.
+        """
+        layout, training, gathers = self.layout, self.asked.training, self.layout.stage == 3
+        loose = not self.buffers.contiguous and layout.stage == 2 and self.passes > 1
+        swaps = "nvme" in (layout.offload_optimizer, layout.offload_param)
+        split = gathers and (layout.tp > 1 or self.buffers.secondary > 1)
+        encodes = family_of(self.asked.model).encodes
+        return not (training.optimizer == MUON or loose or swaps or split or encodes)
+
+
+@functools.lru_cache(maxsize=256)
+def reserved(replay: Replay) -> int:
+    """Bytes that are reserved at most, but for segments of small requests; 0 where the requests are not known."""
+    asked, layout, buffers, passes = replay.asked, replay.layout, replay.buffers, min(replay.passes, _PASSES)
+    if not replay.known:
+        return 0
+    gathers = layout.stage == 3
+    if layout.offload_optimizer != "none" and not gathers:
+        buffers = buffers._replace(contiguous=True)  # as DeepSpeed has it there
+    ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single
+    run = Run(asked.model, asked.training, asked.seq_len, *ways)
+    model = model_requests(run, replay.micro_batch)
+    if model is None:
+        return 0
+    held = states(asked, layout, buffers)
+    requests = Requests(replay.expandable)
+    flat, _ = flattening(held, layout.stage)
+    load(requests, asked.model, asked.training, layout, buffers, held, held.weights + flat <= replay.memory)
+    order, optimizer = arrivals(held.tensors, runs_of(run)), asked.training.optimizer
+    engine: Any
+    if gathers:
+        reads = held.among == 1 and layout.offload_param == "none"
+        engine = Scattering(requests, held, buffers, passes, order, run.step(), reads, optimizer)
+    else:
+        alone = replay.world == layout.tp
+        engine = Reducing(requests, held, layout.stage, buffers, passes, order, optimizer, alone)
+    ran = ModelPasses(requests, model)
+    for step in range(_STEPS):
+        before = requests.reserved
+        for number in range(passes):
+            last = number + 1 == passes
+            engine.begin(last)
+            ran.run(engine)
+            engine.end(last)
+        engine.step()
+        if step and requests.reserved == before:
+            break
+    return requests.reserved

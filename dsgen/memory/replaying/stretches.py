@@ -1,0 +1,87 @@
+"""The requests of one stretch of a model, a block or the head, in the order in which its forward and backward run."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dsgen.families.tape.graph import Storage
+from dsgen.families.tape.lifetimes import Record, Step
+from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FORWARD, Position
+
+__all__ = ["BORN", "FREED", "HANDED", "REACHED", "StretchRequests", "stretch_requests"]
+
+# A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it.
+BORN, FREED, HANDED, REACHED = range(4)
+Happening = tuple[int, int, int]  # which of them; the storage, or the way; bytes, or matrices of the block before it
+
+
+class StretchRequests(NamedTuple):
+    """What happens in a stretch; storages are numbered in the order of birth.
+
+    Attributes:
+        forward, backward: What happens, in order; under checkpointing backward has the second forward.
+        entry: The storage that goes in, which the stretch before has made.
+        result: The one that goes on to the next stretch.
+        given: The gradient of the result, which the next stretch has made; 0 where there is no backward.
+        passed: The gradient of what went in, which the stretch before goes on with; 0 where there is none.
+    """
+
+    forward: tuple[Happening, ...]
+    backward: tuple[Happening, ...]
+    entry: int
+    result: int
+    given: int
+    passed: int
+
+
+class _Noted:
+    """Notes what happens while a record is walked."""
+
+    def __init__(self, micro_batch: int) -> None:
+        self.micro_batch = micro_batch
+        self.way = FORWARD
+        self.now: list[Happening] = []
+        self.forward: tuple[Happening, ...] = ()
+        self.numbers: dict[Storage | None, int] = {}
+        self.made = 0
+
+    def over(self, steps: Sequence[Step | None], gone: Sequence[list[Storage]]) -> None:
+        """Let steps pass."""
+        now, numbers, micro_batch = self.now, self.numbers, self.micro_batch
+        for step, ended in zip(steps, gone, strict=False):
+            if isinstance(step, Storage):
+                self.made += 1
+                numbers[step] = self.made
+                now.append((BORN, self.made, step.fixed + step.each * micro_batch))
+            elif isinstance(step, Position):
+                if step.stage == AT:
+                    now.append((REACHED, self.way, step.matrices))
+            elif step is not None:
+                gradient = step.gradient
+                now.append((HANDED, numbers[gradient], gradient.fixed + gradient.each * micro_batch))
+            now += [(FREED, numbers[one], 0) for one in ended]
+
+    def end_forward(self) -> dict[Storage | None, int]:
+        """Forward has ended, which has made these; backward begins."""
+        self.forward, self.now = tuple(self.now), []
+        self.way = BACKWARD
+        return dict(self.numbers)
+
+    def begin_again(self) -> None:
+        """Forward runs again."""
+        self.way = AGAIN
+
+    def end_again(self, position: None) -> None:
+        """Backward goes on."""
+        self.way = BACKWARD
+
+
+def stretch_requests(record: Record, again: bool, micro_batch: int) -> StretchRequests:
+    """What a record makes with a micro-batch, with checkpointing (`again`) or without."""
+    noted = _Noted(micro_batch)
+    before = record.walk(noted, again)  # a second forward makes entry and result anew
+    given = next((one for one in record.steps[record.forward :] if isinstance(one, Storage)), None)
+    passed = record.entered[0].storage if record.entered else None
+    ends = before.get(record.entry, 0), before.get(record.result, 0)
+    return StretchRequests(
+        noted.forward, tuple(noted.now), *ends, noted.numbers.get(given, 0), noted.numbers.get(passed, 0)
+    )
