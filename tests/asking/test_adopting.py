@@ -317,6 +317,7 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
         ("load_in_4bit: true\nbf16: true\n", {"precision": "bf16"}),  # of another model, perhaps
         ("use_peft: true\nlora_target_modules: null\n", {"method": "lora"}),
         ("optim: adamw_8bit\n", {"optimizer": "AdamW8bit"}),
+        ("optim: paged_adamw_8bit\n", {"optimizer": "AdamW8bit"}),
         ("optimizer: adamw_bnb_8bit\nbf16: true\n", {"precision": "bf16", "optimizer": "AdamW8bit"}),
         ("optim: adamw_torch_fused\nbf16: true\n", {"precision": "bf16"}),
     ],

@@ -34,7 +34,8 @@ _FOUR_BITS = {"load_in_4bit": True, "quantization_bit": 4, "quant_bits": 4, "q_l
               "adapter": "qlora"}  # fmt: skip
 # The optimizer that the program makes where the config has none: TrainingArguments, Axolotl.
 _OPTIMIZERS = ("optim", "optimizer")
-_EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit")  # two names of bitsandbytes' AdamW8bit
+# bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
+_EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
 _EVERY_MATRIX = ("all", "all-linear")
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
