@@ -268,6 +268,7 @@ def simulate(
     steps: int = 2,
     seq_len: int | None = None,
     target_len: int | None = None,
+    mean_len: int | None = None,
     attention: str | None = None,
     checkpointing: str | None = None,
     method: str | None = None,
@@ -295,6 +296,7 @@ def simulate(
         target: For a dict: the program that loads it, which fills in "auto".
         rank, steps: The rank that is simulated, and its optimizer steps.
         seq_len, target_len: Tokens per sequence, and per target of a model with an encoder.
+        mean_len: Tokens of a sequence in the mean, where seq_len is the longest; by default all are as long.
         attention: flash, sdpa, math or eager.
         checkpointing: none, full or deepspeed.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
@@ -314,6 +316,7 @@ def simulate(
     run = simulating.Options(
         alloc_conf=alloc_conf, empty_cache_steps=empty_cache_steps, evaluation=evaluation,
         rank=rank, steps=steps, seq_len=seq_len, target_len=target_len, attention=attention, dtype=dtype, force=force,
+        mean_len=mean_len,
         checkpointing=checkpointing, method=method, lora_rank=lora_rank, lora_dropout=lora_dropout,
         lora_targets=None if lora_targets is None else tuple(lora_targets),
         lora_train_embeddings=lora_train_embeddings, chunked_loss=chunked_loss,

@@ -59,6 +59,7 @@ _FIELD_HELP = {
     "nodes": "Nodes (default: as many as the GPUs need).",
     "seq_len": "Tokens per sequence (default: 4096, or the model's longest).",
     "target_len": "Tokens per target of a model with an encoder (default: as --seq-len).",
+    "mean_len": "Tokens per sequence in the mean, where --seq-len is the longest (default: all are as long).",
     "micro_batch": "Sequences per GPU and forward pass (default: planned).",
     "global_batch": "Sequences per optimizer step (default: by method, GPUs and --seq-len).",
     "total_steps": "Optimizer steps of the whole run: the learning rate falls over them (default: not known).",

@@ -25,8 +25,8 @@ __all__ = ["command"]
 
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
-_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "micro_batch", "accumulation",
-                "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
+_WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
+                "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
                 "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "gpu_memory_used",
                 "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
@@ -284,6 +284,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             run,
             seq_len=wished["seq_len"],
             target_len=wished["target_len"],
+            mean_len=wished["mean_len"],
             attention=wished["attention"],
             checkpointing=wished["checkpointing"] if wished["checkpointing"] != "auto" else None,
             method=wished["method"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.jobs.job import DEFAULT_SEQ_LEN
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
@@ -47,6 +48,14 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
             f"training.target_len is {training.target_len}",
             must=f"{model.architecture} is a decoder alone, whose targets are its own tokens: leave it out",
             where=provenance.where("training.target_len"),
+            code="contradiction",
+        )
+    longest = training.seq_len or min(DEFAULT_SEQ_LEN, model.max_positions)
+    if training.mean_len and training.mean_len > longest:
+        raise mistake(
+            f"training.mean_len is {training.mean_len}",
+            must=f"it must be at most training.seq_len, the longest, which is {longest}",
+            where=provenance.where("training.mean_len"),
             code="contradiction",
         )
     from dsgen.families import family_of  # it loads the operators of every family

@@ -122,9 +122,10 @@ class Job(Value):
 
     @property
     def tokens(self) -> str:
-        """Tokens per sequence in words, and those of its target where it has others."""
+        """Tokens per sequence in words, those of its target where it has others, and of one in the mean."""
         behind = f" to {self.target_len}" if self.target_len != self.seq_len else ""
-        return f"{self.seq_len}{behind} token{'s' if max(self.seq_len, self.target_len) > 1 else ''}"
+        mean = f" ({self.training.mean_len} in the mean)" if self.training.mean_len else ""
+        return f"{self.seq_len}{behind} token{'s' if max(self.seq_len, self.target_len) > 1 else ''}{mean}"
 
     @property
     def world(self) -> int:

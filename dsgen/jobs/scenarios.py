@@ -36,6 +36,7 @@ FIELDS = {
     "nodes": "cluster.nodes",
     "seq_len": "training.seq_len",
     "target_len": "training.target_len",
+    "mean_len": "training.mean_len",
     "micro_batch": "training.micro_batch",
     "global_batch": "training.global_batch",
     "total_steps": "training.total_steps",

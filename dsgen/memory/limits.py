@@ -6,8 +6,10 @@ from dsgen.shapes.profiles import Hardware
 
 __all__ = ["RANK_PROCESS_BYTES", "gpu_limit", "host_limit"]
 
-RANK_PROCESS_BYTES = 3 * 2**30  # resident memory of one Python rank with torch, CUDA libraries and DeepSpeed
-HOST_SYSTEM_SHARE = 0.05  # of host RAM that the system, the page cache's floor and the data loader keep
+# Two allowances of ours, measured nowhere: bytes that one Python rank holds with torch, CUDA's libraries and DeepSpeed;
+# and the share of a node's RAM that the system, the floor of the page cache and the data loader keep.
+RANK_PROCESS_BYTES = 3 * 2**30
+HOST_SYSTEM_SHARE = 0.05
 
 
 def gpu_limit(hardware: Hardware) -> int:

@@ -333,6 +333,7 @@ def question_data(question: Question) -> dict[str, Any]:
         "gpus": job.world,
         "seq_len": job.seq_len,
         **({"target_len": job.target_len} if job.model.encoder_layers else {}),
+        **({"mean_len": job.training.mean_len} if job.training.mean_len else {}),
         "method": job.training.method,
         "optimizer": job.training.optimizer,
         "attention": job.training.attention,

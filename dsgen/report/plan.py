@@ -140,6 +140,7 @@ def job_data(job: Job) -> dict[str, Any]:
         "gpus": job.world,
         "seq_len": job.seq_len,
         **({"target_len": job.target_len} if job.model.encoder_layers else {}),
+        **({"mean_len": job.training.mean_len} if job.training.mean_len else {}),
         "deepspeed": job.version,
     }
 

@@ -266,6 +266,12 @@ class Training(Value):
         default=None,
         minimum=1,
     )
+    mean_len: int | None = fact(
+        "Tokens of a sequence in the mean, where each micro-batch is padded to its longest and none is longer than "
+        "seq_len; empty means that all have seq_len.",
+        default=None,
+        minimum=1,
+    )
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
         "two for each GPU.",

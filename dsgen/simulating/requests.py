@@ -15,6 +15,7 @@ from dsgen.jobs import model_configs
 from dsgen.kernels import Rates, rates
 from dsgen.memory import expandable
 from dsgen.memory.overheads import overhead
+from dsgen.memory.replaying.padding import padded
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import show
@@ -61,6 +62,7 @@ class Options:
         steps: Optimizer steps.
         seq_len: Tokens per sequence.
         target_len: Tokens per target sequence, of a model with an encoder; None: as many.
+        mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
         attention: The attention kernel: one of ATTENTION.
         checkpointing: One of CHECKPOINTING.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
@@ -77,6 +79,7 @@ class Options:
     steps: int = 2
     seq_len: int | None = None
     target_len: int | None = None
+    mean_len: int | None = None
     attention: str | None = None
     checkpointing: str | None = None
     method: str | None = None
@@ -147,6 +150,7 @@ class Request:
             "steps": run.steps,
             "seq_len": run.seq_len,
             "target_len": run.target_len,
+            "lengths": self._lengths(),
             "attention": run.attention,
             "checkpointing": CHECKPOINTING[run.checkpointing or "none"],
             "dtype": DTYPES[run.dtype or "bf16"],
@@ -167,6 +171,14 @@ class Request:
             asked["gpu_memory_bytes"] = max(free, 1)
         return asked
 
+    def _lengths(self) -> list[int] | None:
+        """Tokens of each step where sequences have several lengths, the longest last; None where all are alike."""
+        run, micro_batch = self.run, self.config.get("train_micro_batch_size_per_gpu")
+        if not run.mean_len or not run.seq_len:
+            return None
+        lengths = padded(run.seq_len, run.mean_len, micro_batch if isinstance(micro_batch, int) else 1)
+        return list(lengths * (-(-run.steps // len(lengths))))[-run.steps :]
+
 
 def from_rendered(rendered: Config, options: Options | None = None) -> Request:
     """The request of a config that dsgen rendered; its plan says the model, the world and the hardware."""
@@ -186,6 +198,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         options,
         seq_len=options.seq_len or job.seq_len,
         target_len=options.target_len or wishes.target_len,
+        mean_len=options.mean_len or wishes.mean_len,
         attention=options.attention or wishes.attention,
         checkpointing=options.checkpointing or ("full" if chosen.checkpointing else "none"),
         method=options.method or wishes.method,
@@ -318,11 +331,14 @@ def _checked(request: Request) -> Request:
             "steps": run.steps,
             "seq_len": run.seq_len,
             "target_len": 1 if run.target_len is None else run.target_len,
+            "mean_len": 1 if run.mean_len is None else run.mean_len,
             "lora_rank": run.lora_rank,
             "empty_cache_steps": 1 if run.empty_cache_steps is None else run.empty_cache_steps,
             "evaluation": 1 if run.evaluation is None else run.evaluation,
         }
     )
+    if run.mean_len and run.seq_len and run.mean_len > run.seq_len:
+        raise mistake(f"mean_len is {run.mean_len}", must=f"it must be at most seq_len, the longest: {run.seq_len}")
     if isinstance(run.rank, bool) or not isinstance(run.rank, int) or not 0 <= run.rank < request.world_size:
         raise mistake(f"rank is {run.rank!r}", must=f"it must be from 0 to {request.world_size - 1}")
     choices = {

@@ -324,3 +324,15 @@ def test_the_library_adopts_a_dict_or_a_file(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_adapters_are_read_as_each_program_names_them(tmp_path: Path, text: str, fields: dict[str, object]) -> None:
     assert dict(read_arguments(arguments(tmp_path, text)).fields) == fields
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["activation_offloading: true", "gradient_checkpointing: offload", "use_gradient_checkpointing: unsloth"],
+)
+def test_activations_that_leave_the_gpu_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.yaml").write_text(f"per_device_train_batch_size: 1\n{text}\n", "utf-8")
+    with pytest.raises(DsgenError, match="node's RAM is not counted"):
+        read_arguments(str(tmp_path / "train.yaml"))
+    (tmp_path / "train.yaml").write_text("per_device_train_batch_size: 1\nactivation_offloading: false\n", "utf-8")
+    assert read_arguments(str(tmp_path / "train.yaml")).fields == {"micro_batch": 1}

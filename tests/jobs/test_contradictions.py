@@ -37,6 +37,12 @@ def test_targets_of_their_own_are_for_a_model_with_an_encoder(make_job):
         make_job(training={"target_len": 128})
 
 
+def test_a_mean_is_at_most_the_longest(make_job):
+    assert make_job(training={"seq_len": 512, "mean_len": 512}).tokens == "512 tokens (512 in the mean)"
+    with pytest.raises(dsgen.DsgenError, match="mean_len is 513; it must be at most"):
+        make_job(training={"seq_len": 512, "mean_len": 513})
+
+
 def test_learned_biases_are_not_for_a_fused_attention(make_job):
     biased = {"architecture": "t5", "encoder_layers": 4, "relative_buckets": 32, "tied_embeddings": True}
     biased = dsgen.profile("a100-80g") | dsgen.profile("7b") | {"model": biased}

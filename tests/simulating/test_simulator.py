@@ -591,3 +591,15 @@ def test_a_release_of_transformers_that_is_not_installed_is_no_simulation() -> N
     job = {"hw": "a100-80g", "model": "mixtral-8x7b", "method": "qlora", "lora_targets": ["q_proj"], "gpus": 8}
     with pytest.raises(DsgenError, match="a simulation runs the release that is installed"):
         from_rendered(dsgen.render({**job, "transformers": "4.57"}))
+
+
+def test_a_mean_length_makes_steps_of_several_lengths_with_the_longest_last() -> None:
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+    engine = request(config, options=Options(seq_len=512, mean_len=128, steps=25)).to_engine()
+    assert len(engine["lengths"]) == engine["steps"] == 25
+    assert engine["lengths"][-1] == 512
+    assert engine["lengths"][4] == 512  # and once before, 20 steps earlier
+    assert len(set(engine["lengths"])) > 10
+    assert request(config, options=Options(seq_len=512)).to_engine()["lengths"] is None
+    with pytest.raises(DsgenError, match="mean_len is 513; it must be at most seq_len"):
+        request(config, options=Options(seq_len=512, mean_len=513))

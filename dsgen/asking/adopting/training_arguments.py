@@ -37,6 +37,13 @@ _OPTIMIZERS = ("optim", "optimizer")
 # bitsandbytes' AdamW8bit by its names; the paged one's states are on the GPU too as long as there is room.
 _EIGHT_BITS = ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
 _EVERY_MATRIX = ("all", "all-linear")
+# Arguments that move what is kept for backward to the node's RAM, and the values that ask for it: TRL's SFTConfig and
+# Axolotl (activation_offloading), Axolotl's older word (offload), and Unsloth's own checkpointing.
+_OFFLOADS = {
+    "activation_offloading": (True, "legacy", "disk", "hidden_states"),
+    "gradient_checkpointing": ("offload", "offload_disk", "unsloth"),
+    "use_gradient_checkpointing": ("unsloth",),
+}
 _SHARES = ("warmup_steps",)  # below 1 a share of the run, which no key says so
 
 
@@ -82,6 +89,15 @@ def read_arguments(path: str) -> TrainingArguments:
     from dsgen.documents.yaml.reader import entries, read_text
 
     values = {entry.path.rpartition(".")[2]: entry.value for entry in entries(read_text(Path(path)), path)}
+    for name, asking in _OFFLOADS.items():
+        if any(values.get(name) == value for value in asking):
+            raise mistake(
+                f"{name} is {show(values[name])}",
+                must="what moves activations to the node's RAM is not counted: the GPU's peak would be said too high",
+                where=path,
+                todo="Write gradient_checkpointing: true instead to see the run that keeps them on the GPU.",
+                code="refused",
+            )
     fields = dict(_fields(values))
     if not fields:
         raise mistake(

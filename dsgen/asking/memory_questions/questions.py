@@ -23,6 +23,7 @@ DEFAULT = "default"  # of a wish that nobody said
 _WISHES = {
     "sequence length": "seq_len",
     "target length": "target_len",
+    "mean length": "mean_len",
     "method": "method",
     "optimizer": "optimizer",
     "attention": "attention",
@@ -94,6 +95,8 @@ def said_of(job: Job) -> dict[str, Said]:
         if name == "lora train embeddings" and not job.training.lora_train_embeddings:
             continue
         if wish == "target_len" and not job.model.encoder_layers:
+            continue
+        if wish == "mean_len" and not job.training.mean_len:
             continue
         value = getattr(job if wish in ("seq_len", "target_len") else job.training, wish)
         trained[name] = Said(value, place(job, f"training.{wish}") or DEFAULT)

@@ -47,7 +47,7 @@ class Taker(Protocol):
         """A matrix of a block is used from now on."""
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=32)
 def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
     """What a pass asks for; None of a model with an encoder."""
     training, model = run.training, run.model
@@ -80,17 +80,17 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
 
 
 class ModelPasses:
-    """Passes over one model, one behind the other."""
+    """Passes over a model, one behind the other."""
 
-    def __init__(self, requests: Requests, model: ModelRequests) -> None:
-        self.requests, self.model = requests, model
+    def __init__(self, requests: Requests) -> None:
+        self.requests = requests
         self._staying: list[Handle] = []  # what the loss of the last pass refers to
         self._waits = False  # whether the next gradient is that of a head that is the embedding too
         self._waiting: list[Handle] = []  # it, once it is there
 
-    def run(self, taker: Taker) -> None:
+    def run(self, model: ModelRequests, taker: Taker) -> None:
         """One pass."""
-        requests, model = self.requests, self.model
+        requests = self.requests
         stretches = (*model.blocks, model.head)
         entry = first = requests.take(model.hidden)
         tables = requests.together(model.beside)
@@ -103,14 +103,20 @@ class ModelPasses:
             held.append(there)
         requests.give(*self._staying)
         self._staying = []
-        gradient = self._back(stretches, held, taker)
+        gradient = self._back(model, stretches, held, taker)
         requests.give(*tables)
         self._staying = [gradient, first] if model.asked else []
-        self._embed(taker, 0 if model.asked else gradient)
+        self._embed(model.gradients, taker, 0 if model.asked else gradient)
 
-    def _back(self, stretches: Iterable[StretchRequests], held: list[dict[int, Handle]], taker: Taker) -> Handle:
+    def _back(
+        self,
+        model: ModelRequests,
+        stretches: Iterable[StretchRequests],
+        held: list[dict[int, Handle]],
+        taker: Taker,
+    ) -> Handle:
         """Backward through the stretches: the gradient of what the embedding has made."""
-        requests, model = self.requests, self.model
+        requests = self.requests
         gradient: Handle = 0
         last = len(held) - 1
         for block, (stretch, there) in reversed(list(enumerate(zip(stretches, held, strict=True)))):
@@ -147,11 +153,11 @@ class ModelPasses:
             else:
                 taker.reach(block, one, two)
 
-    def _embed(self, taker: Taker, passed: Handle) -> None:
+    def _embed(self, gradients: tuple[int, ...], taker: Taker, passed: Handle) -> None:
         """The gradients of the embedding and of what is beside it, from that of what they make."""
         requests = self.requests
-        last = len(self.model.gradients) - 1
-        for place, size in enumerate(self.model.gradients):
+        last = len(gradients) - 1
+        for place, size in enumerate(gradients):
             gradient = requests.take(size)
             if place == last:
                 requests.give(passed)

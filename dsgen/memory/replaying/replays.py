@@ -8,6 +8,7 @@ from dsgen.memory.asked import Asked, Plain
 from dsgen.memory.buckets import arrivals
 from dsgen.memory.replaying.loading import load
 from dsgen.memory.replaying.model_passes import ModelPasses, model_requests
+from dsgen.memory.replaying.padding import padded
 from dsgen.memory.replaying.reducing import Reducing
 from dsgen.memory.replaying.requests import Requests
 from dsgen.memory.replaying.scattering import Scattering
@@ -34,6 +35,7 @@ class Replay(NamedTuple):
         world: Ranks of all replicas.
         memory: Bytes of the GPU, on which stages 1 and 2 flatten weights where there is room.
         expandable: Segments grow.
+        varied: Sequences have the mean length that is asked, and the longest of them the length.
     """
 
     asked: Asked
@@ -44,6 +46,7 @@ class Replay(NamedTuple):
     world: int
     memory: int
     expandable: bool
+    varied: bool = False
 
     @property
     def known(self) -> bool:
@@ -71,9 +74,6 @@ def reserved(replay: Replay) -> int:
         buffers = buffers._replace(contiguous=True)  # as DeepSpeed has it there
     ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single
     run = Run(asked.model, asked.training, asked.seq_len, *ways)
-    model = model_requests(run, replay.micro_batch)
-    if model is None:
-        return 0
     held = states(asked, layout, buffers)
     requests = Requests(replay.expandable)
     flat, _ = flattening(held, layout.stage)
@@ -86,15 +86,19 @@ def reserved(replay: Replay) -> int:
     else:
         alone = replay.world == layout.tp
         engine = Reducing(requests, held, layout.stage, buffers, passes, order, optimizer, alone)
-    ran = ModelPasses(requests, model)
-    for step in range(_STEPS):
-        before = requests.reserved
+    ran = ModelPasses(requests)
+    mean = asked.training.mean_len if replay.varied else None
+    lengths = padded(asked.seq_len, mean, replay.micro_batch) if mean else (asked.seq_len,) * _STEPS
+    for step, length in enumerate(lengths):
+        before, model = requests.reserved, model_requests(run._replace(seq_len=length), replay.micro_batch)
+        if model is None:
+            return 0
         for number in range(passes):
             last = number + 1 == passes
             engine.begin(last)
-            ran.run(engine)
+            ran.run(model, engine)
             engine.end(last)
         engine.step()
-        if step and requests.reserved == before:
+        if step and requests.reserved == before and not mean:
             break
     return requests.reserved
