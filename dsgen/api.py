@@ -110,6 +110,7 @@ def memory(
     *,
     every: bool = False,
     observed: Mapping[str, int] | None = None,
+    target: str | None = None,
 ) -> Footprint:
     """How much memory a training run takes, whether it fits, what every other stage and offload takes, and what fits.
 
@@ -123,13 +124,15 @@ def memory(
         every: Alternatives with and without activation checkpointing.
         observed: "allocated", "reserved" or "nvidia-smi" -> bytes that a run of it took on its fullest GPU; they are
             compared in `.observations`.
+        target: The program that trains, which decides how the model is loaded; None where it is not known.
 
     Raises:
-        DsgenError: A mistake in what was said or in the config, or sizes that no run has.
+        DsgenError: A mistake in what was said or in the config, sizes that no run has, or no such program.
     """
     from dsgen.asking import memory_questions  # a script that renders needs none of it
 
-    return memory_questions.answer(memory_questions.question(job(wanted, deepspeed), config), every, observed or {})
+    asked = memory_questions.for_program(job(wanted, deepspeed), target)
+    return memory_questions.answer(memory_questions.question(asked, config), every, observed or {})
 
 
 @names_arguments(scenarios.NAMES)

@@ -18,6 +18,7 @@ __all__ = ["command"]
 @click.option("--config", metavar="FILE", help="A DeepSpeed config (JSON, HJSON, Accelerate's YAML), taken as it is.")
 @scenario_options
 @click.option("--world-size", metavar="N", help="The same as --gpus.")
+@click.option("--target", metavar="PROGRAM", help="The program that trains: it decides how the model is loaded.")
 @click.option(
     "--observed",
     metavar="KIND=SIZE",
@@ -30,6 +31,7 @@ def command(
     scenario: str | None,
     config: str | None,
     world_size: str | None,
+    target: str | None,
     observed: tuple[str, ...],
     every: bool,
     form: str,
@@ -48,7 +50,7 @@ def command(
     from dsgen.report import memory as report
 
     readings = memory_questions.observed(observed)
-    asked = question_from(scenario, config, gpus_from(options, world_size))
+    asked = question_from(scenario, config, gpus_from(options, world_size), target)
     answered = memory_questions.answer(asked, every, readings)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)

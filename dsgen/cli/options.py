@@ -40,6 +40,7 @@ _CHOICES = {
     "method": ("full", "lora", "qlora"),
     "optimizer": ("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
     "attention": ("flash", "sdpa", "eager"),
+    "loading": ("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
 }
 _METAVARS = {
     "lora_targets": "NAME,...",
@@ -49,7 +50,7 @@ _METAVARS = {
     "gpu_memory_used": "SIZE",
     "host_memory": "SIZE",
 }
-_SWITCHES = ("chunked_loss", "expandable_segments", "lora_train_embeddings")
+_SWITCHES = ("chunked_loss", "expandable_segments", "lora_fp32", "lora_train_embeddings", "zero_init")
 _LISTS = ("lora_targets",)
 _TEXTS = ("transformers",)  # 4.50 is no number
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
@@ -82,6 +83,9 @@ _FIELD_HELP = {
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
+    "loading": "How each rank reads the model where no zero.Init makes it (default: not known, or by --target).",
+    "zero_init": "At stage 3 the model is made under zero.Init (default: it is).",
+    "lora_fp32": "peft keeps adapters in fp32 (default: it does; TRL does not at stage 3).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
     "gpu_memory_used": "What other processes hold on every GPU, such as 2GiB (default: nothing).",
     "host_memory": "RAM of one node, such as 512GiB: instead of what the hardware has.",
@@ -178,11 +182,19 @@ def job_from(file: str | None, options: dict[str, Any]) -> Job:
     return assemble(layers(scenario), scenario.deepspeed)
 
 
-def question_from(file: str | None, config: str | None, options: dict[str, Any]) -> Question:
-    """What a DeepSpeed config runs for the job that a scenario file and the options make; without one what they say."""
-    from dsgen.asking.memory_questions import ask, ask_config  # a render asks nothing
+def question_from(file: str | None, config: str | None, options: dict[str, Any], target: str | None = None) -> Question:
+    """What a DeepSpeed config runs for the job that a scenario file and the options make; without one what they say.
+
+    Args:
+        file: A scenario.
+        config: A DeepSpeed config.
+        options: The options of the command line.
+        target: The program that trains, where it is known.
+    """
+    from dsgen.asking.memory_questions import ask, ask_config, for_program  # a render asks nothing
 
     job, source = _job_and_config(file, config, options)
+    job = for_program(job, target)
     return ask(job) if source is None else ask_config(job, source)
 
 

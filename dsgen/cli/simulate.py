@@ -27,8 +27,8 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
-                "lora_train_embeddings", "attention", "chunked_loss", "gpu_memory", "gpu_memory_used",
-                "host_memory")  # fmt: skip
+                "lora_train_embeddings", "lora_fp32", "zero_init", "attention", "chunked_loss", "gpu_memory",
+                "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
 _PAINTED = {"text": "simulation", "json": "json"}  # --format -> kind of report; the others are pictures
@@ -292,6 +292,8 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             lora_targets=tuple(targets) if targets else None,
             lora_dropout=wished["lora_dropout"],
             lora_train_embeddings=wished["lora_train_embeddings"],
+            lora_fp32=wished["lora_fp32"],
+            zero_init=wished["zero_init"],
             chunked_loss=wished["chunked_loss"],
         ),
         title=config,

@@ -12,7 +12,13 @@ from dsgen.shapes.units import gib
 
 __all__ = ["ADAPTERS", "contradictions"]
 
-ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings")  # wishes that only adapters have
+ADAPTERS = (
+    "lora_rank",
+    "lora_targets",
+    "lora_dropout",
+    "lora_train_embeddings",
+    "lora_fp32",
+)  # wishes that only adapters have
 
 
 def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:

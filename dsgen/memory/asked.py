@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from dsgen.families import family_of
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
+from dsgen.memory.older_releases import returns_wide
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
 from dsgen.shapes.profiles import Model, Training
@@ -24,6 +25,8 @@ __all__ = [
     "tells",
     "through_training",
 ]
+
+_SPLITS = (1, 2)  # stages that share out states and leave weights whole
 
 
 class Plain(NamedTuple):
@@ -126,6 +129,7 @@ class Asked(NamedTuple):
         world: Ranks; at stage 0 those of one replica.
         single: As in a run.
         narrow: As in a job.
+        returns_wide: Weights that the CPU has stepped come back in fp32 (dsgen.memory.older_releases).
     """
 
     model: Model
@@ -134,9 +138,11 @@ class Asked(NamedTuple):
     world: int
     single: bool = False
     narrow: str = ""
+    returns_wide: bool = False
 
 
 def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     """What a job asks with a layout; `single` as in a run."""
     world = job.world if layout.stage else layout.tp
-    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow)
+    wide = layout.stage in _SPLITS and layout.offload_optimizer == "cpu" and returns_wide(job.version)
+    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, wide)

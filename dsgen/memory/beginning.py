@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.families.parameters import parameter_count
 from dsgen.memory.asked import Asked, Plain
 from dsgen.memory.backward import start
 from dsgen.memory.cuts import cut
+from dsgen.memory.loading import loaded, under_zero_init
 from dsgen.memory.moments import Moment, ResidentStates, moment
 from dsgen.memory.numbers import splitting
 from dsgen.memory.shares import flattened
@@ -20,7 +22,7 @@ __all__ = ["beginning"]
 def beginning(
     job: Asked, layout: Plain, buffers: Buffers, states: States, held: ResidentStates, accumulates: bool
 ) -> Iterator[Moment]:
-    """Load: stage 3 makes each tensor whole before it cuts it. Init: flat copies, and the states' first values.
+    """Load: zero.Init makes each tensor whole before it cuts it. Init: flat copies, and the states' first values.
 
     Args:
         job, layout, buffers: As for `states`.
@@ -32,8 +34,10 @@ def beginning(
     if states.loaded:  # what is not in 4 bits becomes fp32, and 16-bit again, one by one
         yield moment("load", ResidentStates(states.tables + states.loaded + states.lifting, 0, 0, 0))
         yield moment("init", ResidentStates(states.tables + states.loaded + states.casting, 0, 0, 0))
+    elif not under_zero_init(job.training, stage):
+        yield from _coming_whole(job, layout, states)
     if stage == 3:
-        if not states.loaded:
+        if under_zero_init(job.training, stage):
             yield moment("load", ResidentStates(states.tables + states.making, 0, 0, 0))
         yield from _partitioned(job, layout, buffers, states, held, accumulates)
         return
@@ -46,6 +50,18 @@ def beginning(
     if wrapped and job.training.optimizer not in FUSED:  # their wrapper makes those of the weights too
         first += size * states.own
     yield moment("init", held._replace(optimizer=optimizer, staged=0), first)
+
+
+def _coming_whole(job: Asked, layout: Plain, states: States) -> Iterator[Moment]:
+    """The model on the GPU whole: where the program loads it there, and at stage 3 until DeepSpeed has cut it."""
+    coming = loaded(job.model, job.training, layout, states, 1)
+    if coming.gpu:
+        yield moment("load", ResidentStates(states.tables + coming.gpu, 0, 0, 0))
+        yield moment("init", ResidentStates(states.tables + coming.casting, 0, 0, 0))
+    if layout.stage == 3:  # each tensor is cut, and this rank's share of it copied, before it goes
+        shares = -(-states.tensors.largest // states.among) if layout.offload_param == "none" else 0
+        whole = parameter_count(job.model) + (states.tensors.elements if job.training.method != "full" else 0)
+        yield moment("init", ResidentStates(states.tables + states.size * (whole + shares), 0, 0, 0))
 
 
 def _partitioned(

@@ -14,6 +14,7 @@ from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, felt, through_training
 from dsgen.memory.estimates import PhaseMemory
 from dsgen.memory.hosts import host
+from dsgen.memory.loading import Loaded
 from dsgen.memory.states import FP32, States, states
 from dsgen.strategies.strategies import Strategy
 
@@ -72,7 +73,9 @@ def _training(job: Job, strategy: Strategy, held: States) -> dict[str, int]:
     """What is in a node's RAM all the time."""
     swapped = (strategy.buffers.swap_buffers, strategy.buffers.sub_group)
     place: Any = swapped if strategy.offload_optimizer == "nvme" else (0, 0)
-    return host(job.gpus_per_node, batchless(strategy), place, held, False).phases["training"]
+    return host(
+        job.gpus_per_node, batchless(strategy), place, held, False, Loaded(0, 0), 0, held.size * held.own
+    ).phases["training"]
 
 
 def _largest(held: States, strategy: Strategy) -> int:

@@ -172,6 +172,8 @@ class MemoryEstimate(Value):
     Attributes:
         gpu, host, nvme: The three places.
         made: The highest moment of each phase, or what makes them when they are asked for: a search never asks.
+        mapped_bytes: Of the checkpoint's files in a node's page cache while the model loads, once for all its ranks;
+            the kernel takes them back when RAM is short.
     """
 
     gpu: Place
@@ -180,6 +182,7 @@ class MemoryEstimate(Value):
     made: tuple[PhaseMemory, ...] | Callable[[], tuple[PhaseMemory, ...]] = attrs.field(
         default=(), repr=False, eq=False
     )
+    mapped_bytes: int = attrs.field(default=0, repr=False, eq=False)
 
     @property
     def phases(self) -> tuple[PhaseMemory, ...]:
@@ -303,6 +306,7 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             phase="training",
         ),
         made=functools.partial(_phases, counted, micro_batch, gpu.ratio),
+        mapped_bytes=counted.host.mapped,
     )
 
 
@@ -330,21 +334,21 @@ def _phases(parts: Parts, micro_batch: int, ratio: float) -> tuple[PhaseMemory, 
                 step=1 if training else 0,
                 micro_batch=1 if name in ("forward", "backward") else 0,
                 gpu=gpu,
-                host=parts.host.phases["training" if training else "load"],
+                host=parts.host.phases["training" if training else name],
             )
         )
     return tuple(phases)
 
 
 def host_place(job: Job, parts: Parts) -> Place:
-    """One node's RAM: the larger of loading and training; pinned parts widen the interval upwards."""
+    """One node's RAM: the largest of loading, init and training; pinned parts widen the interval upwards."""
     phase, peak = parts.host.phase, parts.host.peak
-    rounding = int(parts.host.pinned * (PINNED_ROUNDING - 1)) if phase == "training" else 0
+    pinned = sum(parts.host.phases["training"].values()) + int(parts.host.pinned * (PINNED_ROUNDING - 1))
     processes = job.gpus_per_node * RANK_PROCESS_BYTES
     return Place(
         peak_bytes=peak,
         low_bytes=peak,
-        high_bytes=peak + rounding + processes,
+        high_bytes=max(peak, pinned) + processes,
         limit_bytes=host_limit(job.hardware),
         parts=parts.host.phases[phase],
         phase=phase,

@@ -3,24 +3,26 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dsgen.memory.loading import Loaded
 from dsgen.memory.states import FP32, States
 
 __all__ = ["Host", "host"]
 
 PARAM_NVME_BUFFERS = 5  # offload_param.buffer_count, its default: each holds a rank's share of the largest tensor
 MAX_IN_CPU = 1_000_000_000  # elements of NVMe parameters kept in RAM (offload_param.max_in_cpu, its default)
-LOAD_SHARD_BYTES = 5 * 10**9  # a safetensors shard as Hugging Face writes them; each rank reads one at a time
+COMING = ("load", "init")  # before training: the model is read, then DeepSpeed is initialized
 
 
 class Host(NamedTuple):
     """One node.
 
     Attributes:
-        phases: load and training -> part -> bytes in RAM.
+        phases: load, init and training -> part -> bytes in RAM.
         pinned: Bytes of the training parts that are page-locked, where torch rounds up to a power of two.
         nvme: Part -> bytes on the local drives.
-        phase, peak: The one of the two that takes more RAM, and its bytes.
+        phase, peak: The one of them that takes most RAM, and its bytes.
         stored: Bytes on the local drives.
+        mapped: Bytes of the checkpoint's files in the page cache while the model loads, which the kernel takes back.
     """
 
     phases: dict[str, dict[str, int]]
@@ -29,9 +31,19 @@ class Host(NamedTuple):
     phase: str
     peak: int
     stored: int
+    mapped: int
 
 
-def host(ranks: int, layout: Any, swapped: Sequence[int], states: States, accumulates: bool) -> Host:
+def host(
+    ranks: int,
+    layout: Any,
+    swapped: Sequence[int],
+    states: States,
+    accumulates: bool,
+    coming: Loaded,
+    flat: int = 0,
+    back: int = 0,
+) -> Host:
     """The host of a layout; all ranks of a node are alike.
 
     Args:
@@ -40,6 +52,9 @@ def host(ranks: int, layout: Any, swapped: Sequence[int], states: States, accumu
         swapped: Tensors that NVMe swapping holds, and elements of a group of them.
         states: The states.
         accumulates: Gradients of earlier passes are there.
+        coming: What the model takes while it loads.
+        back: Bytes that a rank's stepped weights wait in for the GPU, at stages 1 and 2.
+        flat: Bytes that a rank has in RAM while its trained weights are made one flat tensor there, and moved back.
     """
     size, own = states.size, states.own
     training: dict[str, int] = {}
@@ -52,7 +67,7 @@ def host(ranks: int, layout: Any, swapped: Sequence[int], states: States, accumu
         if layout.stage == 3:
             training["gradients"] += ranks * size * own
         else:
-            training["offload buffers"] = ranks * size * (own + largest)
+            training["offload buffers"] = ranks * (back + size * largest)
             if accumulates and layout.stage == 2 and states.wide == FP32:
                 training["gradients"] += ranks * size * states.kept
         pinned += sum(training.values()) - training["optimizer states"]
@@ -70,15 +85,12 @@ def host(ranks: int, layout: Any, swapped: Sequence[int], states: States, accumu
         training["offload buffers"] = training.get("offload buffers", 0) + waiting
         training["weights"] = ranks * min(states.weights, size * MAX_IN_CPU)
         pinned += waiting
-    whole = size * states.numbers.total
-    # A base that becomes 4-bit goes to the GPU tensor by tensor, as one that stage 3 cuts does (transformers 5.23,
-    # modeling_utils.py, _load_pretrained_model); else each rank has the whole model in RAM first.
-    streamed = layout.stage == 3 or states.loaded
-    loading = {"weights": ranks * (min(whole, LOAD_SHARD_BYTES) if streamed else whole)}
     stored = _nvme(ranks, layout, states)
-    load, trains = sum(loading.values()), sum(training.values())
-    phase, peak = ("load", load) if load >= trains else ("training", trains)
-    return Host({"load": loading, "training": training}, pinned, stored, phase, peak, sum(stored.values()))
+    loading = {"weights": coming.ram}
+    phases = {"load": loading, "init": {"weights": ranks * flat} if flat else loading, "training": training}
+    sizes = {name: sum(parts.values()) for name, parts in phases.items()}
+    phase = max(phases, key=lambda name: sizes[name])  # the first of equals
+    return Host(phases, pinned, stored, phase, sizes[phase], sum(stored.values()), coming.mapped)
 
 
 def _nvme(ranks: int, layout: Any, states: States) -> dict[str, int]:

@@ -12,8 +12,10 @@ from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
 from dsgen.memory.doubted import doubted
 from dsgen.memory.hosts import Host, host
+from dsgen.memory.loading import loaded
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
+from dsgen.memory.older_releases import flattens_in_ram
 from dsgen.memory.runs import Run
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
@@ -78,7 +80,7 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
     anew = passes > 1 and stage == 3
     waits = not buffers.contiguous and aside(job, layout)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, flattens_in_ram(job.version), *swapped
     return _parts(
         asked_of(job, layout, single),
         batchless(layout),
@@ -112,14 +114,15 @@ def _parts(
     accumulates: bool,
     twice: bool,
     anew: bool,
-    node: tuple[int, int, int, int],
+    node: tuple[int, int, bool, int, int],
 ) -> Parts:
-    """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
-    ranks, memory, *swapped = node
+    """Those of a kind of node: its GPUs, bytes of one, whether DeepSpeed flattens in RAM whatever a GPU has free,
+    tensors that swap to NVMe, and elements of a group of them."""
+    ranks, memory, in_ram, *swapped = node
     states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
     flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
-        flattens = layout.stage < 3 and states.weights + flat <= memory
+        flattens = layout.stage < 3 and not in_ram and states.weights + flat <= memory
     else:
         flattens = states.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
@@ -128,8 +131,11 @@ def _parts(
     warning = doubted(asked.model, asked.training, layout.stage)
     # What Muon gathers of split layers when it steps on the CPU was simulated once, 7 % below what is counted.
     unsure = states.split is not None and states.updates > 0 and not states.on_gpu
-    in_ram = host(ranks, layout, swapped, states, accumulates)
-    return Parts(moments, lines, in_ram, warning is not None or unsure, warning)
+    coming = loaded(asked.model, asked.training, layout, states, ranks)
+    leaves = layout.stage in (1, 2) and not flattens  # the weights leave for RAM, and are copied flat beside them
+    narrow = 0 if asked.returns_wide else states.size * states.own  # what goes back to the GPU waits in 16 bits
+    node_ram = host(ranks, layout, swapped, states, accumulates, coming, 2 * flat if leaves else 0, narrow)
+    return Parts(moments, lines, node_ram, warning is not None or unsure, warning)
 
 
 def _check(model: Model, training: Training, layout: Plain) -> None:
@@ -194,7 +200,8 @@ class _Moments(NamedTuple):
         yield from self.forward(held, first)
         yield from self.backward(held)
         kind, layout = self.job.training.optimizer, self.layout
-        yield from stepped(kind, layout.stage, layout.precision, self.buffers, self.states, self.both, first)
+        rest = self.buffers, self.states, self.both, first, self.job.returns_wide
+        yield from stepped(kind, layout.stage, layout.precision, *rest)
 
     def forward(self, held: ResidentStates, first: ResidentStates) -> Iterator[Moment]:
         grads, bucket = start(self.states, self.layout.stage, self.buffers, self.accumulates)

@@ -24,7 +24,14 @@ _ADAGRAD_COPIES = 2
 
 
 def stepped(
-    optimizer: str, stage: int, precision: str, buffers: Buffers, states: States, both: Together, held: ResidentStates
+    optimizer: str,
+    stage: int,
+    precision: str,
+    buffers: Buffers,
+    states: States,
+    both: Together,
+    held: ResidentStates,
+    returns_wide: bool = False,
 ) -> Iterator[Moment]:
     """The moments of a step that can be its highest.
 
@@ -36,6 +43,7 @@ def stepped(
         states: The states.
         both: What lives beside them.
         held: What is there all the time.
+        returns_wide: Weights that the CPU has stepped come back in fp32, a group at a time.
     """
     size, wide, asked = states.size, states.wide, both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
@@ -58,7 +66,8 @@ def stepped(
         if listed:
             yield moment("step", held, (wide + listed) * states.own, 0, 0, 0, alive)
     else:
-        yield moment("step", held._replace(staged=0), states.updates, 0, 0, 0, alive)
+        back = wide * max(one.share for one in cut(states.tensors, states.ranks)) if returns_wide else 0
+        yield moment("step", held._replace(staged=0), states.updates, 0, back, 0, alive)
 
 
 def _of_stage_3(

@@ -128,7 +128,8 @@ def without_gradients(
     """
     training = run.training
     ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
-    rest = (run.told and training.method != "full", run.single, False, training.lora_train_embeddings)
+    wide = (training.lora_train_embeddings, not (training.lora_fp32 and training.zero_init))
+    rest = (run.told and training.method != "full", run.single, False, *wide)
     on = execution(run.model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
     moments = inference(on, run.told)
     if not run.told:
@@ -170,6 +171,7 @@ def _active(run: Run) -> Activations:
         single=run.single,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
+        narrow=not (training.lora_fp32 and training.zero_init),
         target_len=training.target_len,
     )
 

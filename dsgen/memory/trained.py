@@ -69,11 +69,14 @@ class Trained:
 def wide_adapters(training: Training) -> bool:
     """Whether stage 3 has adapters in fp32 beside weights in 16 bits.
 
-    peft makes them so, and those beside a base under zero.Init stay so; those of a base in 4 bits were cast before.
+    peft makes them so where nobody says autocast_adapter_dtype=False, and those beside a base under zero.Init stay so;
+    those of a base in 4 bits were cast before, and without zero.Init DeepSpeed casts all of them (runtime/engine.py,
+    _configure_distributed_model).
     Where a copy of the embedding is trained too, it is the first tensor, whose type all trained ones get (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory: parameters wait on the CPU, or DeepSpeed refuses the two types).
     """
-    return training.method == "lora" and not training.lora_train_embeddings
+    upcast = training.lora_fp32 and training.zero_init
+    return upcast and training.method == "lora" and not training.lora_train_embeddings
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,8 +6,9 @@ from typing import Any
 
 from dsgen.jobs.job import Job
 from dsgen.memory.numbers import count
+from dsgen.memory.older_releases import shares_out_at_0
 from dsgen.memory.shares import FP32
-from dsgen.strategies.buffers import Buffers
+from dsgen.strategies.buffers import MOMENTS, Buffers
 
 __all__ = ["widened"]
 
@@ -26,20 +27,21 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
     copies, and back in 16 bits. Of an offloaded optimizer `ratio` may leave whole groups on the GPU. What stage 3
     gathers in 8 bits takes half until it is waited for, and then lies in 8 bits and twice in 16 for a moment; gradients
     that it sends in 4 bits need no flat copy of the bucket. Held against the simulation in
-    benchmarks/memory_agreement_widened.json.
+    benchmarks/memory_agreement_widened.json. Of releases of DeepSpeed see `_shared`.
 
     Args:
         job: The job.
         layout: Anything with stage, tp, precision and offload_optimizer.
         buffers: Its buffers.
     """
-    if not any(job.unsure):
+    shares = not layout.stage and layout.precision == "bf16" and shares_out_at_0(job.version)
+    if not shares and not any(job.unsure):
         return 0, 0
     unsure, training, stage = job.unsure, job.training, layout.stage
     trains = (training.method, training.lora_rank, training.lora_targets, layout.tp, training.lora_train_embeddings)
     numbers = count(job.model, *trains, buffers.persistence)
     own = -(-numbers.trained // (job.world // layout.tp)) if stage else numbers.trained
-    less = more = 0
+    less, more = _shared(job, layout, numbers.trained) if shares else (0, 0)
     if layout.precision != "fp32":
         if unsure.gradients:
             more += (FP32 + _SIXTEEN) * (own if stage > 1 else numbers.trained)
@@ -55,3 +57,12 @@ def widened(job: Job, layout: Any, buffers: Buffers) -> tuple[int, int]:
     if unsure.kept and stage == 3 and layout.offload_optimizer != "none":
         more += _STEPPED * min(own, int(unsure.kept * own) + buffers.sub_group)
     return less, more
+
+
+def _shared(job: Job, layout: Any, trained: int) -> tuple[int, int]:
+    """What BF16_Optimizer takes less than is counted at stage 0, and more: all gradients are in fp32 from init on, and
+    a rank has its share of the rest. No flat copies of gradients are made, nor 16-bit ones kept, while it steps.
+    """
+    states = FP32 * (1 + MOMENTS[job.training.optimizer]) * trained
+    away = states - states // (job.world // layout.tp)
+    return away + (FP32 + _SIXTEEN) * trained, max(0, FP32 * trained - away)

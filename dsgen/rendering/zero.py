@@ -185,9 +185,9 @@ def _offload_optimizer(plan: Plan) -> Iterator[PlannedKey]:
 def _states(plan: Plan) -> str:
     """What the offloaded optimizer takes on one node, without processes and loading."""
     memory = plan.chosen.memory
-    place = memory.nvme if plan.chosen.strategy.offload_optimizer == "nvme" else memory.host
+    there = memory.nvme.parts if plan.chosen.strategy.offload_optimizer == "nvme" else memory.phases[-1].host
     names = ("optimizer states", "fp32 master weights", "gradients", "offload buffers")
-    return gib(sum(place.parts.get(name, 0) for name in names))
+    return gib(sum(there.get(name, 0) for name in names))
 
 
 def _offload_param(plan: Plan) -> Iterator[PlannedKey]:

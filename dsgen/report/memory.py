@@ -19,6 +19,7 @@ from dsgen.asking.memory_questions import (
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
 from dsgen.report import footprints
 from dsgen.report.bars import card_line
+from dsgen.report.loading_words import loading_data, loading_lines
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
@@ -88,7 +89,8 @@ def _later(footprint: Footprint) -> Iterator[PhaseMemory]:
 
 
 def _warnings(footprint: Footprint) -> Iterator[str]:
-    """What of that does not fit, and what an evaluation leaves behind."""
+    """What of that does not fit, how the model comes in, and what an evaluation leaves behind."""
+    yield from loading_lines(footprint)
     one, most = footprint.evaluation, footprint.most_evaluated
     if one is not None and one.verdict is not Verdict.FITS:
         takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
@@ -283,6 +285,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
             for item in footprint.alternatives
         ],
         "counterfactuals": _counterfactuals(footprint.counterfactuals),
+        "loading": loading_data(footprint),
         "evaluation": _evaluation(footprint),
         "checkpoints": {
             phase.phase: {"gpu_parts": dict(phase.gpu), "host_parts": dict(phase.host)}

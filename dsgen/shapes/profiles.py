@@ -321,6 +321,16 @@ class Training(Value):
         "mixture's experts are linear layers, which a 4-bit base packs.",
         default=None,
     )
+    loading: str = fact(
+        "How each rank reads a model that no zero.Init makes: mapped (files of the dtype asked for), copied (into its "
+        "own RAM, from a config or another dtype), fp32 (so, in fp32), gpu (by device_map), gpu-fp32 (what is trained "
+        "becomes fp32 there), auto (not known; a copy counts).",
+        default="auto",
+        choices=("auto", "mapped", "copied", "fp32", "gpu", "gpu-fp32"),
+    )
+    zero_init: bool = fact(
+        "At stage 3 the model is made under zero.Init; without, each rank moves all of it to its GPU.", default=True
+    )
     expandable_segments: bool = fact(
         "torch's allocator runs with expandable_segments:True, as dsgen launch sets it for NVIDIA's GPUs; a plan with "
         "torch's default settings must leave more free.",
@@ -361,6 +371,10 @@ class Training(Value):
     lora_train_embeddings: bool = fact(
         "Train a copy of the input embedding and of the output head beside the adapters (peft's modules_to_save).",
         default=False,
+    )
+    lora_fp32: bool = fact(
+        "peft makes adapters fp32 (autocast_adapter_dtype); under zero.Init they stay so. TRL says no there.",
+        default=True,
     )
     launcher: str = fact(
         "Who starts the ranks, and so how many CPU threads each has for Adam on the host: deepspeed leaves all to all, "

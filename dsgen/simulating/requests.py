@@ -66,6 +66,8 @@ class Options:
         attention: The attention kernel: one of ATTENTION.
         checkpointing: One of CHECKPOINTING.
         method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings: What is trained.
+        lora_fp32: peft makes adapters fp32.
+        zero_init: At stage 3 the model is made under zero.Init.
         chunked_loss: The loss never holds all logits.
         own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
@@ -87,6 +89,8 @@ class Options:
     lora_targets: tuple[str, ...] | None = None
     lora_dropout: float | None = None
     lora_train_embeddings: bool | None = None
+    lora_fp32: bool | None = None
+    zero_init: bool | None = None
     chunked_loss: bool | None = None
     own_optimizer: str = ""
     dtype: str | None = None
@@ -166,6 +170,7 @@ class Request:
         if run.method != "full":
             asked |= {"lora_rank": run.lora_rank, "lora_targets": list(run.lora_targets or ())}
             asked |= {"lora_dropout": run.lora_dropout, "lora_train_embeddings": run.lora_train_embeddings}
+        asked |= {name: False for name in ("lora_fp32", "zero_init") if getattr(run, name) is False}
         if self.hardware is not None:
             free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size).total
             asked["gpu_memory_bytes"] = max(free, 1)
@@ -208,6 +213,8 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         lora_train_embeddings=wishes.lora_train_embeddings
         if options.lora_train_embeddings is None
         else options.lora_train_embeddings,
+        lora_fp32=wishes.lora_fp32 if options.lora_fp32 is None else options.lora_fp32,
+        zero_init=wishes.zero_init if options.zero_init is None else options.zero_init,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
         own_optimizer=options.own_optimizer or ("" if "optimizer" in rendered.tree else _own(wishes)),
         dtype=options.dtype or chosen.precision,

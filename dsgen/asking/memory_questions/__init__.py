@@ -6,6 +6,7 @@ from dsgen.asking.memory_questions.alternatives import Alternative, alternatives
 from dsgen.asking.memory_questions.config_questions import ask_config, given, question
 from dsgen.asking.memory_questions.counterfactuals import Change, Counterfactuals, counterfactuals
 from dsgen.asking.memory_questions.footprints import Footprint, answer
+from dsgen.asking.memory_questions.loaders import for_program
 from dsgen.asking.memory_questions.observations import READINGS, Observation, OtherRun, observe, observed
 from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said
 from dsgen.asking.memory_questions.scenario_questions import ask
@@ -27,6 +28,7 @@ __all__ = [
     "ask",
     "ask_config",
     "counterfactuals",
+    "for_program",
     "given",
     "observe",
     "observed",

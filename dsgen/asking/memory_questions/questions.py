@@ -33,7 +33,16 @@ _WISHES = {
     "lora targets": "lora_targets",
     "lora dropout": "lora_dropout",
     "lora train embeddings": "lora_train_embeddings",
+    "lora fp32": "lora_fp32",
+    "loading": "loading",
+    "zero init": "zero_init",
 }
+_QUIET = {
+    "lora_train_embeddings": False,
+    "lora_fp32": True,
+    "loading": "auto",
+    "zero_init": True,
+}  # told otherwise alone
 
 
 @attrs.frozen
@@ -92,7 +101,7 @@ def said_of(job: Job) -> dict[str, Said]:
     for name, wish in _WISHES.items():
         if name.startswith("lora") and job.training.method == "full":
             continue
-        if name == "lora train embeddings" and not job.training.lora_train_embeddings:
+        if wish in _QUIET and getattr(job.training, wish) == _QUIET[wish]:
             continue
         if wish == "target_len" and not job.model.encoder_layers:
             continue

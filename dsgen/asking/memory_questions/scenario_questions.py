@@ -19,6 +19,7 @@ from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
 from dsgen.memory.backward import aside
+from dsgen.memory.older_releases import shares_out_at_0
 from dsgen.memory.secondary import is_counted
 from dsgen.memory.states import takes
 from dsgen.planning.candidates import search
@@ -190,6 +191,11 @@ def doubts(job: Job, chosen: Layout, beside: Keys | None = None) -> Iterator[str
     yield from (item.says(at) for item in noted if item.of_keys or not item.fatal)
     if why := doubted(job.model, job.training, chosen.stage):
         yield why
+    if not chosen.stage and chosen.precision == "bf16" and shares_out_at_0(job.version):
+        yield (
+            f"DeepSpeed {job.version} shares out master weights and states in bf16 at stage 0, all gradients in fp32: "
+            "counted as newer releases have it, and the interval reaches as far as that may change it"
+        )
     if narrow(job, chosen):
         also = ", and the optimizer's states" if job.narrow == STATES else ""
         yield f"fp32 master weights: in 16 bits, as the config asks, with their gradients{also}"

@@ -24,7 +24,8 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
 
     Args:
         model: The Hugging Face model; with `qlora` one that `quantized.quantize` has changed.
-        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, checkpointing, dtype.
+        request: method, lora_rank, lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, checkpointing,
+            dtype.
         stage: ZeRO stage.
 
     Raises:
@@ -53,6 +54,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
             modules_to_save=_embeddings(model) if request["lora_train_embeddings"] else None,
             task_type="CAUSAL_LM",
         ),
+        autocast_adapter_dtype=request["lora_fp32"],
     )
 
 

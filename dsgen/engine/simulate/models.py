@@ -23,7 +23,8 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     """A language model as a training program would have it before `deepspeed.initialize`.
 
     Below stage 3 it is on the host, as from_pretrained leaves it; at stage 3 it is made under `deepspeed.zero.Init`,
-    as transformers does where a DeepSpeed config is known; with 4-bit weights it is on the GPU at every stage.
+    as transformers does where a DeepSpeed config is known, unless zero_init is false; with 4-bit weights it is on the
+    GPU at every stage.
 
     Args:
         request: The request: model, attention, checkpointing, dtype, method and the keys of adapters, chunked_loss.
@@ -48,7 +49,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     with contextlib.ExitStack() as stack:
         if quantized:  # transformers makes no use of zero.Init for such a model
             stack.enter_context(torch.device("meta"))
-        elif stage == 3:
+        elif stage == 3 and request["zero_init"]:
             stack.enter_context(deepspeed.zero.Init(config_dict_or_path=config))
         model = auto.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
         # What tying has replaced refers to itself (zero.Init gives each tensor methods of its own): when Python finds

@@ -28,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "lora_dropout": 0.0,  # the probability with which an adapter drops an element of its input
     "lora_train_embeddings": False,  # the input embedding and the output head are trained beside the adapters
     "own_optimizer": "",  # that the program makes: AdamW8bit of bitsandbytes; "": the config's
+    "lora_fp32": True,  # peft makes adapters fp32 (autocast_adapter_dtype)
+    "zero_init": True,  # at stage 3 the model is made under zero.Init
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
@@ -88,7 +90,7 @@ def _is_count(value: Any) -> bool:
 
 def _switches(asked: dict[str, Any]) -> None:
     """Keys that are no counts: on, off, a list of names, a probability."""
-    for name in ("chunked_loss", "every_pass", "lora_train_embeddings", "time"):
+    for name in ("chunked_loss", "every_pass", "lora_fp32", "lora_train_embeddings", "time", "zero_init"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
     checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]

@@ -40,6 +40,7 @@ class Execution(NamedTuple):
         single: The micro-batch is one sequence.
         drops: Adapters drop elements of their input.
         embeddings: Copies of embedding and head are trained beside adapters.
+        narrow: Adapters are in 16 bits whatever made the model: peft was told so, or DeepSpeed cast them.
         sdpa: The fused kernel is torch's, which is told of a mask that is not the causal one.
         clamps: What goes between the parts of a block is cut to the range of fp16 (T5).
         source_len: Tokens of the sequence whose encoding a decoder attends to.
@@ -68,6 +69,7 @@ class Execution(NamedTuple):
     single: bool = False
     drops: bool = False
     embeddings: bool = False
+    narrow: bool = False
     sdpa: bool = False
     clamps: bool = False
     source_len: int = 0
@@ -88,7 +90,8 @@ class Execution(NamedTuple):
     @property
     def adapter_item(self) -> int:
         """Bytes of an element of an adapter: peft makes fp32, which stays where the base was made under zero.Init."""
-        return op.FP32 if self.zero3 and self.method == "lora" and not self.embeddings else self.item
+        wide = self.zero3 and self.method == "lora" and not (self.embeddings or self.narrow)
+        return op.FP32 if wide else self.item
 
     def fused_rank(self, name: str) -> int:
         """Rank of the adapter that the experts' tensor of a name gets, 0 for none."""

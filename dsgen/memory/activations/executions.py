@@ -30,6 +30,7 @@ def execution(
     single: bool,
     drops: bool,
     embeddings: bool,
+    narrow: bool = False,
 ) -> Execution:
     """The execution; arguments and errors are those of `activations`."""
     if method != "full":
@@ -70,6 +71,7 @@ def execution(
         leaf=family.leaf,
         parts=tuple(family.parts.items()),
         adapts_head=method != "full" and adapts_head(model, targets),
+        narrow=narrow,
         splits_head=family.autotp.splits_head(model.tied_embeddings),
     )
 

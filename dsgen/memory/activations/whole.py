@@ -90,6 +90,7 @@ def activations(
     drops: bool = False,
     embeddings: bool = False,
     target_len: int | None = None,
+    narrow: bool = False,
 ) -> Activations:
     """What a model's forward and backward hold.
 
@@ -111,13 +112,15 @@ def activations(
         drops: Adapters drop elements of their input.
         embeddings: Copies of embedding and head are trained beside adapters.
         target_len: Tokens of a target, of a model with an encoder; as many as those of a sequence where it is None.
+        narrow: Adapters are in 16 bits whatever made the model.
 
     Raises:
         DsgenError: Targets that name no matrix; adapters that peft refuses or that a chunked loss does not train.
     """
     settings = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, told, single, drops)
     targets = target_len or seq_len
-    return _activations(model, precision, attention, seq_len, *settings, embeddings and method != "full", targets)
+    trains = embeddings and method != "full"
+    return _activations(model, precision, attention, seq_len, *settings, trains, targets, narrow)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -138,9 +141,10 @@ def _activations(
     drops: bool,
     embeddings: bool,
     target_len: int,
+    narrow: bool,
 ) -> Activations:
     """As `activations`, whose arguments may be left out."""
-    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings)
+    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings, narrow)
     on = execution(model, precision, attention, seq_len, *ways)
     family = family_of(model)
     if isinstance(family.forward, Stacks):
