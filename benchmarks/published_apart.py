@@ -23,10 +23,6 @@ _LITGPT = ("litr", "lith")  # bitsandbytes 0.41 and 0.42
 _DELETES_LOGITS = "ullmt"  # del_logits_after_forward of its configs
 _OWN_CODE = "qwen"  # its own modeling_qwen.py and finetune.py, on one GPU without DeepSpeed
 _MANY_LENGTHS = "swb"  # packed to no length: from 91 to 19,548 tokens
-# 210 tokens in the mean of at most 768, batches sorted by length, 20 at a time, and a cache that is emptied every ten
-# steps (huggingface/peft@026d1e0, method_comparison/MetaMathQA/run.py: BUCKET_FACTOR and
-# ACCELERATOR_EMPTY_CACHE_SCHEDULE).
-_EMPTIES = "peftmc"
 
 
 def _plain(record: Record) -> bool:
@@ -66,9 +62,6 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     ),
     "another project's FSDP, which gathered the whole model": lambda r: r["system"] == "fsdp" and _prefix(r) in _LITGPT,
     "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) == _MANY_LENGTHS,
-    "sequences of many lengths, sorted by them, and a cache that is emptied every ten steps": lambda r: (
-        _prefix(r) == _EMPTIES
-    ),
 }
 
 

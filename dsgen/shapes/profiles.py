@@ -14,16 +14,7 @@ import attrs
 from dsgen.shapes.units import BANDWIDTH, BYTES, FLOPS, SECONDS
 from dsgen.shapes.value import Value
 
-__all__ = [
-    "SECTIONS",
-    "Cluster",
-    "Hardware",
-    "Model",
-    "Network",
-    "Training",
-    "type_name",
-    "yaml_name",
-]
+__all__ = ["SECTIONS", "Cluster", "Hardware", "Model", "Network", "Training", "type_name", "yaml_name"]
 
 _BLOCKS = 10_000  # every block is walked by itself; the deepest transformer published has 1,000 (DeepNet)
 _SUFFIXES = tuple(f"_{unit}" for unit in (BANDWIDTH, FLOPS, BYTES, SECONDS))
