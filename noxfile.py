@@ -183,7 +183,7 @@ def cells(session: nox.Session) -> None:
         session.run("python", "benchmarks/every_cell.py")
     else:
         build_operators(session)
-        files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained")]
+        files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained", "resumed_elsewhere")]
         session.run("pytest", *files, env={"DSGEN_CELLS_ALONE": "200"})
 
 

@@ -87,6 +87,19 @@ Two differences are DeepSpeed's own, and the plain loop does the same. At stage 
 step with zero gradients that counts, so its first update is 0.73 of torch's. Its warm-up makes the first two steps,
 not the first, with the least learning rate.
 
+## Resumed on another number of ranks
+
+Four ranks save after five steps, DeepSpeed's own `ds_to_universal` converts, and two ranks load it (`load_universal`)
+into an engine that began with other weights: the losses are those of the run that went on, stages 1 to 3, fp32 and
+bf16, the optimizer and the parameters on the CPU, and AutoTP 2 x 2 as 2 x 1. `zero_to_fp32.py`, as it lies in the
+checkpoint, gives one file with the fp32 weights of plain PyTorch (stages 1 to 3, to 1e-5).
+`tests/proving/test_resumed_elsewhere.py`; `nox -s cells` runs all.
+
+What DeepSpeed 0.19.8 does not do, in its words: at stages 1 and 2 the converter wants `--inject_missing_state`
+("Required universal_checkpoint_info state is missing in checkpoint"), for the engine does not write it; of stage 0 it
+makes nothing ("can't find *_optim_states.pt files"); and AutoTP's checkpoint is not made one file ("Expected 2 of
+'*_optim_states.pt' ... but found 4 files").
+
 ## Which cells share a start
 
 Two cells share one where these are equal:
