@@ -177,12 +177,14 @@ def operators(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def cells(session: nox.Session) -> None:
-    """Cells of the matrix that share a start, 200 started one by one; `-- update` records all and writes its page."""
+    """Every start of the matrix, 200 cells one by one, and its structures trained; `-- update` records the starts."""
     install_proof(session)
     if UPDATE in session.posargs:
         session.run("python", "benchmarks/every_cell.py")
     else:
-        session.run("pytest", "tests/proving/test_every_cell.py", env={"DSGEN_CELLS_ALONE": "200"})
+        build_operators(session)
+        files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained", "resumed_elsewhere")]
+        session.run("pytest", *files, env={"DSGEN_CELLS_ALONE": "200"})
 
 
 @nox.session(python=PYTHON, default=False)

@@ -35,7 +35,18 @@ from dsgen.targets.hf_accelerate import ACCELERATE
 from golden import cells, matrix
 from golden.structures import structure
 
-__all__ = ["Record", "Share", "cover", "parse_all", "progress", "python_files", "shares", "start_of", "worlds"]
+__all__ = [
+    "Record",
+    "Share",
+    "cover",
+    "model_of",
+    "parse_all",
+    "progress",
+    "python_files",
+    "shares",
+    "start_of",
+    "worlds",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESUMED = 0.01  # seconds: what takes less was not started, and says nothing of what is to come
@@ -53,7 +64,8 @@ class Share:
 
 
 @functools.cache
-def _model(name: str) -> str:
+def model_of(name: str) -> str:
+    """The tiny sibling of a model of the catalog, a config.json."""
     folded = fold(canonical((catalog.find("model", name).layer,)))
     return json.dumps(sibling(structured(Model, "model", folded.tree, folded.provenance)), sort_keys=True)
 
@@ -77,7 +89,7 @@ def shares(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
     forms = {sha: structure(config) for sha, config in configs.items()}
     groups: dict[tuple[Any, ...], list[cells.Cell]] = {}
     for cell in cells.cells():
-        groups.setdefault((forms[cell.sha], worlds(cell), _model(cell.model)), []).append(cell)
+        groups.setdefault((forms[cell.sha], worlds(cell), model_of(cell.model)), []).append(cell)
     return tuple(Share(key=_digest(key), cells=tuple(group)) for key, group in groups.items())
 
 
@@ -87,7 +99,7 @@ def cover(all_of_them: Sequence[Share], configs: Mapping[str, Mapping[str, Any]]
     for share in all_of_them:
         first = share.cells[0]
         worlds_of = forms.setdefault(structure(configs[first.sha]), {})
-        worlds_of.setdefault(worlds(first), {})[_model(first.model)] = share
+        worlds_of.setdefault(worlds(first), {})[model_of(first.model)] = share
     keys = {share.key for form in forms.values() for share in _least(form)}
     return tuple(share for share in all_of_them if share.key in keys)
 
@@ -121,7 +133,7 @@ def start_of(cell: cells.Cell, configs: Mapping[str, Mapping[str, Any]]) -> Worl
     world, local = worlds(cell)
     return WorldStart(
         config=configs[cell.sha],
-        model=json.loads(_model(cell.model)),
+        model=json.loads(model_of(cell.model)),
         world=world,
         local_ranks=local,
         rank=0,

@@ -38,7 +38,8 @@ ACROSS_PYTHONS = (
 
 
 # Files whose proofs take longest, by minutes; they begin first, so that two processes end at about the same time.
-LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "proving/test_trained_alike.py")
+LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "proving/test_trained_alike.py",
+           "proving/test_golden_trained.py")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,187 @@
+"""What of the golden matrix is trained on real ranks: one case for each structure that training can tell apart.
+
+Two structures are one here where they differ only in keys that a training step does not read, or in a number:
+
+- `activation_checkpointing`: of DeepSpeed's own checkpointing function, which no class of transformers calls;
+- `steps_per_print`, `wall_clock_breakdown`: what is printed;
+- `stage3_gather_16bit_weights_on_model_save`: read by `save_16bit_model` alone;
+- `tensor_parallel.autotp_size`: 2, 4 and 8 are 2 here, on four ranks, so that two hold the same part.
+
+Each of those structures is still started by itself, twice: `golden.starts` and tests/proving/test_golden_proof.py.
+
+Three things DeepSpeed 0.19.8 does not do with a drive, and they are not asked of it here:
+
+- resume with the optimizer on NVMe: `load_checkpoint` copies the swapped files and leaves ZeRO's own load out
+  (runtime/engine.py:4456), so that a new engine keeps the weights that it began with;
+- train in fp32 with parameters on NVMe: they come back in bf16, "expected m1 and m2 to have the same dtype";
+- fetch the parameters of qwen3_moe and gpt_oss from NVMe, in buckets this small: "param 19 already assigned swap buffer
+  id 1" (runtime/swap_tensor/partitioned_param_swapper.py:185). A Llama takes their place.
+
+Left out are six structures that were not tried: a drive with fp16, or with a leaf module.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from dsgen.proving import expectations
+from dsgen.proving.adaptation import tensor_parallel_degree
+from golden import starts
+from golden.structures import structure
+
+__all__ = ["Case", "cases", "is_left_out"]
+
+NOT_READ = ("activation_checkpointing", "steps_per_print", "wall_clock_breakdown")
+NOT_READ_OF_ZERO = ("stage3_gather_16bit_weights_on_model_save",)
+DEGREE, RANKS, SPLIT_RANKS = 2, 2, 4
+PRECISIONS = ("bf16", "fp16")
+RATE, WARMUP = 1e-3, 3  # the tiny model learns in ten steps, and the schedule is a slope, then flat
+NORM = 0.3  # below the norms of the tiny models' gradients, so that clipping clips
+SCALE_POWER = 10  # nothing overflows; overflows are forced in `dsgen prove` (dsgen/engine/proof/forced_overflows.py)
+# Elements, so that a model of some 100,000 takes several buckets, fetches and groups, and nothing persists whole.
+TINY = {
+    "reduce_bucket_size": 20_000,
+    "allgather_bucket_size": 20_000,
+    "stage3_prefetch_bucket_size": 15_000,
+    "stage3_param_persistence_threshold": 100,
+    "stage3_max_live_parameters": 50_000,
+    "sub_group_size": 30_000,
+}
+# Of a model that is swapped, of some 20 million: what is below 1 MiB stays (runtime/swap_tensor, MIN_AIO_BYTES).
+WIDE = {
+    "reduce_bucket_size": 4_000_000,
+    "allgather_bucket_size": 4_000_000,
+    "stage3_prefetch_bucket_size": 4_000_000,
+    "stage3_param_persistence_threshold": 100,
+    "stage3_max_live_parameters": 8_000_000,
+    "sub_group_size": 4_000_000,
+}
+BUFFER = 10_000_000  # elements; more than the largest tensor of a wide model
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """A config with the numbers of a tiny model, the model, and the ranks."""
+
+    name: str
+    config: Mapping[str, Any]
+    model: Mapping[str, Any]  # a config.json
+    ranks: int
+    wide: bool  # whether its tensors are swapped to a drive
+    stands_for: int  # structures of the matrix
+    resumes: bool = True  # whether DeepSpeed promises the losses that it had
+
+    @property
+    def precision(self) -> str:
+        """bf16, fp16 or fp32."""
+        return next((name for name in PRECISIONS if name in self.config), "fp32")
+
+
+def cases(shares: Sequence[starts.Share], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Case, ...]:
+    """Each structure that training tells apart, as it is and in fp32, with siblings of as many families as there are.
+
+    Args:
+        shares: All cells, by what they share (`starts.shares`).
+        configs: By their hash.
+    """
+    groups: dict[Any, list[starts.Share]] = {}
+    for share in shares:
+        groups.setdefault(structure(_told_apart(configs[share.cells[0].sha])), []).append(share)
+    made: dict[str, Case] = {}
+    used: Counter[str] = Counter()
+    for group in groups.values():
+        config = configs[group[0].cells[0].sha]
+        model = _sibling(group, used)
+        if is_left_out(config):
+            continue
+        if expectations.parameter_place(config) == "nvme":
+            model = _dense(group)
+        whole = len({structure(configs[share.cells[0].sha]) for share in group})
+        for one in _cases(config, model, whole):
+            made.setdefault(one.name, one)
+    return tuple(made.values())
+
+
+def _told_apart(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a config training can tell from another's."""
+    kept = {key: copy.deepcopy(value) for key, value in config.items() if key not in NOT_READ}
+    for key in NOT_READ_OF_ZERO:
+        kept.get("zero_optimization", {}).pop(key, None)
+    if tensor_parallel_degree(config) > 1:
+        kept["tensor_parallel"]["autotp_size"] = DEGREE
+    return kept
+
+
+def is_left_out(config: Mapping[str, Any]) -> bool:
+    """Whether no run of it was held against plain PyTorch: a drive in fp16, or with a leaf module."""
+    swapped = "nvme" in (expectations.optimizer_place(config), expectations.parameter_place(config))
+    return swapped and ("fp16" in config or "leaf_module" in config["zero_optimization"])
+
+
+def _dense(group: Sequence[starts.Share]) -> dict[str, Any]:
+    """The sibling of the family that has no experts and is built by most."""
+    models: list[dict[str, Any]] = [json.loads(starts.model_of(share.cells[0].model)) for share in group]
+    return next(model for model in models if model["model_type"] == "llama")
+
+
+def _sibling(group: Sequence[starts.Share], used: Counter[str]) -> dict[str, Any]:
+    """The sibling of the family that was trained least until now."""
+    siblings = dict.fromkeys(starts.model_of(share.cells[0].model) for share in group)
+    told = min(siblings, key=lambda text: used[json.loads(text)["model_type"]])
+    model: dict[str, Any] = json.loads(told)
+    used[model["model_type"]] += 1
+    return model
+
+
+def _cases(config: Mapping[str, Any], model: Mapping[str, Any], whole: int) -> Iterator[Case]:
+    """In its own precision and in fp32."""
+    places = expectations.optimizer_place(config), expectations.parameter_place(config)
+    tp = tensor_parallel_degree(config) > 1
+    zero = config.get("zero_optimization", {})
+    own = next(name for name in PRECISIONS if name in config)
+    said = [f"stage {expectations.stage(config)}", *(["AutoTP 2 x 2"] if tp else []),
+            *(f"{what} on {place}" for what, place in zip(("optimizer", "parameters"), places, strict=True)
+              if place != "accelerator"),
+            *(name for name in ("round_robin_gradients",) if zero.get(name)),
+            *(["no overlap"] if zero.get("overlap_comm") is False else []),
+            *(["leaf module"] if "leaf_module" in zero else [])]  # fmt: skip
+    swapped = places[1] == "nvme"
+    for precision in (own,) if swapped else (own, "fp32"):
+        yield Case(
+            name=", ".join([*said, precision]),
+            config=_shrunk(config, precision, wide="nvme" in places),
+            model=model,
+            ranks=SPLIT_RANKS if tp else RANKS,
+            wide="nvme" in places,
+            stands_for=whole if precision == own else 0,
+            resumes=places[0] != "nvme",
+        )
+
+
+def _shrunk(config: Mapping[str, Any], precision: str, *, wide: bool) -> dict[str, Any]:
+    """The same keys with the numbers of a tiny model, in this precision."""
+    used: dict[str, Any] = copy.deepcopy(dict(config))
+    for name in PRECISIONS:
+        if name != precision:
+            used.pop(name, None)
+    if precision == "fp16":
+        used["fp16"]["initial_scale_power"] = SCALE_POWER
+    tp = tensor_parallel_degree(config) > 1
+    if tp:
+        used["tensor_parallel"]["autotp_size"] = DEGREE
+    ranks = SPLIT_RANKS if tp else RANKS
+    used |= {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "train_batch_size": 4 * ranks,
+             "gradient_clipping": NORM}  # fmt: skip
+    used["optimizer"]["params"]["lr"] = RATE
+    used["scheduler"]["params"] |= {"warmup_max_lr": RATE, "warmup_num_steps": WARMUP}
+    zero = used.get("zero_optimization", {})
+    zero |= {key: value for key, value in (WIDE if wide else TINY).items() if key in zero}
+    if zero.get("offload_param", {}).get("device") == "nvme":
+        zero["offload_param"] |= {"max_in_cpu": 0, "buffer_size": BUFFER}
+    return used

@@ -1,0 +1,105 @@
+"""A child process: a run saved on some gloo ranks, converted by DeepSpeed's own programs, and resumed on fewer.
+
+Reads cases (config, ranks, fewer) as JSON from stdin. Answers with the losses of the run and of the resumed one, and
+how far the weights of one file are from those of plain PyTorch; or with the step that failed and its words.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from trained_alike import (
+    OTHER_SEED,
+    SAVED_AFTER,
+    SEED,
+    STEPS,
+    engine_of,
+    forked,
+    join,
+    plain,
+    serve,
+    train,
+)
+
+SAVED, UNIVERSAL, ONE = "saved", "universal", "one"
+SECONDS = 300  # for a conversion
+
+
+def save(case: dict[str, Any], rank: int, folder: str) -> None:
+    """Train, save in the middle, go on."""
+    config = case["config"]
+    join(config, case["ranks"], rank, folder)
+    engine = engine_of(case, SEED)
+    losses = train(engine, config, range(SAVED_AFTER), rank)
+    engine.save_checkpoint(f"{folder}/checkpoint", tag=SAVED)
+    losses += train(engine, config, range(SAVED_AFTER, STEPS), rank)
+    if rank == 0:
+        Path(folder, "losses.json").write_text(json.dumps(losses), "utf-8")
+
+
+def resume(case: dict[str, Any], rank: int, folder: str) -> None:
+    """Load what was converted into an engine that began with other weights, and train on."""
+    config = case["config"]
+    join(config, case["ranks"], rank, folder)
+    engine = engine_of(case, OTHER_SEED)
+    engine.load_checkpoint(f"{folder}/checkpoint", tag=UNIVERSAL)
+    resumed = train(engine, config, range(SAVED_AFTER, STEPS), rank)
+    if rank == 0:
+        Path(folder, "resumed.json").write_text(json.dumps(resumed), "utf-8")
+
+
+def on_fewer(case: dict[str, Any]) -> dict[str, Any]:
+    """The case on fewer ranks: as many samples a step, in more micro-steps, and what was converted is loaded."""
+    config = case["config"]
+    accumulation = config["gradient_accumulation_steps"] * case["ranks"] // case["fewer"]
+    batch = config["train_micro_batch_size_per_gpu"] * accumulation * case["fewer"]
+    used = {**config, "gradient_accumulation_steps": accumulation, "train_batch_size": batch,
+            "checkpoint": {"load_universal": True}}  # fmt: skip
+    return {**case, "config": used, "ranks": case["fewer"]}
+
+
+def run(*command: str) -> str:
+    """Run a program of DeepSpeed; what it said where it failed."""
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=SECONDS)
+    return "" if done.returncode == 0 else (done.stderr or done.stdout)[-2000:]
+
+
+def distance(case: dict[str, Any], folder: str) -> float:
+    """How far the weights in the one file are from those of plain PyTorch, at most."""
+    import torch
+
+    kept: dict[str, Any] = {}
+    plain(case, kept)
+    found = torch.load(Path(folder, ONE, "pytorch_model.bin"), weights_only=True)
+    if set(found) != set(kept):
+        return float("inf")
+    return max(float((found[name] - one).abs().max()) for name, one in kept.items())
+
+
+def answer(case: dict[str, Any]) -> dict[str, Any]:
+    """Save on the ranks of a case, convert both ways, resume on fewer."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = f"{folder}/checkpoint"
+        if error := forked(case["ranks"], lambda rank: save(case, rank, folder), folder):
+            return {"failed": "save", "error": error}
+        told: dict[str, Any] = {"engine": json.loads(Path(folder, "losses.json").read_text("utf-8"))}
+        error = run(f"{checkpoint}/zero_to_fp32.py", checkpoint, f"{folder}/{ONE}", "--tag", SAVED)
+        told |= {"one_file": error} if error else {"distance": distance(case, folder)}
+        # DeepSpeed's engine writes no `universal_checkpoint_info`; this lets its own converter make an empty one.
+        given = ("--input_folder", f"{checkpoint}/{SAVED}", "--output_folder", f"{checkpoint}/{UNIVERSAL}")
+        if error := run("-m", "deepspeed.checkpoint.ds_to_universal", *given, *case.get("options", ())):
+            return {**told, "failed": "convert", "error": error}
+        Path(folder, "store").unlink(missing_ok=True)
+        fewer = on_fewer(case)
+        if error := forked(fewer["ranks"], lambda rank: resume(fewer, rank, folder), folder):
+            return {**told, "failed": "resume", "error": error}
+        return {**told, "resumed": json.loads(Path(folder, "resumed.json").read_text("utf-8"))}
+
+
+if __name__ == "__main__":
+    serve(answer)
