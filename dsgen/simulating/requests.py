@@ -197,6 +197,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             code="refused",
         )
     wishes = job.training
+    brings = wishes.optimizer == EIGHT_BITS and "optimizer" not in rendered.tree
     nodes = f", {job.nodes} nodes of {job.gpus_per_node}" if job.nodes > 1 else ""
     gpus = f"{job.world} GPU{'s' if job.world > 1 else ''}"
     decided = attrs.evolve(
@@ -216,7 +217,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         lora_fp32=wishes.lora_fp32 if options.lora_fp32 is None else options.lora_fp32,
         zero_init=wishes.zero_init if options.zero_init is None else options.zero_init,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
-        own_optimizer=options.own_optimizer or ("" if "optimizer" in rendered.tree else _own(wishes)),
+        own_optimizer=options.own_optimizer or (EIGHT_BITS if brings else ""),
         dtype=options.dtype or chosen.precision,
         alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),
     )
@@ -314,10 +315,6 @@ def from_config(
             notes=notes,
         )
     )
-
-
-def _own(wishes: Training) -> str:
-    return wishes.optimizer if wishes.optimizer == EIGHT_BITS else ""
 
 
 def _dtype(config: Mapping[str, Any], precision: str | None) -> str:

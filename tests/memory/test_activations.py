@@ -83,6 +83,7 @@ def test_a_call_leaves_nothing_behind():
                 False,
                 False,
                 64,
+                False,
             )
         assert gc.collect() == 0
     finally:
@@ -94,7 +95,7 @@ def lived(shape, checkpointing, method):
     whole._head.cache_clear()
     whole._recorded.cache_clear()
     settings = ("bf16", "eager", 64, 1, method, checkpointing, False, 8, ("all-linear",), method != "full", True)
-    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64)
+    return whole._activations.__wrapped__(shape, *settings, False, False, False, 64, False)
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,11 @@ def _cluster(question: Question) -> tuple[int, int] | None:
     for per_node in range(1, full + 1):
         if fits(1, per_node):
             return 1, per_node
-    nodes = _least(lambda nodes: 0 if nodes > 1 and fits(nodes, full) else 1, MOST_NODES, max(2, job.nodes))
-    return (nodes, full) if nodes else None
+    # By doubling: what Muon gathers at stage 3 grows with the ranks, so that more nodes than fit may fit no more.
+    enough = next((1 << power for power in range(1, MOST_NODES.bit_length()) if fits(1 << power, full)), 0)
+    if not enough:
+        return None
+    return _least(lambda nodes: 0 if nodes > enough // 2 and fits(nodes, full) else 1, enough, enough), full
 
 
 def _changes(question: Question, length: int) -> Iterator[Change]:
