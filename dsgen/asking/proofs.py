@@ -117,6 +117,7 @@ def of_rendered(config: Config) -> ToProve:
             targets=tuple(wishes.lora_targets),
             dropout=wishes.lora_dropout,
             train_embeddings=wishes.lora_train_embeddings,
+            fp32=wishes.lora_fp32,
         )
     model = ProvenModel(
         name=job.names.get("model", "the model"),

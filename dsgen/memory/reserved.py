@@ -114,6 +114,7 @@ class Reserving(NamedTuple):
         peak: Bytes of the highest moment of all, a measurement of the machine included.
         expandable: With `expandable_segments:True`.
         less, more: Bytes that uncounted keys may take from the peak, and add to it.
+        replays: Whether requests are replayed where their order is known; else it is told from causes, at once.
     """
 
     job: Job
@@ -123,18 +124,19 @@ class Reserving(NamedTuple):
     expandable: bool
     less: int = 0
     more: int = 0
+    replays: bool = True
 
     def __call__(self) -> ReservedBytes:
         """Compute it."""
         holes = EXPANDABLE if self.expandable else DEFAULT
         of = causes(self.moments, self.strategy.micro_batch)
         counted = max(of.peak, of.before) or 1
-        replayed = self.replayed()
+        replayed = self.replayed() if self.replays else 0
         expected = (max(replayed, counted) if replayed else reserves(of, holes)) * self.peak / counted
         least = max(self.peak - self.less, int((expected - self.less) * holes.low))
         most = expected
         if self.job.training.mean_len:
-            varied = self.replayed(True)
+            varied = self.replayed(True) if self.replays else 0
             most = max(expected, varied * self.peak / counted if varied else expected * CHANGING)
         return ReservedBytes(int(expected), least, int((most + self.more) * holes.high))
 

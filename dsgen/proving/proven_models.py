@@ -32,6 +32,7 @@ class Lora:
     targets: tuple[str, ...] = ("all-linear",)
     dropout: float = 0.0
     train_embeddings: bool = False
+    fp32: bool = True
 
     def to_engine(self) -> dict[str, Any]:
         """As the child process takes them."""
@@ -41,6 +42,7 @@ class Lora:
             "lora_targets": list(self.targets),
             "lora_dropout": self.dropout,
             "lora_train_embeddings": self.train_embeddings,
+            "lora_fp32": self.fp32,
         }
 
 

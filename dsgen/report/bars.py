@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dsgen.memory import Place, Verdict
+from dsgen.memory.reserved import Reserving
 from dsgen.shapes.units import gib
 
-__all__ = ["FULL", "bar", "card_line", "folded", "place_line", "rounded"]
+__all__ = ["FULL", "at_once", "bar", "card_line", "folded", "place_line", "rounded"]
 
 FULL, EMPTY = "█", "░"
 WIDTH = 30  # cells of a memory bar, fewer beside long numbers
@@ -37,6 +38,11 @@ def card_line(gpu: Place) -> str:
     likely, low, high = map(min, held, shown)  # never more than the card shows
     reserved = f"{gib(likely)} ({gib(low)} to {gib(high)})"
     return f"torch allocates {gib(gpu.allocated_bytes)}, reserves {reserved} GiB; nvidia-smi {gib(shown.bytes)}"
+
+
+def at_once(gpu: Place) -> Place:
+    """A GPU whose reserved bytes are told from causes: a replay takes longer than a render; `dsgen memory` has it."""
+    return gpu._replace(holds=gpu.holds._replace(replays=False)) if isinstance(gpu.holds, Reserving) else gpu
 
 
 def folded(line: str, width: int) -> list[str]:

@@ -128,6 +128,7 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    runs.adapters.load(request["method"])
     deepspeed.init_distributed(dist_backend="gloo", timeout=datetime.timedelta(seconds=SECONDS), verbose=False)
     held: list[dict[str, int]] = []
     runs.devices.NAME = "cpu"  # inputs are made there

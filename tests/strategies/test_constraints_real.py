@@ -23,7 +23,10 @@ MODELS: dict[str, dict[str, Any]] = {
 LLAMA = {"model_type": "llama", **SIZES}
 # Those of single model types are held against the engine in tests/engine/test_simulate_split.py; a simulation has no
 # values, so that no token is past the end of a table of positions; and its program brings no optimizer.
-ELSEWHERE = ("autotp-unsplit", "learned-positions", "own-optimizer-offloaded")
+ELSEWHERE = (
+    "autotp-unsplit", "learned-positions", "own-optimizer-offloaded", "8-bit-states-offloaded",
+    "8-bit-states-elsewhere",
+)  # fmt: skip
 STOPS = [item for item in CONSTRAINTS if item.stops and item.until is None and item.code not in ELSEWHERE]
 RANKS = {"autotp-and-gpus": 5}  # only a rank that is left over stops
 

@@ -9,9 +9,17 @@ import torch
 from dsgen.engine.simulate import quantized
 from dsgen.engine.simulate.errors import TiedHeadError
 
-__all__ = ["ALL_LINEAR", "adapt"]
+__all__ = ["ALL_LINEAR", "adapt", "load"]
 
 ALL_LINEAR = "all-linear"
+
+
+def load(method: str) -> None:
+    """Import peft before anything is recorded: bitsandbytes, which it imports where it is installed, makes tables."""
+    if method == "qlora":
+        quantized.stand_in()
+    if method != "full":
+        import peft  # noqa: F401
 
 
 def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:

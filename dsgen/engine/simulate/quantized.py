@@ -137,6 +137,9 @@ def stand_in() -> None:
 
     Before peft is imported: it looks for the package once.
     """
+    there = sys.modules.get("bitsandbytes.nn")
+    if there is not None and getattr(there, "Linear4bit", None) is Linear4bit:
+        return
     package, modules = types.ModuleType("bitsandbytes"), types.ModuleType("bitsandbytes.nn")
     for module in (package, modules):
         module.__spec__ = ModuleSpec(module.__name__, None)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from dsgen.engine.simulate import (
+    adapters,
     attention,
     checkpointing,
     devices,
@@ -49,6 +50,7 @@ def run(request: dict[str, Any], versions: dict[str, str], progress: dict[str, s
     ledger = Ledger()
     recorder = Recorder(ledger, progress, timed=request["time"], node=request["gpus_per_node"])
     _world(request, recorder)
+    adapters.load(request["method"])
     config = copy.deepcopy(request["config"])
     gc.freeze()  # DeepSpeed collects garbage often: the modules just loaded need not be looked through
     gc.enable()
