@@ -132,13 +132,12 @@ def _rank(request: dict[str, Any], rank: int, port: int, silent: bool) -> dict[s
     deepspeed.init_distributed(dist_backend="gloo", timeout=datetime.timedelta(seconds=SECONDS), verbose=False)
     held: list[dict[str, int]] = []
     runs.devices.NAME = "cpu"  # inputs are made there
-    before: set[int] = set()  # tensors of a module that is imported, and no rank's
     if request["own_optimizer"]:
         import bitsandbytes
 
         real = runs.eight_bits.AdamW8bit = bitsandbytes.optim.AdamW8bit
         holders.HOLDERS[f"{real.__module__}:AdamW8bit"] = {"name2qmap": "optimizer states"}
-        before = {one.untyped_storage()._cdata for one in gc.get_objects() if _counts(one)}
+    before = {one.untyped_storage()._cdata for one in gc.get_objects() if _counts(one)}  # of modules, and no rank's
     end = runs._end
 
     def ended(recorder: Any, module: Any, engine: Any, micro_batch: int = 0) -> None:
