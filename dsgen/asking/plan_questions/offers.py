@@ -11,6 +11,9 @@ __all__ = ["Offer", "offers"]
 
 FREE_GAIN = 0.10  # of the speed, from which on a change that trains the same is worth a line
 OTHER_GAIN = 0.25  # the same for one that trains something else; asked only where the plan offloads, or may not fit
+# Share of a GPU that optimizer states take at least where fewer bits of them are asked for beside a plan at ease: of
+# 13B on 8 A100-40G they take 32 % and the gain is 5 %, of 34B on 8 A100-80G 43 % and it is 16 %.
+STATES = 0.20
 MOST_OFFERS = 3  # a person reads no more of them beside a table
 
 
@@ -51,6 +54,9 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     before = asked.chosen
     strained = not before.sure or offloaded(before.strategy) > 0
     if not (change.same or strained):
+        return None
+    states = before.memory.gpu.parts.get("optimizer states", 0)
+    if change.field == "optimizer" and not strained and states < STATES * before.memory.gpu.limit_bytes:
         return None
     try:
         after = plan(change.applied(asked.job)).chosen
