@@ -43,13 +43,14 @@ Both are shown by `max_memory_allocated`, with default settings and with `expand
 _NOTES = """
 ## Where the instant model stands
 
-`dsgen memory`, `dsgen plan` and `dsgen render` run no engine. They write the requests down as they count them, and
-play them into the same allocator (dsgen/memory/replaying): loading, initialize, and steps until nothing more is
+`dsgen memory`, and `dsgen plan` as JSON, run no engine. They write the requests down as they count them, and play them
+into the same allocator (dsgen/memory/replaying): loading, initialize, and steps until nothing more is
 reserved; each stretch of the model as its tape has it, DeepSpeed's buckets, what the coordinator of stage 3 gathers and
 releases. That takes milliseconds, and no constant was fitted. It is known for {replayed} of these {count} scenarios,
 not with Muon, hpZ, AutoTP beside stage 3, on NVMe, and of a model with an encoder. Those are told from causes: what
 each kind of tensors takes at its own highest moment stays reserved, and serves another kind only in part; what stage 3
-gathers and the buckets of communication leave holes by their own size (dsgen/memory/reserved.py).
+gathers and the buckets of communication leave holes by their own size (dsgen/memory/reserved.py). The one line of
+`dsgen render` is told so too: a replay takes as long as all else of a cold render.
 
 | settings | told by | scenarios | median error | median absolute error | within 3 % | within 10 % | in the interval |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -19,7 +19,7 @@ from dsgen.strategies.constraints import cannot
 from dsgen.strategies.wishes import check_wishes
 
 # Share by which torch may reserve less for more: requests that are a little larger can leave fewer holes in segments.
-FEWER_HOLES = 0.1
+FEWER_HOLES = 0.05
 QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates
 
 HARDWARE = draw.sampled_from(["a100-40g", "rtx4090-24g", "t4-16g", "mi300x-192g", "v100-32g", "generic-24g"])

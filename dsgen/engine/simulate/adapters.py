@@ -40,8 +40,7 @@ def adapt(model: Any, request: dict[str, Any], stage: int) -> Any:
         ModuleNotFoundError: peft is not installed.
         ValueError: A target is no module of the model, or experts have a dropout, in peft's words.
     """
-    if request["method"] == "qlora":
-        quantized.stand_in()
+    load(request["method"])
     import peft
 
     if request["method"] == "qlora":
