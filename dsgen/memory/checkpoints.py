@@ -20,7 +20,6 @@ from dsgen.strategies.strategies import Strategy
 
 __all__ = ["resuming", "saving"]
 
-ELEMENT = 12  # bytes of an element in a rank's file of optimizer states: fp32 weight and two moments
 COPIES, CHECKPOINT = "copies of the weights", "the checkpoint's files"
 
 
@@ -48,7 +47,7 @@ def saving(job: Job, strategy: Strategy) -> PhaseMemory:
 def resuming(job: Job, strategy: Strategy) -> PhaseMemory:
     """Every rank reads what it had written, into RAM first: below stage 3 the weights of all, then its own states."""
     held = _held(job, strategy)
-    weights, own = held.size * held.tensors.elements, ELEMENT * held.own
+    weights, own = held.size * held.tensors.elements, held.master + held.moments
     each = {0: weights + own, 3: own}.get(strategy.stage, max(weights, own))  # stage 0 has one file with all of it
     read = job.gpus_per_node * each
     return _phase("resume", _resident(strategy, held), _training(job, strategy, held), {CHECKPOINT: read})
