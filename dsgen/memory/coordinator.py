@@ -231,20 +231,15 @@ class TensorUses(NamedTuple):
             peaks.append(here + buffers)
             gone, freed = _NOTHING, 0
             if begin < end or step in later:
-                left = [
-                    use for use in range(begin, end) if nears[use] >= max_reuse and marked.get(order[use], -1) <= step
-                ]
-                if later:
-                    left = [use for use in left if use not in waits]
-                    use = later.get(step, -1)
-                    if use >= 0 and nears[use] >= max_reuse and marked.get(order[use], -1) <= step:
-                        left.append(use)
                 if decided is not None:
-                    left = [
-                        use
-                        for use in (*range(begin, end), later.get(step, -1))
-                        if use >= 0 and order[use] in decided[step]
-                    ]
+                    going = decided[step]
+                    left = [use for use in range(begin, end) if order[use] in going] if going else []
+                    left += [later[step]] if step in later and order[later[step]] in going else []
+                else:
+                    kept = waits if later else _NOTHING
+                    left = [use for use in range(begin, end) if nears[use] >= max_reuse and use not in kept]
+                    left += [later[step]] if step in later and nears[later[step]] >= max_reuse else []
+                    left = [use for use in left if marked.get(order[use], -1) <= step] if left else left
                 if left:
                     gone = frozenset([order[use] for use in left])
                     freed = sum([numels[use] for use in left])

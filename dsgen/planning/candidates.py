@@ -201,8 +201,11 @@ def _best(job: Job, trial: _Trial, places: tuple[int, ...]) -> tuple[Strategy, S
         places = places[-1:]  # the smallest: it has the smallest peak
     for place in places:
         candidate = trial.strategy(place)
+        enough = ENOUGH * tried[0][1].tokens_per_second_per_gpu if tried else 0.0
+        if tried and most_speed(job, candidate) < enough:
+            break
         spent = trial.best if trial.best and not place else cost(job, candidate)
-        if tried and spent.tokens_per_second_per_gpu < ENOUGH * tried[0][1].tokens_per_second_per_gpu:
+        if spent.tokens_per_second_per_gpu < enough:
             break  # speed only falls with the micro-batch
         tried.append((candidate, spent))
     return tried[-1]

@@ -178,13 +178,13 @@ class _Folding:
         """Refuse two layers of one rank that decide one path differently; files of a site are ordered instead."""
         if override.rank == Rank.SITE:
             return
-        path = override.path
-        written = [self.writers[path]] if path in self.writers else []
+        path, writers = override.path, self.writers
+        written = [writers[path]] if path in writers else []
         if override.value is not None:  # a rival may have deleted the section around it
-            around = (self.writers[parent] for parent in _parents(path) if parent in self.writers)
+            around = [writers[parent] for parent in _parents(path) if parent in writers]
             written += [writer for writer in around if writer[1].value is None]
         else:  # or it deletes what a rival has set below it
-            below = (writer for other, writer in self.writers.items() if other.startswith(f"{path}."))
+            below = (writer for other, writer in writers.items() if other.startswith(f"{path}."))
             written += [writer for writer in below if writer[1].value is not None]
         for _, rival in written:
             if rival.rank != override.rank or same(rival.value, override.value):

@@ -18,6 +18,10 @@ JOBS = [
     ("h100-80g", "mixtral-8x7b", {"method": "lora"}, {"gpus": 8}),
     ("v100-32g", "qwen2.5-0.5b", {"seq_len": 512}, {"gpus": 8}),
     ("a100-80g", "llama-3.2-1b", {"seq_len": 256, "micro_batch": 1}, {"gpus": 8}),
+    ("a100-40g", "llama-3.1-8b", {"method": "lora", "seq_len": 1024}, {"gpus": 32, "nodes": 4}),
+    ("h100-80g", "qwen2.5-7b", {"method": "qlora", "precision": "bf16"}, {"gpus": 16, "nodes": 2}),
+    ("a100-80g", "gpt2", {"precision": "fp32", "seq_len": 512}, {"gpus": 16, "nodes": 2}),
+    ("v100-32g", "bloom-7b1", {"seq_len": 512}, {"gpus": 32, "nodes": 4}),
 ]
 
 
@@ -31,4 +35,4 @@ def test_no_strategy_is_faster_than_it_can_be(make_job, card, model, training, c
     speeds = [(cost(job, one).tokens_per_second_per_gpu, most_speed(job, one)) for one in strategies]
     assert strategies
     assert [pair for pair in speeds if pair[0] > pair[1]] == []
-    assert statistics.median(most / speed for speed, most in speeds) < 3, "a bound that tells nothing prunes nothing"
+    assert statistics.median(most / speed for speed, most in speeds) < 1.3, "a bound that tells nothing prunes nothing"
