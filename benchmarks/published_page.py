@@ -44,7 +44,7 @@ _HOW = (
     "Falcon in 4 bits is taken as Phi, which has the same block: transformers leaves Falcon's own layers in 16 bits.",
     "LoRA on a fused matrix is LoRA on each of its parts, each with a dropout of its own.",
     "A mixture has the experts of the release of transformers that its record names: linear layers before 5, which a"
-    " 4-bit base packs.",
+    " 4-bit base packs. Every model has the loss of that release; of a record that names none, that of the newest.",
     "Qwen's base models train embedding and head beside their adapters where the record says so.",
     "Adapters of LitGPT, ms-swift and Qwen have the dropout that their programs have by default, 0.05.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
