@@ -162,6 +162,8 @@ def ours(found: MemoryEstimate, reading: Reading) -> ReservedBytes:
         return ReservedBytes(gpu.allocated_bytes, int(LOW * steps), int(HIGH * steps) + workspace)
     if reading is Reading.DRIVER:
         return gpu.shown
+    if reading is Reading.UNSTATED:  # it may be any of the three
+        return ReservedBytes(gpu.reserved.bytes, int(LOW * steps), max(gpu.reserved.high, gpu.shown.high))
     return gpu.reserved
 
 

@@ -37,6 +37,8 @@ _HOW = (
     "Qwen's full fine-tuning on two GPUs is ZeRO-3: its finetune_ds.sh passes ds_config_zero3.json at every commit. How"
     " it ran on one GPU is not stated, and taken as the record guesses it.",
     "LitGPT's models have a head of their own, whatever the checkpoint ties (litgpt/model.py).",
+    "ColossalAI-Pytorch-lightning's own loss is one of fp16 logits, copied without the last token's (its model.py,"
+    " GPTLMLoss), as GPT-2's was in transformers until 4.47.",
     "LLM Foundry's loss is flash-attn's fused cross-entropy, which keeps one copy of the logits; the chunked loss,"
     " which keeps none, is the nearest word.",
     "A 4-bit base is one with double quantization: the plain NF4 of most records takes 0.37 bits a weight more, GPTQ's"
@@ -44,7 +46,7 @@ _HOW = (
     "Falcon in 4 bits is taken as Phi, which has the same block: transformers leaves Falcon's own layers in 16 bits.",
     "LoRA on a fused matrix is LoRA on each of its parts, each with a dropout of its own.",
     "A mixture has the experts of the release of transformers that its record names: linear layers before 5, which a"
-    " 4-bit base packs.",
+    " 4-bit base packs. Every model has the loss of that release; of a record that names none, that of the newest.",
     "Qwen's base models train embedding and head beside their adapters where the record says so.",
     "Adapters of LitGPT, ms-swift and Qwen have the dropout that their programs have by default, 0.05.",
     "The verdict is that of the GPU alone: few sources state the RAM of their nodes.",
@@ -54,9 +56,18 @@ _SYSTEMS = {"deepspeed": "DeepSpeed", "fsdp": "FSDP", "internevo": "InternEvo", 
 
 # What the largest errors come from, as far as the sources show it.
 _CAUSES = (
-    "Not explained: clpl-z3-xl (GPT2-XL with a micro-batch of 40 took 12 GiB less than dsgen says, the same program's"
-    " 12B as much as it says), fms-main-072 (SantaCoder over a 4-bit base), and InternEvo's table of memory"
-    " (intern-mem-...), a fourth too low throughout, in whole GB of an unstated meaning.",
+    "Not explained: fms-main-072 (SantaCoder over a 4-bit base).",
+    "InternEvo's table of memory (intern-mem-...), in whole GB of an unstated meaning: its FSDP optimizer makes fp32"
+    " gradients of a rank's share before it steps (solver/optimizer/fsdp_optimizer.py, step), 4 bytes a weight, and"
+    " torch's AdamW of many tensors makes about as much again. What is missing is 7 to 10 bytes a weight of a rank's"
+    " share, on 3, 5 and 8 GPUs.",
+    "LitGPT's classes are its own, and taken as transformers' throughout. Its loss is one of 16-bit logits, in chunks"
+    " (litgpt/utils.py, chunked_cross_entropy): 6 bytes an element less. Where each head has its own key and value, the"
+    " value is a view of query, key and value, which stay until backward beside the turned query and key"
+    " (litgpt/model.py): 4 bytes an element of the hidden states of each block more. The first is more where the"
+    " vocabulary is wide and the model small (lith-04, lith-08, lith-42), the second elsewhere.",
+    "fsdp_qlora's LoRA of one sequence (fsdpq-03, fsdpq-04): what was reserved is the same at 512 and 2,048 tokens,"
+    " 10.2 GiB, where its text says 8.28 and 9.16 allocated: as if it was reserved before the steps.",
     "The gist of chenyaofo (dsgist-11): the record itself holds it for a run with micro-batch 16.",
     "DeepSpeed's blog on Muon (dsmuon-1, dsmuon-2): it names 8 GPUs and 4, and a batch of 32 of which it does not say"
     " whether it is that of one GPU.",
@@ -76,7 +87,8 @@ _APART = (
     "LitGPT's Phi: its GELU is one operator; that of transformers' class is made of many (NewGELUActivation), of which"
     " autograd keeps several tensors of the feed-forward part's width.",
     "LitGPT on several GPUs: the measured peaks are the weights of the whole model, the rank's share of them, and 1.7"
-    " to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does.",
+    " to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does. Their verdicts are those of"
+    " a model that comes without zero.Init, whole to each GPU, and then is cut: a rank's share less.",
     "Qwen's LoRA with embedding and head, on one GPU without DeepSpeed: torch's AdamW keeps what it trains in 16 bits,"
     " about 9 bytes for each of their 0.6 to 1.6 billion weights, where DeepSpeed's stage 0 has 24.",
     "peft's `prepare_model_for_kbit_training` turns embeddings, norms and head into fp32, and with them what flows"
@@ -105,8 +117,9 @@ def page(cases: Sequence[Case]) -> str:
         "writes this page.",
         "",
         "An error is dsgen's number less the measured one, of the measured one: above 0, dsgen says more. The",
-        "interval is the one that `dsgen memory` prints. Every run is asked about as a config of one's own: with",
-        "torch's default settings of the allocator.",
+        "interval is the one that `dsgen memory` prints; of a number whose meaning is not stated it reaches from the",
+        "lowest that may be allocated to the highest that nvidia-smi may show, as it may be any of the three. Every",
+        "run is asked about as a config of one's own: with torch's default settings of the allocator.",
         "",
         "## Peaks",
         "",

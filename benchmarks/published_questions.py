@@ -78,6 +78,8 @@ def question_of(record: Record) -> Question:
 # length too, 20 at a time, and its cache is emptied every ten steps, for which dsgen has no word
 # (huggingface/peft@026d1e0, method_comparison/MetaMathQA/run.py: BUCKET_FACTOR, ACCELERATOR_EMPTY_CACHE_SCHEDULE).
 _MEANS = {"peftmc": 210}
+# Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
+_WHOLE_AT_FIRST = ("litr", "lith")
 
 
 def job_of(record: Record) -> Job:
@@ -86,7 +88,7 @@ def job_of(record: Record) -> Job:
     per_node = where["gpus"] // where["nodes"]
     base = _base(_TURING_PROFILE if where["gpu"] in _TURING else PROFILES[where["gpu"]], where["nodes"] > 1)
     lora = config.get("lora")
-    model = model_of(record)
+    model, loss = model_of(record), source_of(record).own_loss
     said = {}
     if lora:
         method = "qlora" if config.get("quantization") else "lora"
@@ -102,12 +104,16 @@ def job_of(record: Record) -> Job:
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",
         transformers=record.get("transformers"),
+        zero_init=not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST),
         **said,
     )
+    model = by_release(model, training, base.provenance)
+    if loss is not None:
+        model = attrs.evolve(model, logits_upcast=loss[0], logits_shifted=loss[1])
     return attrs.evolve(
         base,
         hardware=attrs.evolve(hardware_of(record), gpus_per_node=per_node),
-        model=by_release(model, training, base.provenance),
+        model=model,
         training=training,
         nodes=where["nodes"],
         gpus_per_node=per_node,

@@ -20,7 +20,7 @@ class Reading(enum.Enum):
     ALLOCATED = "allocated: torch's `max_memory_allocated`"
     RESERVED = "reserved: torch's `max_memory_reserved`"
     DRIVER = "the whole process, as nvidia-smi shows it"
-    UNSTATED = "not stated; compared with what torch reserves"
+    UNSTATED = "not stated; compared with what torch reserves, in an interval from allocated to nvidia-smi"
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +37,8 @@ class Source:
         length: Why the sequences were not as long as the record says; empty where they were.
         fused_loss: Its program's loss keeps fewer copies of the logits than torch's.
         lora_dropout: The dropout of its adapters, as its program has it by default.
+        own_loss: Who makes the logits fp32, and whether they are copied, in a loss of the program's own (logits_upcast
+            and logits_shifted of Model); None: as the model's class has it.
     """
 
     title: str
@@ -48,6 +50,7 @@ class Source:
     length: str = ""
     fused_loss: bool = False
     lora_dropout: float = 0.0
+    own_loss: tuple[str, bool] | None = None
 
 
 # `lora_dropout` of LitGPT (litgpt/finetune/lora.py; its config hub writes it out, 0.1 for Gemma, which takes the same),
@@ -180,6 +183,7 @@ _SOURCES = (
         prefix="clpl",
         reading=Reading.ALLOCATED,
         why="the script prints `torch.cuda.max_memory_allocated()`",
+        own_loss=("none", True),  # benchmark/gpt/model.py, GPTLMLoss: of fp16 logits, without the last token's
     ),
     Source(title="DeepSeed_Zero_Optimizer, README", prefix="ds7math", buffers="huggingface"),
     Source(title="DeepSpeed, pull request 8064", prefix="ds8064"),

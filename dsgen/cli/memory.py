@@ -26,7 +26,7 @@ __all__ = ["command"]
     help="What a run of it took, to compare: allocated, reserved or nvidia-smi; repeatable.",
 )
 @click.option("--all", "every", is_flag=True, help="Every stage and offload with and without checkpointing.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True)
 def command(
     scenario: str | None,
     config: str | None,
@@ -54,6 +54,10 @@ def command(
     answered = memory_questions.answer(asked, every, readings)
     if form == "json":
         emit(json.dumps(report.data(answered), indent=2), "json", nl=True)
+    elif form == "html":
+        from dsgen.report import memory_page
+
+        emit(memory_page.html(answered), form)
     else:
         emit(report.text(answered, width()), "memory")
     if answered.verdict is Verdict.UNCERTAIN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.families import orders, rows
 from dsgen.families.config_keys import FOUR_H, HEADS, PLAIN_HEADS, SPLIT, keys
-from dsgen.families.family import AutoTP, Family
+from dsgen.families.family import AutoTP, Family, OlderLoss
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND
 from dsgen.families.parts import gpts
 from dsgen.families.tape import operators as op
@@ -88,5 +88,6 @@ BLOOM = Family(
         ahead="word_embeddings word_embeddings_layernorm",
     ),
     kernels=(),
+    older_loss=OlderLoss((4, 48), wide=False),
     autotp=AutoTP(refused="AutoTP of {} stops in forward: its position biases (ALiBi) keep all heads"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.families import rows
 from dsgen.families.config_keys import FOUR_H, HEADS, SPLIT, keys
-from dsgen.families.family import AutoTP, Facts, Family
+from dsgen.families.family import AutoTP, Facts, Family, OlderLoss
 from dsgen.families.orders import FIRST, MEGATRON_MLP, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.rotary import rotate
@@ -116,6 +116,7 @@ FALCON = Family(
         parallel=("mlp.dense_h_to_4h",),
     ),
     direct=True,  # FalconLinear multiplies by `weight.T`
+    older_loss=OlderLoss((4, 48), wide=False),
     autotp=AutoTP(
         refused="AutoTP of {} stops in forward: its blocks add in place to what a split layer gives (a view)"
     ),

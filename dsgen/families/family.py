@@ -12,7 +12,7 @@ from dsgen.families.rows import TensorLayout
 from dsgen.families.tape.forwards import Forward, Stacks
 from dsgen.shapes.profiles import Model
 
-__all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family"]
+__all__ = ["UNKNOWN_STYLE", "AutoTP", "Facts", "Family", "OlderLoss"]
 
 Facts = Mapping[str, Any]  # of a Model, by their names in YAML
 
@@ -38,6 +38,20 @@ class AutoTP(NamedTuple):
     def splits_head(self, tied: bool) -> bool:
         """Whether it splits what makes the logits, and with it an embedding that is tied to it."""
         return self.tied_head if tied else self.head
+
+
+class OlderLoss(NamedTuple):
+    """What releases of transformers before 5 did with the logits: the wheels of 4.31 to 5.0, modeling_*.py.
+
+    Attributes:
+        until: The first release whose class calls ForCausalLMLoss; those before cut the logits in the model's forward.
+        wide: In those the model made the logits fp32; else the loss was taken in the type of the weights.
+        wide_until: The first release whose model no longer makes them fp32, where that is later than `until`.
+    """
+
+    until: tuple[int, int] = (4, 46)
+    wide: bool = True
+    wide_until: tuple[int, int] = (0, 0)
 
 
 UNKNOWN_STYLE = AutoTP(refused="DeepSpeed refuses AutoTP for {}: Hugging Face's plan has a style it does not know")
@@ -100,6 +114,7 @@ class Family:
     Attributes:
         autotp: What AutoTP splits.
         experts_ever_stacked: All experts were one tensor in transformers 4 too, where others had layers for each.
+        older_loss: What its class did with the logits in older releases of transformers.
         leaf: DeepSpeed gathers a mixture whole at stage 3, its router among the experts, and takes its gradients when
             all of them are there (runtime/zero: z3 leaf modules).
         leaf_class: A class that DeepSpeed does not know for a leaf and that was better one before transformers 5, when
@@ -132,6 +147,7 @@ class Family:
     buffers: Callable[[Model], int] = _no_buffers
 
     autotp: AutoTP = AutoTP()  # noqa: RUF009 - as above
+    older_loss: OlderLoss = OlderLoss()  # noqa: RUF009 - as above
     leaf: bool = False
     leaf_class: str = ""
     parts: Mapping[str, str] = attrs.field(factory=dict)

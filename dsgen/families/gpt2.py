@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
-from dsgen.families.family import AutoTP, Family
+from dsgen.families.family import AutoTP, Family, OlderLoss
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
@@ -77,5 +77,6 @@ GPT2 = Family(
     order=Order(dense=BLOCK, ahead="wte wpe drop", asks="mlp.dropout"),
     direct=True,  # Conv1D multiplies by `addmm`
     transposed=True,
+    older_loss=OlderLoss((4, 48), wide=False),
     autotp=AutoTP(refused="DeepSpeed refuses AutoTP for {}: no rule of its own says how to split it"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.families import rows
 from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, SPLIT, keys
-from dsgen.families.family import AutoTP, Facts, Family
+from dsgen.families.family import AutoTP, Facts, Family, OlderLoss
 from dsgen.families.orders import GPT2 as BLOCK
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
@@ -91,5 +91,6 @@ GPT_BIGCODE = Family(
     forward=Forward(_before, _block, _block, gpts.head),
     order=Order(dense=BLOCK, ahead="wte wpe drop", asks="mlp.dropout"),
     buffers=_mask,
+    older_loss=OlderLoss((4, 48), wide=False),
     autotp=AutoTP(refused="AutoTP of {} stops in forward: query, key and value are one matrix, cut across"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
-from dsgen.families.family import AutoTP, Family
+from dsgen.families.family import AutoTP, Family, OlderLoss
 from dsgen.families.orders import FIRST, MEGATRON_MLP, SECOND, Order
 from dsgen.families.parts import gpts
 from dsgen.families.parts.rotary import rotate, rotated_part
@@ -71,5 +71,6 @@ GPT_NEOX = Family(
         ahead="embed_in emb_dropout rotary_emb",
         parallel=("mlp.dense_h_to_4h",),
     ),
+    older_loss=OlderLoss((4, 49), wide=False),
     autotp=AutoTP(head=True),
 )

@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
-from dsgen.families.family import Family
+from dsgen.families.family import Family, OlderLoss
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
@@ -117,4 +117,5 @@ GPTJ = Family(
     kernels=("flash",),
     wide_queries=True,
     buffers=_tables,
+    older_loss=OlderLoss((4, 48), wide_until=(5, 0)),
 )

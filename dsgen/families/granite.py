@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, LOCAL_EXPERTS, SPLIT, keys
-from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family
+from dsgen.families.family import UNKNOWN_STYLE, AutoTP, Family, OlderLoss
 from dsgen.families.llama import BLOCK
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts import llama
@@ -54,6 +54,7 @@ GRANITE = Family(
     keys=keys(32, 4096, 32, HEADS, SPLIT, 11008, 32000, 2048, tied=False, attention_bias=False, mlp_bias=False),
     layout=rows.llama_frame(dense=BLOCK),
     forward=Forward(_before, _block, _block, _head),
+    older_loss=OlderLoss((4, 48)),
     autotp=AutoTP(head=True, tied_head=True),
 )
 GRANITEMOE = Family(
@@ -83,5 +84,6 @@ GRANITEMOE = Family(
         " block_sparse_moe.experts block_sparse_moe.experts.act_fn"
     ),
     experts_ever_stacked=True,
+    older_loss=OlderLoss((4, 48), wide_until=(5, 0)),
     autotp=UNKNOWN_STYLE,
 )

@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
-from dsgen.families.family import Facts, Family
+from dsgen.families.family import Facts, Family, OlderLoss
 from dsgen.families.orders import ATTENTION, Order
 from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
@@ -123,4 +123,5 @@ OPT = Family(
         asks="",
         registered="k_proj",
     ),
+    older_loss=OlderLoss((4, 48), wide=False),
 )

@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import SPLIT, keys
-from dsgen.families.family import Family
+from dsgen.families.family import Family, OlderLoss
 from dsgen.families.orders import LLAMA, Order
 from dsgen.families.parts import llama
 from dsgen.families.parts.partial import partial_attention
@@ -62,4 +62,5 @@ STABLELM = Family(
     ),
     forward=Forward(functools.partial(llama.before, part=_SHARE), _block, _block, llama.head, layer_norm),
     order=Order(dense=f"{LLAMA} dropout"),
+    older_loss=OlderLoss((4, 48), wide=False),
 )

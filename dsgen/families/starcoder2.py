@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgen.families import rows
 from dsgen.families.config_keys import SPLIT, keys
-from dsgen.families.family import AutoTP, Family
+from dsgen.families.family import AutoTP, Family, OlderLoss
 from dsgen.families.orders import ATTENTION, FIRST, OUT, SECOND, Order
 from dsgen.families.parts.llama import llama_forward
 from dsgen.families.tape import operators as op
@@ -49,5 +49,6 @@ STARCODER2 = Family(
     ),
     forward=llama_forward(feeding=_mlp, norm=layer_norm),
     order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.c_fc mlp.act mlp.c_proj", asks="mlp"),
+    older_loss=OlderLoss((4, 47)),
     autotp=AutoTP(head=True, tied_head=True),
 )

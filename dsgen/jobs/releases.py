@@ -1,7 +1,10 @@
-"""What a release of transformers makes of a model: how a mixture's experts are kept.
+"""What a release of transformers makes of a model: how a mixture's experts are kept, and what a loss makes of logits.
 
 In transformers 4 they were a list of modules with linear layers (modeling_mixtral.py 4.48, MixtralSparseMoeBlock;
-modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say otherwise.
+modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say otherwise. Until 4.48 a loss copied the
+logits without the last token's, from 4.49 on it shifts the labels (loss/loss_utils.py, ForCausalLMLoss); before a class
+of a model called that, its own forward did so, which most began by making the logits fp32 (OlderLoss of
+dsgen.families.family, by family).
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from dsgen.shapes.profiles import Model, Training
 __all__ = ["by_release"]
 
 _VERSION = re.compile(r"(\d+)(?:\.\d+)*")
+_SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
 _OLDEST, _STACKED = 4, 5  # major releases: the first that is known, and the first that keeps all experts in one tensor
+_NEWEST = 99  # a minor release above all of 4
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
 
@@ -40,6 +45,7 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
             where=where,
             code="bad-value",
         )
+    model = _with_loss(model, match[0])
     if int(match[1]) >= _STACKED or not model.experts or family_of(model).experts_ever_stacked:
         return model
     adapted = [target for target in training.lora_targets if target in _OF_EXPERTS]
@@ -52,3 +58,15 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
             code="refused",
         )
     return attrs.evolve(model, experts_apart=True)
+
+
+def _with_loss(model: Model, release: str) -> Model:
+    """The model with the loss of a release; `4.48` means all of that line, and `4` its last, as `5` does."""
+    parts = [int(part) for part in release.split(".")]
+    line = (parts[0], parts[1] if len(parts) > 1 else _NEWEST)
+    if line >= (_STACKED, 0) or family_of(model).encodes:  # T5's targets are not shifted
+        return model
+    older, upcast = family_of(model).older_loss, "loss"
+    if line < max(older.until, older.wide_until):
+        upcast = "model" if older.wide else "none"
+    return attrs.evolve(model, logits_upcast=upcast, logits_shifted=line < _SHIFTS_LABELS or line < older.until)

@@ -112,11 +112,13 @@ def recording(buffers: Buffers) -> Buffers:
 def tells(job: Job, tp: int) -> bool:
     """Whether one sequence is less than its share of several: something copies nothing of it.
 
-    That is eager attention, which joins sequences and heads, and the loss of a tied head that AutoTP has sharded.
+    That is eager attention, which joins sequences and heads, the loss of a tied head that AutoTP has sharded, and that
+    of older releases of transformers, which cuts the logits.
     """
     model = job.model
     family = family_of(model)
-    return family.eager(job.training.attention) or (tp > 1 and model.tied_embeddings and family.autotp.tied_head)
+    sharded = tp > 1 and model.tied_embeddings and family.autotp.tied_head
+    return family.eager(job.training.attention) or sharded or model.logits_shifted
 
 
 class Asked(NamedTuple):

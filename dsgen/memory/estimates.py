@@ -50,7 +50,8 @@ HIGH_DEFAULT = 1.26
 # And where lengths change from step to step: of 7 scenarios that were simulated so (docs/memory.md), opt-125m needs
 # 1.43 times its tensors, the others 1.24 at most.
 HIGH_CHANGING = 1.45
-# Where what runs is doubted (dsgen.memory.doubted): twice what simulated runs differed by.
+# Where what runs is doubted: simulated runs differed by a tenth at most (dsgen.memory.doubted). Twice that is our
+# choice, for want of real ones, and makes more of those runs uncertain.
 LOW_DOUBTED = 0.80
 HIGH_DOUBTED = 1.20
 MEASURED = "measured beyond these"  # the part of a peak that only a measurement of the machine tells of
@@ -58,7 +59,8 @@ _CUDA = ("nvidia", "generic")  # whose allocator reads PYTORCH_CUDA_ALLOC_CONF; 
 GATHERS = 3  # the stage that gathers parameters, over all ranks even beside AutoTP
 # Bytes of page-locked memory that the high end takes for each that is asked for. torch rounds every request up to a
 # power of two (CachingHostAllocator.h), so it is 1 to 2: 1.10 to 1.90 in 14 simulated scenarios with offload, 1.32 in
-# the median, no more than this in 11 of them (drawn by benchmarks/reserved.py; the engine's `pinned.rounded_bytes`).
+# the median, no more than this in 11 of them (drawn by benchmarks/reserved.py; the engine's `pinned.rounded_bytes`). To
+# bound 11 of them is our choice: 2 bounds all, and calls more runs uncertain whose RAM is enough.
 PINNED_ROUNDING = 1.5
 
 

@@ -24,7 +24,7 @@ __all__ = ["TRAINER_SEQUENCES", "Evaluation", "evaluation", "most_sequences"]
 
 TRAINER_SEQUENCES = 8  # per_device_eval_batch_size, its default in TrainingArguments (transformers 5.23)
 INDEX = 8  # bytes of an int64 token id, which is its own label
-MOST = 1024  # sequences; more are not looked for
+MOST = 1024  # sequences; more are not looked for: our choice, which ends a search
 
 
 class Evaluation(NamedTuple):

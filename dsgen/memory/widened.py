@@ -8,7 +8,8 @@ from dsgen.jobs.job import Job
 from dsgen.memory.numbers import count
 from dsgen.memory.older_releases import shares_out_at_0
 from dsgen.memory.shares import FP32
-from dsgen.strategies.buffers import MOMENTS, Buffers
+from dsgen.memory.states import STATE_BYTES
+from dsgen.strategies.buffers import EIGHT_BITS, MOMENTS, Buffers
 
 __all__ = ["widened"]
 
@@ -63,6 +64,8 @@ def _shared(job: Job, layout: Any, trained: int) -> tuple[int, int]:
     """What BF16_Optimizer takes less than is counted at stage 0, and more: all gradients are in fp32 from init on, and
     a rank has its share of the rest. No flat copies of gradients are made, nor 16-bit ones kept, while it steps.
     """
-    states = FP32 * (1 + MOMENTS[job.training.optimizer]) * trained
+    optimizer = job.training.optimizer
+    moment = STATE_BYTES if optimizer == EIGHT_BITS else FP32
+    states = (FP32 + moment * MOMENTS[optimizer]) * trained
     away = states - states // (job.world // layout.tp)
     return away + (FP32 + _SIXTEEN) * trained, max(0, FP32 * trained - away)

@@ -13,7 +13,7 @@ from dsgen.strategies.wishes import allowed
 
 __all__ = ["ProgramChange", "program_changes"]
 
-SHORTEST = 256  # tokens; a shorter sequence is not worth offering
+SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
 
 
 # Keys that a plan leaves to a person: DeepSpeed's own accounts of them, and other people's, differ.

@@ -16,9 +16,11 @@ from dsgen.strategies.strategies import Rejection
 
 __all__ = ["nothing_fits"]
 
-SHORTEST = 256  # tokens; a shorter sequence is not worth offering
+# Our choices, which end a search for what would fit: tokens, for a shorter sequence is not worth offering; nodes; and
+# bytes of RAM, as the largest common servers have.
+SHORTEST = 256
 MOST_NODES = 1024
-MOST_HOST_BYTES = 4 * 2**40  # RAM of the largest common servers
+MOST_HOST_BYTES = 4 * 2**40
 BETWEEN = Network(fabric="ethernet", bandwidth_bytes_per_second=25e9 / 8, latency_seconds=30e-6, rdma=False)
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dsgen.asking.memory_questions import (
     CHOSEN,
     DEFAULT,
     Alternative,
-    Change,
     Counterfactuals,
     Footprint,
-    Observation,
     Question,
 )
-from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
-from dsgen.report import footprints
+from dsgen.memory import MemoryEstimate, Place
+from dsgen.report import footprints, memory_words
 from dsgen.report.bars import card_line
-from dsgen.report.loading_words import loading_data, loading_lines
+from dsgen.report.loading_words import loading_data
 from dsgen.report.plan import layout_data
 from dsgen.shapes.units import gib
 from dsgen.strategies.strategies import Strategy, describe
@@ -30,14 +28,8 @@ NARROWEST = 60  # columns; a narrower terminal wraps the lines itself
 _FEWEST_CELLS, _MOST_CELLS = 8, 60  # of a stacked bar
 _BESIDE = 57  # columns of a row of the table beside its bar
 _LABEL = 26  # columns before the answer of a counterfactual
-_NONE = "none: not even 1 fits"
 _OVER = ">"  # at the end of a bar that is longer than the GPU
 _FREE = "·"
-# Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
-_WHAT_ELSE = {
-    "more": "the program may load the model whole, keep outputs, evaluate, or share the card",
-    "less": "it may not have reached its longest batch, or not be the job that is described here",
-}
 # Letter of a stacked bar -> what it stands for, and words one of which the names of its parts have; the first that fits
 _KINDS = {
     "b": ("buffers and all else", ("bucket", "buffer", "gathered", "temporar", "input")),
@@ -68,75 +60,20 @@ def text(footprint: Footprint, width: int = 80) -> str:
     lines += ["", *footprints.place_lines("GPU", memory.gpu, width)]
     for told in (card_line(memory.gpu), footprints.headroom_line(memory)):
         lines += textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
-    lines += _observations(footprint.observations, width)
+    for depth, told in memory_words.observed(footprint.observations):
+        indent = 6 + 2 * depth
+        lines += textwrap.wrap(told, width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))
     lines += footprints.place_lines("host", memory.host, width)
     if memory.nvme.peak_bytes:
         lines += footprints.place_lines("NVMe", memory.nvme, width)
     if memory.phases:
-        lines += ["", *footprints.phase_lines((*memory.phases, *_later(footprint)))]
-        lines += [line for told in _warnings(footprint) for line in wrapped(told, width)]
-    lines += ["", *_table(footprint, width), "", *_edges(footprint, width)]
+        lines += ["", *footprints.phase_lines((*memory.phases, *memory_words.later(footprint)))]
+        lines += [line for told in memory_words.warnings(footprint) for line in wrapped(told, width)]
+    lines += ["", *_table(footprint, width), ""]
+    for label, told in memory_words.answers(footprint):
+        lead = f"{label:>{_LABEL}}  "
+        lines += textwrap.wrap(told, width, initial_indent=lead, subsequent_indent=" " * len(lead))
     return "\n".join(lines) + "\n"
-
-
-def _later(footprint: Footprint) -> Iterator[PhaseMemory]:
-    """What comes between steps: an evaluation, a save, and the start of the run that goes on."""
-    one = footprint.evaluation
-    if one is not None:
-        host = footprint.memory.phases[-1].host
-        yield PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, host)
-    yield from footprint.checkpoints
-
-
-def _warnings(footprint: Footprint) -> Iterator[str]:
-    """What of that does not fit, how the model comes in, and what an evaluation leaves behind."""
-    yield from loading_lines(footprint)
-    one, most = footprint.evaluation, footprint.most_evaluated
-    if one is not None and one.verdict is not Verdict.FITS:
-        takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
-        todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
-        yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
-    if one is not None and one.left_bytes > 0:
-        yield (
-            f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "
-            "more, and engine.empty_partition_cache() behind it gives them back"
-        )
-    limit = footprint.memory.host.limit_bytes - footprint.memory.host.overhead_bytes
-    for phase in footprint.checkpoints:
-        if phase.host_bytes > limit > 0:
-            yield f"{phase.phase}: {gib(phase.host_bytes)} GiB of RAM, more than the {gib(limit)} that are there"
-
-
-def _observations(observations: tuple[Observation, ...], width: int) -> Iterator[str]:
-    """What a person read of a run beside what is predicted, and which runs would take as much."""
-    for one in observations:
-        expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
-        way = "more" if one.more >= 0 else "less"
-        said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
-        told = f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
-        yield from textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
-        if one.others:
-            runs = "; ".join(f"{other.words} {gib(other.bytes)}" for other in one.others)
-            told = f"would take about as much: {runs}"
-            yield from textwrap.wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
-        elif not one.within:
-            told = f"no single change of the job explains it; {_WHAT_ELSE[way]}"
-            yield from textwrap.wrap(told, width, initial_indent=" " * 8, subsequent_indent=" " * 10)
-    yield from _between(observations, width)
-
-
-def _between(observations: tuple[Observation, ...], width: int) -> Iterator[str]:
-    """What lies between two readings: the allocator's holes, and what is outside torch."""
-    known = {one.reading: one for one in observations}
-    for less, more, name in (
-        ("allocated", "reserved", "held free by torch's allocator"),
-        ("reserved", "nvidia-smi", "outside torch: context, NCCL, other processes"),
-    ):
-        if less in known and more in known:
-            read = known[more].bytes - known[less].bytes
-            expected = known[more].expected.bytes - known[less].expected.bytes
-            told = f"{name}: {gib(read)} GiB, predicted {gib(expected)}"
-            yield from textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 8)
 
 
 def _calibrated(question: Question, width: int) -> list[str]:
@@ -221,49 +158,6 @@ def _kind(name: str) -> str:
     return next((letter for letter, (_, words) in _KINDS.items() if any(word in name for word in words)), "b")
 
 
-def _edges(footprint: Footprint, width: int) -> Iterator[str]:
-    """The counterfactuals, one line each."""
-    known, memory = footprint.counterfactuals, footprint.memory
-    answers = []
-    if memory.verdict is not Verdict.FITS:
-        ways = [_way(change, memory) for change in known.changes]
-        answers.append(("smallest change that fits", ways[0] if ways else "none of strategy, length or method"))
-        answers += [("or", way) for way in ways[1:]]
-    model = footprint.question.job.model
-    longer = (known.seq_len or 0) > model.max_positions and not model.relative_buckets
-    beyond = f" (the model has {model.max_positions:,} positions)" if longer else ""
-    bound = " (all its positions)" if known.seq_len_bound else ""
-    nodes = f" in {known.nodes} nodes" if known.nodes > 1 else ""
-    evaluated = footprint.most_evaluated
-    answers += [
-        ("largest micro-batch", f"{known.micro_batch:,}" if known.micro_batch else _NONE),
-        *([] if evaluated is None else [("largest evaluation", f"{evaluated:,} at a time" if evaluated else _NONE)]),
-        ("longest sequence", f"{known.seq_len:,} tokens{beyond}{bound}" if known.seq_len else "none fits"),
-        ("fewest GPUs", f"{known.gpus:,}{nodes}" if known.gpus else "no number of them is enough"),
-        ("host RAM needed", f"{known.host_bytes // 2**30:,} GiB a node" if known.host_bytes else "more than there is"),
-    ]
-    for label, words in answers:
-        lead = f"{label:>{_LABEL}}  "
-        yield from textwrap.wrap(words, width, initial_indent=lead, subsequent_indent=" " * len(lead))
-
-
-def _way(change: Change, memory: MemoryEstimate) -> str:
-    said = " ".join(_options(change.options))
-    tight = next((name for name in ("gpu", "host", "nvme") if getattr(memory, name).verdict is not Verdict.FITS), "gpu")
-    place: Place = getattr(change.memory, tight)
-    name = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}[tight]
-    return f"{said} ({change.words}; {name} {footprints.interval(place)})"
-
-
-def _options(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        if isinstance(value, bool):
-            yield f"--{name.replace('_', '-')}"
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            yield f"--{name.replace('_', '-')} {one}"
-
-
 def wrapped(line: str, width: int) -> list[str]:
     """A line of words broken at a width; what follows is indented."""
     return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -286,6 +180,7 @@ def data(footprint: Footprint) -> dict[str, Any]:
         ],
         "counterfactuals": _counterfactuals(footprint.counterfactuals),
         "loading": loading_data(footprint),
+        "warnings": list(memory_words.warnings(footprint)) if footprint.memory.phases else [],
         "evaluation": _evaluation(footprint),
         "checkpoints": {
             phase.phase: {"gpu_parts": dict(phase.gpu), "host_parts": dict(phase.host)}

@@ -14,7 +14,7 @@ from dsgen.report import charts, costs
 from dsgen.report import plan as plan_text
 from dsgen.report.bars import rounded
 from dsgen.report.charts import CHOSEN, FITS, MAY_FIT, TOO_LARGE, Mark
-from dsgen.report.simulation_page import PAGE_STYLE
+from dsgen.report.page_parts import PAGE_STYLE
 from dsgen.shapes.units import gib
 from dsgen.strategies.buffers import choose
 from dsgen.strategies.strategies import Rejection, batches, describe, strategy

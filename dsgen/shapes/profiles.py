@@ -174,6 +174,10 @@ class Model(Value):
         "them; from 5 on all experts are one tensor, which stays in 16 bits. training.transformers says it.",
         default=False,
     )
+    logits_upcast: str = fact(
+        "Who makes logits fp32 (training.transformers says it).", default="loss", choices=("loss", "model", "none")
+    )
+    logits_shifted: bool = fact("A loss copies logits without the last (training.transformers says it).", default=False)
     shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
     shared_ffn_size: int = fact(
         "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
@@ -309,7 +313,7 @@ class Training(Value):
     )
     transformers: str | None = fact(
         "Release of transformers that loads the model, such as 4.57; empty means the newest that is known. Before 5 a "
-        "mixture's experts are linear layers, which a 4-bit base packs.",
+        "mixture's experts are linear layers, which a 4-bit base packs; before 4.49 a loss copies the logits.",
         default=None,
     )
     loading: str = fact(

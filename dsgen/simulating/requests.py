@@ -18,12 +18,11 @@ from dsgen.memory.overheads import overhead
 from dsgen.memory.replaying.padding import padded
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
-from dsgen.shapes.layers import show
 from dsgen.shapes.limits import check_gpus
 from dsgen.shapes.profiles import Hardware, Network, Training
-from dsgen.simulating.setups import of_config
+from dsgen.simulating.setups import of_config, older_loss, said
 from dsgen.strategies.buffers import EIGHT_BITS
-from dsgen.strategies.constraints import Setup, refusals
+from dsgen.strategies.constraints import refusals
 from dsgen.strategies.strategies import describe
 from dsgen.targets.filling import Filled, fill
 
@@ -69,6 +68,7 @@ class Options:
         lora_fp32: peft makes adapters fp32.
         zero_init: At stage 3 the model is made under zero.Init.
         chunked_loss: The loss never holds all logits.
+        older_loss: What an older release of transformers does with the logits; None: as the installed one.
         own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.
@@ -92,6 +92,7 @@ class Options:
     lora_fp32: bool | None = None
     zero_init: bool | None = None
     chunked_loss: bool | None = None
+    older_loss: Mapping[str, Any] | None = None
     own_optimizer: str = ""
     dtype: str | None = None
     alloc_conf: str = ""
@@ -161,6 +162,7 @@ class Request:
             "method": run.method,
             "chunked_loss": run.chunked_loss,
             "own_optimizer": run.own_optimizer,
+            "older_loss": run.older_loss,
             "alloc_conf": run.alloc_conf,
             "empty_cache_steps": run.empty_cache_steps,
             "evaluation": run.evaluation,
@@ -217,6 +219,7 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
         lora_fp32=wishes.lora_fp32 if options.lora_fp32 is None else options.lora_fp32,
         zero_init=wishes.zero_init if options.zero_init is None else options.zero_init,
         chunked_loss=wishes.chunked_loss if options.chunked_loss is None else options.chunked_loss,
+        older_loss=older_loss(job.model),
         own_optimizer=options.own_optimizer or (EIGHT_BITS if brings else ""),
         dtype=options.dtype or chosen.precision,
         alloc_conf=options.alloc_conf or (_GROWING if expandable(job) else ""),
@@ -380,21 +383,11 @@ def _constrained(request: Request) -> Request:
     notes = []
     for item in refusals(at):
         if item.code == CHUNKED_AS_LIGER:
-            raise mistake(_said(at, item.about), must=item.says(at), todo=item.helps(at))
+            raise mistake(said(at, item.about), must=item.says(at), todo=item.helps(at))
         if run.force:
             continue
         if item.stops:
-            raise mistake(_said(at, item.about), must=item.says(at), todo=_ALL_THE_SAME)
+            raise mistake(said(at, item.about), must=item.says(at), todo=_ALL_THE_SAME)
         if item.by != "dsgen":
             notes.append(item.says(at))
     return attrs.evolve(request, notes=(*request.notes, *notes))
-
-
-def _said(at: Setup, about: str) -> str:
-    """What is, as it was said: a key of the config, or an option."""
-    path = at.path(about)
-    if about in ("tp", "stage"):
-        return f"{path} is {getattr(at, about)}"
-    if hasattr(at.keys, about) and "." not in path:
-        return f"{path} is {show(getattr(at.keys, about))}"
-    return f"{path} is set" if "." in path else f"{path} is {getattr(at.training, about)!r}"

@@ -14,10 +14,11 @@ from dsgen.families.hf_config import model_from_hf
 from dsgen.linting.setups import of_subject
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.layers import show
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.strategies.constraints import Setup
 
-__all__ = ["of_config"]
+__all__ = ["of_config", "older_loss", "said"]
 
 _HEADS, _KEY_HEADS = ("num_attention_heads", "n_head"), ("num_key_value_heads",)
 
@@ -65,6 +66,23 @@ def of_config(
         heads=(heads, _whole(model, _KEY_HEADS) or heads) if heads else None,
         gpus_per_node=gpus_per_node,
     )
+
+
+def said(at: Setup, about: str) -> str:
+    """What is, as it was said: a key of the config, or an option."""
+    path = at.path(about)
+    if about in ("tp", "stage"):
+        return f"{path} is {getattr(at, about)}"
+    if hasattr(at.keys, about) and "." not in path:
+        return f"{path} is {show(getattr(at.keys, about))}"
+    return f"{path} is set" if "." in path else f"{path} is {getattr(at.training, about)!r}"
+
+
+def older_loss(model: Model) -> dict[str, Any] | None:
+    """What a model's loss does with the logits, where it is that of an older release of transformers."""
+    if model.logits_upcast == "loss" and not model.logits_shifted:
+        return None
+    return {"upcast": model.logits_upcast, "shifted": model.logits_shifted}
 
 
 def _whole(model: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -9,8 +9,10 @@ from dsgen.shapes.profiles import Model
 
 __all__ = ["EIGHT_BITS", "MOMENTS", "SIXTEEN_BIT", "Buffers", "choose"]
 
-LATENCY_SHARE = 0.01  # of one bucket's transfer; a bucket this large wastes at most 1 % on latency
-MEMORY_SHARE = 0.02  # of the GPU that one bucket may take; two of them with overlap_comm stay under 4 %
+# Our choices: latency's share of one bucket's transfer, so that at most 1 % is wasted on it; and what one bucket may
+# take of the GPU, so that two of them with overlap_comm cost less than 4 %.
+LATENCY_SHARE = 0.01
+MEMORY_SHARE = 0.02
 SIXTEEN_BIT = 2  # bytes an element takes on the wire in bf16 or fp16
 DEFAULT_BUCKET = 500_000_000  # elements; DeepSpeed's own default, 1 GB in bf16 (zero/config.py)
 DEFAULT_LIVE = 1_000_000_000  # elements; DeepSpeed's default of stage3_max_live_parameters (zero/config.py)
@@ -21,8 +23,10 @@ MOMENTS = {"AdamW": 2, "Adam": 2, "Lion": 1, "Adagrad": 1, "SGD": 0, "Muon": 1, 
 EIGHT_BITS = "AdamW8bit"  # bitsandbytes' AdamW with states in 8 bits, which the program makes
 PIPELINED = 3  # groups in RAM at once: the one being updated, the one read ahead, the one written behind
 SUB_GROUP = 1_000_000_000  # elements stage 3 updates at once; DeepSpeed's default of sub_group_size
-SUB_GROUP_NVME = 100_000_000  # elements: each group is swapped in whole, into page-locked buffers
-LIVE_MEMORY_SHARE = 0.10  # of the GPU that gathered parameters may keep for reuse
+# Our choices: elements of a group that is swapped in whole, into page-locked buffers of which each takes 0.4 GB of RAM;
+# and what gathered parameters may keep of the GPU for reuse, which costs at most as much of it.
+SUB_GROUP_NVME = 100_000_000
+LIVE_MEMORY_SHARE = 0.10
 
 
 class Buffers(NamedTuple):

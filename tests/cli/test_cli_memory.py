@@ -159,7 +159,8 @@ def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:
 
     assert (code, err) == (0, "")
     shared = ["verdict", "gpu", "host", "nvme", "phases"]
-    more = ["question", "alternatives", "counterfactuals", "loading", "evaluation", "checkpoints", "observations"]
+    more = ["question", "alternatives", "counterfactuals", "loading", "warnings", "evaluation", "checkpoints"]
+    more += ["observations"]
     assert list(found) == [*shared, *more]
     assert found["verdict"] == "fits"
     assert sum(found["gpu"]["parts"].values()) == found["gpu"]["peak_bytes"]
@@ -167,6 +168,14 @@ def test_json_has_the_shared_shape_and_the_answers(run: Run) -> None:
     assert found["question"]["said"]["micro-batch"]["by"] == "chosen"
     assert [item["asked"] for item in found["alternatives"]].count(True) == 1
     assert set(found["counterfactuals"]) == {"changes", "micro_batch", "seq_len", "gpus", "nodes", "host_bytes"}
+
+
+def test_a_page_has_the_verdict_and_the_exit_code_of_the_text(run: Run) -> None:
+    for said, code in ((("--zero-stage", "2"), 0), (("--zero-stage", "0"), 1)):
+        page, text = run(*MAIN, *said, "--format", "html"), run(*MAIN, *said)
+        assert (page[0], text[0]) == (code, code)
+        assert page[1].startswith("<!DOCTYPE html>")
+        assert next(line for line in text[1].splitlines() if "FIT" in line).split(":")[0] in page[1]
 
 
 def test_json_says_what_would_do(run: Run) -> None:

@@ -174,6 +174,23 @@ def test_a_chunked_loss_never_holds_all_logits():
     assert phase(chunked, "forward")["gpu"]["peak_parts"]["logits and loss"] <= most
 
 
+@pytest.mark.parametrize(
+    ("upcast", "shifted", "forward"),
+    [
+        ("loss", False, 2 + 4 + 4),  # bf16 of the model, fp32 of the loss, log-softmax
+        ("loss", True, 2 + 4 + 4 + 4),  # and a copy without the last token
+        ("model", True, 4 + 4 + 4),
+        ("none", True, 2 + 2 + 2),
+    ],
+)
+def test_losses_of_older_transformers_hold_as_many_copies_of_the_logits(upcast, shifted, forward):
+    older = {"upcast": upcast, "shifted": shifted}
+    found = simulate(0, config={"train_micro_batch_size_per_gpu": 2}, older_loss=older, steps=1)
+
+    logits = 2 * TOKENS * VOCABULARY
+    assert phase(found, "forward")["gpu"]["peak_parts"]["logits and loss"] == pytest.approx(forward * logits, rel=0.01)
+
+
 def test_stage_3_gathers_the_head_for_a_chunked_loss():
     found = simulate(3, world=4, chunked_loss=True)
 

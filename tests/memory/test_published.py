@@ -98,6 +98,25 @@ def test_a_reading_is_compared_with_the_number_of_ours_that_means_the_same(modul
     assert ours == {"ALLOCATED": 1007, "RESERVED": 1107, "UNSTATED": 1107, "DRIVER": 1177}
 
 
+def test_a_number_without_a_meaning_may_be_any_of_the_three(module: Any, cases: Any) -> None:
+    """From the lowest that may be allocated, which lies below what may be reserved, to what nvidia-smi may show."""
+    reading = module("published_sources").Reading
+    question = module("published_questions").question_of
+    estimate = module("dsgen.memory").estimate
+    record = next(one for one in module("published_cases").records() if one["id"] == "qwen-01")
+    found = estimate(question(record).job, question(record).strategy)
+    each = {one.name: module("published_cases").ours(found, one) for one in reading}
+    assert each["UNSTATED"].bytes == each["RESERVED"].bytes
+    assert each["UNSTATED"].low == each["ALLOCATED"].low < each["RESERVED"].low
+    assert each["UNSTATED"].high == each["DRIVER"].high > each["RESERVED"].high
+
+
+def test_the_loss_of_a_program_is_its_own(module: Any, records: Mapping[str, Any]) -> None:
+    """ColossalAI-Pytorch-lightning's GPTLMLoss; GPT2-XL's 40 sequences have 1.9 billion logits."""
+    model = module("published_questions").question_of(records["clpl-z3-xl"]).job.model
+    assert (model.logits_upcast, model.logits_shifted) == ("none", True)
+
+
 def facts(question: Any) -> tuple[Any, ...]:
     job, strategy = question.job, question.strategy
     return (
@@ -197,11 +216,11 @@ def test_the_model_of_a_record_has_as_many_parameters_as_it_says(module: Any, re
 
 # Source -> records compared by their peak, and the largest median absolute error allowed: as it is, and a little more.
 BOUNDS = {
-    "clpl": (2, 0.28),
+    "clpl": (2, 0.04),
     "dsgist": (1, 0.40),
     "dsmuon": (2, 0.19),
     "flagp": (3, 0.143),
-    "fms": (19, 0.022),
+    "fms": (19, 0.007),
     "fsdpq": (6, 0.025),
     "intern": (4, 0.24),
     "lith": (13, 0.022),
@@ -212,10 +231,10 @@ BOUNDS = {
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
-    "ALLOCATED": (41, 0.022, 34),
+    "ALLOCATED": (41, 0.018, 34),
     "RESERVED": (11, 0.076, 10),
     "DRIVER": (19, 0.034, 18),
-    "UNSTATED": (55, 0.07, 46),
+    "UNSTATED": (55, 0.07, 50),
 }
 
 
@@ -257,7 +276,7 @@ def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
     assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.041
+    assert statistics.median(map(abs, errors)) <= 0.037
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
@@ -269,7 +288,7 @@ def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:
     assert found[False, False] == 0
     everything = collections.Counter((case.fits, case.right) for case in cases if case.verdict is not None)
     assert everything[True, False] <= 5
-    assert everything[False, False] <= 2
+    assert everything[False, False] <= 1
 
 
 def test_the_page_names_every_compared_record_and_every_reason(module: Any, cases: Any) -> None:

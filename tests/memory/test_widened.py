@@ -80,3 +80,19 @@ def test_of_an_offloaded_optimizer_whole_groups_stay_up_to_all(bounds):
     assert bounds(3, offload="cpu", kept=0.25) == (0, 16 * (int(0.25 * OWN) + 1_000_000))
     assert bounds(3, offload="cpu", kept=1.0) == (0, 16 * OWN)
     assert bounds(3, kept=0.25) == bounds(2, offload="cpu", kept=0.25) == (0, 0)
+
+
+def test_older_releases_share_out_the_moments_that_there_are_at_stage_0(make_job):
+    """BF16_Optimizer of DeepSpeed before 0.17.6: 8 ranks have a share of master weights and moments, 12 or 6 bytes."""
+    found = {}
+    for optimizer in ("AdamW", "AdamW8bit"):
+        job = attrs.evolve(make_job(**{"training.optimizer": optimizer}), version="0.16")
+        layout = Layout(
+            stage=0, offload_optimizer="none", offload_param="none", tp=1, checkpointing=True, precision="bf16"
+        )
+        found[optimizer] = widened(job, layout, BUFFERS)
+        ranks = job.world
+
+    for optimizer, element in (("AdamW", 12), ("AdamW8bit", 6)):
+        away = element * ALL - element * ALL // ranks
+        assert found[optimizer] == (away + 6 * ALL, max(0, 4 * ALL - away))

@@ -94,7 +94,11 @@ STAND_INS: dict[str, dict[str, str]] = {
         "wait": "gathered parameters",
         "reduce_scatter_coalesced": "communication buckets",
     },
-    "dsgen/engine/simulate/losses.py": {"chunks": "logits and loss", "kept": "gradients"},
+    "dsgen/engine/simulate/losses.py": {
+        "chunks": "logits and loss",
+        "kept": "gradients",
+        "older_loss": "logits and loss",
+    },
     "dsgen/engine/simulate/quantized.py": {"dequantized": "temporaries"},
     "dsgen/engine/simulate/eight_bits.py": {"table": "optimizer states", "moved": "optimizer states"},
 }

@@ -1,6 +1,7 @@
-"""The loss in chunks of tokens: a stand-in of Liger's fused linear cross entropy, which never holds all logits.
+"""Losses that the installed transformers has not: in chunks of tokens, and those of its older releases.
 
-Source: Liger-Kernel 0.8.2, src/liger_kernel/ops/fused_linear_cross_entropy.py (fused_linear_cross_entropy_forward,
+In chunks of tokens it is a stand-in of Liger's fused linear cross entropy, which never holds all logits. Source:
+Liger-Kernel 0.8.2, src/liger_kernel/ops/fused_linear_cross_entropy.py (fused_linear_cross_entropy_forward,
 LigerFusedLinearCrossEntropyFunction) and src/liger_kernel/transformers/model/ (llama.py, loss_utils.py). What it takes:
 
 - the gradients of the hidden states and of the head are made in forward and kept for backward, each in the type of
@@ -19,7 +20,7 @@ import torch
 
 from dsgen.engine.simulate.devices import streams
 
-__all__ = ["chunk_tokens", "chunks", "kept", "replace"]
+__all__ = ["chunk_tokens", "chunks", "kept", "older", "replace"]
 
 IGNORED = -100  # label that counts for nothing
 
@@ -114,3 +115,30 @@ def replace(model: Any) -> None:
 
     head.__class__ = Head
     model.loss_function = loss
+
+
+def older(model: Any, upcast: str, shifted: bool) -> None:
+    """Let a Hugging Face model take its loss as older releases of transformers did.
+
+    Args:
+        model: The model, whose class calls `loss_function` with the logits.
+        upcast: Who makes the logits fp32: loss, model (in the place of its own) or none.
+        shifted: The logits are copied without the last token's; else the labels are shifted.
+
+    Source: transformers 4.48.3, loss/loss_utils.py (ForCausalLMLoss); 4.40.0, models/llama/modeling_llama.py and
+    models/gpt2/modeling_gpt2.py, the ends of their forwards.
+    """
+
+    def older_loss(logits: Any = None, labels: Any = None, *_: Any, **__: Any) -> Any:
+        wide = logits if upcast == "none" else logits.float()
+        if upcast == "model" and wide is not logits:
+            logits.data = logits.new_empty(0)  # its forward had one name for both
+        if shifted:
+            labels = labels[..., 1:].contiguous()
+            cut = wide[..., :-1, :].contiguous()
+        else:
+            labels = torch.nn.functional.pad(labels, (0, 1), value=IGNORED)[..., 1:].contiguous()
+            cut = wide
+        return torch.nn.functional.cross_entropy(cut.view(-1, cut.shape[-1]), labels.view(-1), ignore_index=IGNORED)
+
+    model.loss_function = older_loss

@@ -27,7 +27,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     GPU at every stage.
 
     Args:
-        request: The request: model, attention, checkpointing, dtype, method and the keys of adapters, chunked_loss.
+        request: The request: model, attention, checkpointing, dtype, method and the keys of adapters and losses.
         config: The DeepSpeed config.
 
     Raises:
@@ -59,6 +59,8 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
         quantize(model, dtype)
     if request["chunked_loss"]:
         losses.replace(model)
+    elif request["older_loss"]:
+        losses.older(model, **request["older_loss"])
     if request["checkpointing"]:
         checkpointing.enable(model)
     if request["method"] != "full":

@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "lora_fp32": True,  # peft makes adapters fp32 (autocast_adapter_dtype)
     "zero_init": True,  # at stage 3 the model is made under zero.Init
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
+    "older_loss": None,  # {"upcast": loss, model or none, "shifted": true or false}: that of older transformers
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
@@ -39,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "force": False,  # run with versions that were not tested
 }
 ATTENTION = ("flash", "sdpa", "math", "eager")
+UPCASTS = ("loss", "model", "none")
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("", "AdamW8bit")
 DTYPES = ("bfloat16", "float16", "float32")
@@ -93,6 +95,17 @@ def _switches(asked: dict[str, Any]) -> None:
     for name in ("chunked_loss", "every_pass", "lora_fp32", "lora_train_embeddings", "time", "zero_init"):
         if not isinstance(asked[name], bool):
             raise ValueError(f"{name} is {asked[name]!r}; it must be true or false")
+    older = asked["older_loss"]
+    if older is not None and not (
+        isinstance(older, dict)
+        and sorted(older) == ["shifted", "upcast"]
+        and older["upcast"] in UPCASTS
+        and isinstance(older["shifted"], bool)
+    ):
+        raise ValueError(
+            f"older_loss is {older!r}; it must be left out, or have upcast, one of {', '.join(UPCASTS)}, and shifted, "
+            "true or false"
+        )
     checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]
     if not isinstance(checkpointing, bool) and checkpointing != "deepspeed":
         raise ValueError(f"checkpointing is {checkpointing!r}; it must be true, false or 'deepspeed'")

@@ -67,6 +67,7 @@ def head(tape: Tape, on: Execution, hidden: Tensor, *, final: Block = layer_norm
     if on.chunked:
         return on.chunked_loss(tape, states)
     logits = on.logits(tape, states, bias=bias)
+    logits = on.upcast(tape, logits)
     loss = on.loss(tape, logits)
     tape.hold(states, logits)
     return loss

@@ -195,6 +195,7 @@ def head(
     logits = on.logits(tape, states)
     if shaped:
         logits = shaped(tape, logits)
+    logits = on.upcast(tape, logits)
     loss = on.loss(tape, logits)
     tape.hold(states, logits)
     return loss

@@ -13,6 +13,7 @@ from dsgen.families.tape.products import (
     layer_norm,
     linear,
     sharded_cross_entropy,
+    without_last,
 )
 from dsgen.families.tape.tape import Node, Tape, Tensor
 from dsgen.shapes.profiles import Model
@@ -214,11 +215,20 @@ class Execution(NamedTuple):
         tape.hold(gathered)
         return tape.node(made, (share,), None, lambda _: [tape.like(share)])  # type: ignore[no-any-return]
 
+    def upcast(self, tape: Tape, logits: Tensor) -> Tensor:
+        """The logits as the model's forward keeps them, which in older releases of transformers makes them fp32."""
+        return op.cast(tape, logits, op.FP32) if self.model.logits_upcast == "model" else logits
+
     def loss(self, tape: Tape, logits: Tensor) -> Tensor:
         """ForCausalLMLoss: an fp32 copy of the logits, and cross entropy; of shards, DeepSpeed's loss."""
         if logits.width < self.model.vocab_size:
             return sharded_cross_entropy(tape, logits, self.single)
-        return cross_entropy(tape, op.cast(tape, logits, op.FP32))
+        wide = op.cast(tape, logits, op.FP32) if self.model.logits_upcast == "loss" else logits
+        if not self.model.logits_shifted:
+            return cross_entropy(tape, wide)
+        loss = cross_entropy(tape, without_last(tape, wide, self.single))
+        tape.hold(wide)
+        return loss
 
     def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
         """Head and loss in one."""

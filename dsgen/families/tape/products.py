@@ -31,6 +31,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "sharded_cross_entropy",
+    "without_last",
 ]
 
 QUANTIZED_BLOCK = 64  # elements of a 4-bit weight that share a scale (bitsandbytes, blocksize)
@@ -234,15 +235,9 @@ def cross_entropy(tape: Tape, logits: Tensor) -> Tensor:
     return tape.node(made, (middle,), None, spread)  # type: ignore[no-any-return]
 
 
-def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> Tensor:
-    """VocabParallelCausalLMLoss: the labels are shifted, so the logits are copied without the last token's.
-
-    Those of a `single` sequence are in one piece without a copy.
-
-    Source: deepspeed/sequence/cross_entropy.py, _VocabParallelCrossEntropy of 0.19.8.
-    """
-    whole, width, item = logits.rows, logits.width, logits.item
-    rows = whole[0], whole[1] - 1
+def without_last(tape: Tape, logits: Tensor, single: bool) -> Tensor:
+    """`logits[..., :-1, :].contiguous()`: a copy, but of a `single` sequence, which is in one piece without."""
+    rows, width, item = (logits.rows[0], logits.rows[1] - 1), logits.width, logits.item
     copy = Tensor(rows, width, item, logits.storage) if single else tape.make(rows, width, item)
     if not single:
         tape.moves(COPY, copy, copy)
@@ -253,7 +248,18 @@ def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> T
         tape.moves(COPY, gradient, gradient, operators=0)
         return [result]
 
-    tape.node(copy, (logits,), None, uncut)
+    return tape.node(copy, (logits,), None, uncut)  # type: ignore[no-any-return]
+
+
+def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> Tensor:
+    """VocabParallelCausalLMLoss: the labels are shifted, so the logits are copied without the last token's.
+
+    Those of a `single` sequence are in one piece without a copy.
+
+    Source: deepspeed/sequence/cross_entropy.py, _VocabParallelCrossEntropy of 0.19.8.
+    """
+    copy = without_last(tape, logits, single)
+    rows, width, item = copy.rows, copy.width, copy.item
     wide = copy if item == FP32 else tape.make(rows, width, FP32)
     if item != FP32:
         tape.moves(STREAM, copy, wide)

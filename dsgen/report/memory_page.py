@@ -1,0 +1,69 @@
+"""The answers of `dsgen memory` as one page of HTML, in the words of its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from dsgen.asking.memory_questions import CHOSEN, DEFAULT, Footprint
+from dsgen.report import footprints, memory_words
+from dsgen.report.bars import card_line
+from dsgen.report.memory import by_line, headline
+from dsgen.report.page_parts import framed, place_section, table
+from dsgen.shapes.units import gib
+from dsgen.strategies.strategies import describe
+
+__all__ = ["html"]
+
+
+def html(footprint: Footprint) -> str:
+    """The page, with a final newline; it loads nothing from elsewhere."""
+    title, memory = headline(footprint.question), footprint.memory
+    gpu = " ".join(line for line in (card_line(memory.gpu), footprints.headroom_line(memory)) if line)
+    places = [("one GPU", memory.gpu, gpu), ("one node's RAM", memory.host, "")]
+    if memory.nvme.peak_bytes:
+        places.append(("one node's drives", memory.nvme, ""))
+    said = (by_line(footprint.question, CHOSEN), by_line(footprint.question, DEFAULT))
+    notes = [f"note: {note}" for note in footprint.question.notes]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p><b>{escape(footprints.verdict_line(memory))}</b></p>",
+        *(f'<p class="soft">{escape(line)}</p>' for line in (*said, *notes) if line),
+        *(f"<p>{escape(told)}</p>" for _, told in memory_words.observed(footprint.observations)),
+        '<div class="columns">',
+        *(place_section(label, place, words, True) for label, place, words in places),
+        "</div>",
+        *_phases(footprint),
+        _alternatives(footprint),
+        "<h2>What would do</h2>" + table(("asked", "answer"), _escaped(memory_words.answers(footprint)), 2),
+    ]
+    return framed(title, parts)
+
+
+def _phases(footprint: Footprint) -> Iterator[str]:
+    """Loading, steps, an evaluation, a save and a resume, and what there is to say of them."""
+    if not footprint.memory.phases:
+        return
+    head, *rows = footprints.phase_rows((*footprint.memory.phases, *memory_words.later(footprint)))
+    yield "<h2>Phases, GiB</h2>" + table(head, _escaped(rows), 1)
+    yield from (f"<p>{escape(told)}</p>" for told in memory_words.warnings(footprint))
+
+
+def _alternatives(footprint: Footprint) -> str:
+    rows = [
+        (
+            describe(item.strategy) + (" (as asked)" if item.asked else ""),
+            gib(item.memory.gpu.needed_bytes),
+            gib(item.memory.host.needed_bytes),
+            gib(item.memory.nvme.peak_bytes) if item.memory.nvme.peak_bytes else "",
+            item.memory.verdict.value,
+        )
+        for item in footprint.alternatives
+    ]
+    size = footprint.question.strategy.micro_batch
+    head = f"<h2>Every stage and offload at micro-batch {size}; all else equal</h2>"
+    return head + table(("strategy", "GPU GiB", "host", "NVMe", "verdict"), _escaped(rows), 1, 4) if rows else ""
+
+
+def _escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    return [[escape(cell) for cell in row] for row in rows]

@@ -1,0 +1,121 @@
+"""What `dsgen memory` says besides numbers by place, as words: text, JSON and the page say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsgen.asking.memory_questions import Change, Footprint, Observation
+from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
+from dsgen.report import footprints
+from dsgen.report.loading_words import loading_lines
+from dsgen.shapes.units import gib
+
+__all__ = ["answers", "later", "observed", "warnings"]
+
+_NONE = "none: not even 1 fits"
+# Where a run that takes more, or less, than is predicted may come from when no change of the job explains it.
+_WHAT_ELSE = {
+    "more": "the program may load the model whole, keep outputs, evaluate, or share the card",
+    "less": "it may not have reached its longest batch, or not be the job that is described here",
+}
+
+
+def later(footprint: Footprint) -> Iterator[PhaseMemory]:
+    """What comes between steps: an evaluation, a save, and the start of the run that goes on."""
+    one = footprint.evaluation
+    if one is not None:
+        host = footprint.memory.phases[-1].host
+        yield PhaseMemory(f"evaluate {one.sequences} sequences", 0, 0, one.parts, host)
+    yield from footprint.checkpoints
+
+
+def warnings(footprint: Footprint) -> Iterator[str]:
+    """What of that does not fit, how the model comes in, and what an evaluation leaves behind."""
+    yield from loading_lines(footprint)
+    one, most = footprint.evaluation, footprint.most_evaluated
+    if one is not None and one.verdict is not Verdict.FITS:
+        takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
+        todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
+        yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
+    if one is not None and one.left_bytes > 0:
+        yield (
+            f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "
+            "more, and engine.empty_partition_cache() behind it gives them back"
+        )
+    limit = footprint.memory.host.limit_bytes - footprint.memory.host.overhead_bytes
+    for phase in footprint.checkpoints:
+        if phase.host_bytes > limit > 0:
+            yield f"{phase.phase}: {gib(phase.host_bytes)} GiB of RAM, more than the {gib(limit)} that are there"
+
+
+def observed(observations: tuple[Observation, ...]) -> Iterator[tuple[int, str]]:
+    """What a person read of a run beside what is predicted, and which runs would take as much.
+
+    Each line has its depth: 1 is said of the one of depth 0 above it.
+    """
+    for one in observations:
+        expected = f"{gib(one.expected.bytes)} ({gib(one.expected.low)} to {gib(one.expected.high)})"
+        way = "more" if one.more >= 0 else "less"
+        said = "as predicted" if one.within else f"{gib(abs(one.more))} {way}"
+        yield 0, f"your run: {one.reading} {gib(one.bytes)} GiB, predicted {expected}: {said}"
+        if one.others:
+            runs = "; ".join(f"{other.words} {gib(other.bytes)}" for other in one.others)
+            yield 1, f"would take about as much: {runs}"
+        elif not one.within:
+            yield 1, f"no single change of the job explains it; {_WHAT_ELSE[way]}"
+    yield from ((0, told) for told in _between(observations))
+
+
+def _between(observations: tuple[Observation, ...]) -> Iterator[str]:
+    """What lies between two readings: the allocator's holes, and what is outside torch."""
+    known = {one.reading: one for one in observations}
+    for less, more, name in (
+        ("allocated", "reserved", "held free by torch's allocator"),
+        ("reserved", "nvidia-smi", "outside torch: context, NCCL, other processes"),
+    ):
+        if less in known and more in known:
+            read = known[more].bytes - known[less].bytes
+            expected = known[more].expected.bytes - known[less].expected.bytes
+            yield f"{name}: {gib(read)} GiB, predicted {gib(expected)}"
+
+
+def answers(footprint: Footprint) -> list[tuple[str, str]]:
+    """The counterfactuals: what is asked, and the answer."""
+    known, memory = footprint.counterfactuals, footprint.memory
+    said = []
+    if memory.verdict is not Verdict.FITS:
+        ways = [_way(change, memory) for change in known.changes]
+        said.append(("smallest change that fits", ways[0] if ways else "none of strategy, length or method"))
+        said += [("or", way) for way in ways[1:]]
+    model = footprint.question.job.model
+    longer = (known.seq_len or 0) > model.max_positions and not model.relative_buckets
+    beyond = f" (the model has {model.max_positions:,} positions)" if longer else ""
+    bound = " (all its positions)" if known.seq_len_bound else ""
+    nodes = f" in {known.nodes} nodes" if known.nodes > 1 else ""
+    evaluated = footprint.most_evaluated
+    return [
+        *said,
+        ("largest micro-batch", f"{known.micro_batch:,}" if known.micro_batch else _NONE),
+        *([] if evaluated is None else [("largest evaluation", f"{evaluated:,} at a time" if evaluated else _NONE)]),
+        ("longest sequence", f"{known.seq_len:,} tokens{beyond}{bound}" if known.seq_len else "none fits"),
+        ("fewest GPUs", f"{known.gpus:,}{nodes}" if known.gpus else "no number of them is enough"),
+        ("host RAM needed", f"{known.host_bytes // 2**30:,} GiB a node" if known.host_bytes else "more than there is"),
+    ]
+
+
+def _way(change: Change, memory: MemoryEstimate) -> str:
+    said = " ".join(_options(change.options))
+    tight = next((name for name in ("gpu", "host", "nvme") if getattr(memory, name).verdict is not Verdict.FITS), "gpu")
+    place: Place = getattr(change.memory, tight)
+    name = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}[tight]
+    return f"{said} ({change.words}; {name} {footprints.interval(place)})"
+
+
+def _options(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        if isinstance(value, bool):
+            yield f"--{name.replace('_', '-')}"
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            yield f"--{name.replace('_', '-')} {one}"
