@@ -30,8 +30,9 @@ PARTS = ("By ZeRO stage and offload", "By precision", "By family", "By ranks")
 ABOUT = """\
 ## How a cell is proven
 
-1. **Lint.** The linter, told of the job, has no word for the config: not an error, not a warning, not a note.
-   A row of the matrix with a finding would have no config (`golden/matrix.py`).
+1. **Lint.** The linter, told of the job, has no word for the config: not an error, not a warning, not a note,
+   but for one: that a run with its optimizer on NVMe does not resume (rule DSG352, which a render repeats).
+   A row of the matrix with another finding would have no config (`golden/matrix.py`).
 2. **Parse.** DeepSpeed's own parser is given the config at the cell's world size, with every number as
    rendered. Every written value must be held, nothing may be left to "auto", and micro-batch, accumulation
    and ranks must make the train batch. The ranks are those of the hardware's profile and the nodes, not of
@@ -78,10 +79,13 @@ rounded before they are added up.
 Not tried are the structures with NVMe in fp16 and with NVMe and a leaf module.
 
 Not proven, because DeepSpeed 0.19.8 does not do it: a run with the optimizer on NVMe does not resume in a new engine,
-for `load_checkpoint` copies the swapped files and leaves out the rest of ZeRO's load (runtime/engine.py:4456), and the
-engine keeps the weights that it began with; parameters on NVMe come back in bf16 in an fp32 run ("expected m1 and m2 to
-have the same dtype"); and two mixtures (qwen3_moe, gpt_oss) with parameters on NVMe stopped, in the small buckets of
-these runs, with "param 19 already assigned swap buffer id 1". The first is asserted; a Llama takes the mixtures' place.
+for `load_checkpoint` copies the swapped files and leaves out the rest of ZeRO's load (runtime/engine.py:4456). In a
+new process the swapped weights come back, without moments and step count, and what is below 1 MiB of a rank does not;
+a second engine of a process keeps the weights that it began with (`tests/proving/test_resumed_from_nvme.py`, and the
+rule DSG352; `dsgen prove`, which loads in the engine that saved, notes it). Parameters on NVMe come back in bf16 in an
+fp32 run ("expected m1 and m2 to have the same dtype"); and two mixtures (qwen3_moe, gpt_oss) with parameters on NVMe
+stopped, in the small buckets of these runs, with "param 19 already assigned swap buffer id 1". A Llama takes the
+mixtures' place.
 
 Two differences are DeepSpeed's own, and the plain loop does the same. At stage 0 in bf16 it makes Adam's states by a
 step with zero gradients that counts, so its first update is 0.73 of torch's. Its warm-up makes the first two steps,

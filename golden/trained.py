@@ -12,7 +12,8 @@ Each of those structures is still started by itself, twice: `golden.starts` and 
 Three things DeepSpeed 0.19.8 does not do with a drive, and they are not asked of it here:
 
 - resume with the optimizer on NVMe: `load_checkpoint` copies the swapped files and leaves ZeRO's own load out
-  (runtime/engine.py:4456), so that a new engine keeps the weights that it began with;
+  (runtime/engine.py:4456). The second engine of a process, as here, reads none of them and keeps the weights that it
+  began with; the first of a new process gets weights without moments (tests/proving/test_resumed_from_nvme.py);
 - train in fp32 with parameters on NVMe: they come back in bf16, "expected m1 and m2 to have the same dtype";
 - fetch the parameters of qwen3_moe and gpt_oss from NVMe, in buckets this small: "param 19 already assigned swap buffer
   id 1" (runtime/swap_tensor/partitioned_param_swapper.py:185). A Llama takes their place.
