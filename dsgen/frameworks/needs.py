@@ -181,6 +181,11 @@ def _about_checkpoints(plan: Plan, target: str) -> Mapping[str, tuple[str, str]]
             "ZeRO's states lie in a file for each rank, and load on as many ranks alone",
         )
     told["resume"] = ("the same number of GPUs when it resumes", "on another number only a universal checkpoint loads")
+    if chosen.stage == 3 and chosen.offload_optimizer == "nvme":
+        told["resume"] = (
+            "the same number of GPUs when it resumes, and this model made first in its process",
+            "of an optimizer on NVMe no moments are loaded, in another order no weights (dsgen rule DSG352)",
+        )
     return told
 
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -25,6 +25,7 @@ __all__ = ["FAILED", "NOT_RUN", "PROVED", "Adaptation", "Check", "Proof", "check
 PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
 _DEVICES = ("auto", "cpu", "cuda")
 _LAST_PHASE = "checkpoint"
+_NEW_ENGINE = "not proven: a resume in a new engine, which gets no moments from NVMe (dsgen rule DSG352)"
 _CPU_TORCH = "on a machine without a GPU install a CPU build of torch first: see pytorch.org/get-started"
 
 
@@ -273,6 +274,7 @@ def _prove_one(
         outcome=PROVED if all(check.ok for check in judged) else FAILED,
         phase=_LAST_PHASE,
         checks=judged,
+        notes=(*base.notes, *_unproven(used)),
         losses=(*observed[0]["losses"], observed[0]["loss_after"]),
     )
 
@@ -281,6 +283,12 @@ def _phase_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The seconds of each phase that was left, on the rank that took longest."""
     phases = [phase for report in reports[:1] for phase in report.get("seconds", ())]
     return {phase: max(float(report.get("seconds", {}).get(phase, 0.0)) for report in reports) for phase in phases}
+
+
+def _unproven(config: Mapping[str, Any]) -> Iterator[str]:
+    """What a proof does not show: it loads the checkpoint in the engine that saved it."""
+    if optimizer_place(config) == "nvme":
+        yield _NEW_ENGINE
 
 
 def _notes(build: Mapping[str, Any]) -> tuple[str, ...]:

@@ -76,8 +76,10 @@ def worded(findings: tuple[Finding, ...], provenance: Provenance) -> Iterator[st
 
 
 def _warned_of(plan: Plan) -> Iterator[str]:
-    """The keys in which the plan follows a wish that the linter warns of."""
+    """The keys in which the plan follows a wish, or goes a way that nothing else fits, and the linter warns of it."""
     training = plan.job.training
+    if plan.chosen.strategy.offload_optimizer == "nvme":
+        yield "zero_optimization.offload_optimizer.device"
     if plan.chosen.strategy.precision == "fp32" and plan.job.hardware.vendor != "cpu":
         yield from ("bf16.enabled", "fp16.enabled")
     if training.flops_profiler:

@@ -126,3 +126,14 @@ def test_every_model_that_dsgen_knows_has_a_sibling_of_its_class(tp: int) -> Non
         assert type(model) is auto._model_mapping[type(full)], name
         assert sum(parameter.numel() for parameter in model.parameters()) < MOST_ELEMENTS, name
         assert not [key for key, parameter in model.named_parameters() if parameter.grad is None], name
+
+
+def test_experts_are_grouped_where_the_class_groups_them_and_the_config_is_silent() -> None:
+    """DeepseekV3Config says 8 groups by itself, and four experts have no eight."""
+    said = {**LLAMA, "model_type": "deepseek_v3", "n_routed_experts": 256, "num_experts_per_tok": 8}
+
+    small = sibling(said)
+
+    assert (small["n_routed_experts"], small["n_group"], small["topk_group"]) == (4, 2, 1)
+    assert "n_group" not in sibling({**said, "model_type": "qwen3_moe"})
+    assert sibling({**said, "n_group": 1})["n_group"] == 1

@@ -72,6 +72,16 @@ def test_what_is_left_out_costs_what_dsgen_memory_says_of_it():
     assert "slower" in told["attention"] or "does not fit" in told["attention"]
 
 
+def test_a_plan_with_its_optimizer_on_nvme_says_what_does_not_resume():
+    told = {
+        offload: {item.code: item for item in needs(dsgen.plan({**JOBS["eager"], "offload": offload}), "deepspeed")}
+        for offload in ("nvme", "optimizer")
+    }
+
+    assert "DSG352" in told["nvme"]["resume"].otherwise
+    assert "DSG352" not in told["optimizer"]["resume"].otherwise
+
+
 def test_the_checklist_keeps_to_80_columns_but_for_code():
     for target in FRAMEWORKS:
         for line in text(needs(dsgen.plan(JOBS["stage 3"]), target), target).splitlines():

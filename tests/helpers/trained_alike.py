@@ -189,7 +189,10 @@ def join(config: dict[str, Any], ranks: int, rank: int, folder: str) -> None:
         RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_SIZE=str(ranks),
         LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(os.getppid()),
     )  # fmt: skip
-    if config.get("fp16"):  # DeepSpeed refuses it on a CPU that it thinks too weak
+    swapped = config.get("zero_optimization", {}).get("offload_param", {}).get("device") == "nvme"
+    # DeepSpeed refuses fp16 on a CPU that it thinks too weak, and there swaps fp32 parameters in bf16, as on no GPU
+    # (runtime/zero/partition_parameters.py, _set_dtype: "dtype or float16 if is_fp16_supported() else bfloat16").
+    if config.get("fp16") or swapped:
         type(get_accelerator()).is_fp16_supported = lambda self: True
     deepspeed.init_distributed("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks, verbose=False)
 

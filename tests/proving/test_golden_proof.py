@@ -13,6 +13,7 @@ import pytest
 
 from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
+from dsgen.proving.expectations import optimizer_place
 from dsgen.proving.proven_models import ProvenModel
 from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
 
@@ -63,6 +64,8 @@ def test_a_structure_is_proved(name: str) -> None:
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
     assert proof.outcome == PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''} {proof.todo or ''}"
     assert proof.checks
+    swapped = optimizer_place(configs()[name]) == "nvme"
+    assert any("DSG352" in note for note in proof.notes) == swapped  # it loads in the engine that saved
 
 
 @pytest.mark.parametrize("name", NEEDS_GPU)

@@ -17,6 +17,7 @@ _POSITIONS = 64  # four times the tokens of a sample
 _WINDOW = 8  # tokens: half a sample, so that a sliding window leaves something out
 _EXPERTS, _CHOSEN = 4, 2  # experts, and those that a token takes
 _EXPERT_GROUPS = 2
+_GROUPED_BY_DEFAULT = ("deepseek_v3",)  # transformers 5.23: 8 groups where the config.json says none
 
 # One size under the names that model families give it (the classes of transformers 5.23).
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
@@ -145,5 +146,6 @@ def _choose_experts(small: dict[str, Any]) -> None:
     chosen = _first(small, _CHOSEN_KEYS) or _CHOSEN
     _put(small, _EXPERT_KEYS, min(number, _EXPERTS))
     _put(small, _CHOSEN_KEYS, min(chosen, _CHOSEN))
-    if (_first(small, ("n_group",)) or 1) > 1:
+    grouped = _GROUPED_BY_DEFAULT if "n_group" not in small else ()
+    if (_first(small, ("n_group",)) or 1) > 1 or small.get("model_type") in grouped:
         small["n_group"], small["topk_group"] = _EXPERT_GROUPS, 1

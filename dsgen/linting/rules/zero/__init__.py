@@ -38,4 +38,5 @@ RULES = Rules(
     "zenflow_needs_reduce_scatter",
     "elastic_checkpoint_at_stage_3",
     "weights_not_gathered_on_save",
+    "optimizer_on_nvme_not_resumed",
 )
