@@ -71,5 +71,5 @@ GPT_NEOX = Family(
         ahead="embed_in emb_dropout rotary_emb",
         parallel=("mlp.dense_h_to_4h",),
     ),
-    autotp=AutoTP(head=True),
+    autotp=AutoTP(head=True, biased_rows=True),
 )
