@@ -31,7 +31,7 @@ UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 # What `nox` runs, then what takes too long for it.
 EVERYTHING = ["proof", "tests-3.10", "tests-3.11", "tests-3.12", "tests-3.13", "golden", "typing", "lint", "docs",
               "bench", "examples", "whole-3.10", "whole-3.12", "whole-3.13", "operators", "launch", "cells",
-              "coverage", "mutants"]  # fmt: skip
+              "releases", "coverage", "mutants"]  # fmt: skip
 
 nox.needs_version = ">=2026.10.20"
 nox.options.sessions = ["proof", "tests", "golden", "typing", "lint", "docs", "bench", "examples"]
@@ -185,6 +185,16 @@ def cells(session: nox.Session) -> None:
         build_operators(session)
         files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained", "resumed_elsewhere")]
         session.run("pytest", *files, env={"DSGEN_CELLS_ALONE": "200"})
+
+
+@nox.session(python=PYTHON, default=False)
+def releases(session: nox.Session) -> None:
+    """What is rendered for DeepSpeed 0.14 to 0.18, started under each; `-- update` renders all of it and records."""
+    install_proof(session)
+    session.env.update(quick_compiler(session))
+    folder = str(Path(session.virtualenv.location) / "releases")
+    session.run("python", "benchmarks/release_environments.py", folder)
+    session.run("python", "benchmarks/every_release.py", folder, *update(session))
 
 
 @nox.session(python=PYTHON, default=False)
@@ -348,8 +358,13 @@ def install_proof(session: nox.Session) -> None:
 
 def build_operators(session: nox.Session) -> None:
     """DeepSpeed's operators, quickly: with little optimisation, and torch's header compiled once."""
-    session.env.update(CXX=str(COMPILER), DSGEN_TORCH_HEADERS=str(Path(session.virtualenv.location) / "headers"))
+    session.env.update(quick_compiler(session))
     session.run("python", "tests/helpers/operators.py")
+
+
+def quick_compiler(session: nox.Session) -> dict[str, str]:
+    """What makes a build of operators quick."""
+    return {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(Path(session.virtualenv.location) / "headers")}
 
 
 def with_deepspeed(session: nox.Session) -> str:

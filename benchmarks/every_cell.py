@@ -18,6 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import every_release  # noqa: E402 - beside this script
+
 from dsgen.proving import expectations  # noqa: E402
 from dsgen.proving.adaptation import tensor_parallel_degree  # noqa: E402
 from dsgen.proving.worlds import StartVerdict, open_world  # noqa: E402
@@ -213,6 +215,7 @@ def page(results: dict[str, Any]) -> str:
     for part, kinds_of in results["parts"].items():
         lines += ["", f"## {part}", "", "| | cells | starts |", "|---|---:|---:|"]
         lines += [f"| {kind} | {number:,} | {begun:,} |" for kind, (number, begun) in kinds_of.items()]
+    lines += every_release.section(json.loads(every_release.RECORD.read_text("utf-8")))
     return "\n".join(lines) + "\n"
 
 

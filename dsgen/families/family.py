@@ -28,12 +28,15 @@ class AutoTP(NamedTuple):
         head: It splits an output head of its own: Hugging Face's plan names the head, or it is GPT-NeoX's.
         tied_head: It splits a head that is tied to the embedding: the plan names the embedding, and DeepSpeed can take
             the loss from the shards, which it then does.
+        biased_rows: A layer whose results are summed over ranks (attention out, feed-forward down) has a bias, which
+            releases before 0.17.0 add in place: torch stops in forward (0.16.9 run: gptj, gpt_neox, opt).
     """
 
     refused: str = ""
     runs: bool = False
     head: bool = False
     tied_head: bool = False
+    biased_rows: bool = False
 
     def splits_head(self, tied: bool) -> bool:
         """Whether it splits what makes the logits, and with it an embedding that is tied to it."""

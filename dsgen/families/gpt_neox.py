@@ -72,5 +72,5 @@ GPT_NEOX = Family(
         parallel=("mlp.dense_h_to_4h",),
     ),
     older_loss=OlderLoss((4, 49), wide=False),
-    autotp=AutoTP(head=True),
+    autotp=AutoTP(head=True, biased_rows=True),
 )

@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import FOUR_H, GPT2_NAMES, HEADS, SPLIT, keys
-from dsgen.families.family import Family, OlderLoss
+from dsgen.families.family import AutoTP, Family, OlderLoss
 from dsgen.families.orders import Order
 from dsgen.families.parts import gpts
 from dsgen.families.tape import attending
@@ -91,6 +91,7 @@ GPTJ = Family(
     huggingface="GPTJForCausalLM",
     keys=keys(28, 4096, 16, HEADS, SPLIT, FOUR_H, 50400, 2048, tied=False, names=GPT2_NAMES),
     gated=False,
+    autotp=AutoTP(biased_rows=True),
     layout=rows.TensorLayout(
         before=rows.embedding("transformer.wte.weight"),
         block="transformer.h.*",

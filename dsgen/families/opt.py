@@ -6,7 +6,7 @@ import functools
 
 from dsgen.families import rows
 from dsgen.families.config_keys import HEADS, PLAIN_HEADS, SPLIT, keys
-from dsgen.families.family import Facts, Family, OlderLoss
+from dsgen.families.family import AutoTP, Facts, Family, OlderLoss
 from dsgen.families.orders import ATTENTION, Order
 from dsgen.families.parts import gpts
 from dsgen.families.reading import Reader
@@ -91,6 +91,7 @@ OPT = Family(
         *(12, 768, 12, HEADS, SPLIT, 3072, 50272, 2048), tied=True, names=_NAMES, embedding_size=0, post_norm=False
     ),
     gated=False,
+    autotp=AutoTP(biased_rows=True),
     pinned={"enable_bias": True, "layer_norm_elementwise_affine": True, "_remove_final_layer_norm": False},
     read=_read,
     write=_write,

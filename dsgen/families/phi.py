@@ -68,5 +68,5 @@ PHI = Family(
         asks="resid_dropout",
         parallel=("mlp.fc1",),
     ),
-    autotp=AutoTP(head=True, tied_head=True),
+    autotp=AutoTP(head=True, tied_head=True, biased_rows=True),
 )

@@ -50,5 +50,5 @@ STARCODER2 = Family(
     forward=llama_forward(feeding=_mlp, norm=layer_norm),
     order=Order(dense=f"{FIRST} {ATTENTION} {OUT} {SECOND} mlp mlp.c_fc mlp.act mlp.c_proj", asks="mlp"),
     older_loss=OlderLoss((4, 47)),
-    autotp=AutoTP(head=True, tied_head=True),
+    autotp=AutoTP(head=True, tied_head=True, biased_rows=True),
 )

@@ -23,6 +23,7 @@ _STRICT = (
 )  # fmt: skip
 _AUTO_IS_A_VALUE = ("autotuning", "zero_optimization.zenflow")  # where DeepSpeed itself knows the word "auto"
 _STATE_BYTES = 12  # of Adam for each weight: fp32 master and two fp32 moments
+_HEAD_SPLIT_SINCE = (0, 19)  # the line whose AutoTP shares out the head too; 0.16.9 to 0.18.9 leave it whole
 _DERIVED = ("wall_clock_breakdown",)  # the flops profiler turns it on
 _ADAMS = ("AdamW", "Adam", "FusedAdam", "DeepSpeedCPUAdam")  # keep one `exp_avg` per weight
 # What must be the same on every rank.
@@ -91,8 +92,8 @@ def engine_checks(
         *_written(config, first),
         *_classes(config, first, version),
         *_batch(config, ranks, first),
-        *_schedule(config, steps, first),
-        *_sizes(config, ranks // tp, tp, observed, plain, small),
+        *_schedule(config, steps, first, version),
+        *_sizes(config, ranks // tp, tp, observed, version, plain, small),
     )
 
 
@@ -176,7 +177,7 @@ def _classes(config: Mapping[str, Any], first: Mapping[str, Any], version: str) 
     optimizer = expectations.optimizer_class(config)
     if optimizer is not None:
         yield _equal("optimizer class", optimizer, first["optimizer"])
-    wrapper = expectations.wrapper_class(config, optimizer or str(first["optimizer"]))
+    wrapper = expectations.wrapper_class(config, optimizer or str(first["optimizer"]), version)
     if wrapper is not None:
         yield _equal("optimizer wrapper", wrapper, first["wrapper"])
     yield _equal("scheduler class", (_scheduler(config) or {}).get("type"), first["scheduler"])
@@ -199,7 +200,7 @@ def _batch(config: Mapping[str, Any], ranks: int, first: Mapping[str, Any]) -> I
     yield _equal("train batch", train, first["train_batch"])
 
 
-def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -> Iterator[Check]:
+def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any], version: str) -> Iterator[Check]:
     yield _equal("optimizer steps", steps, first["global_steps"])
     applied = first["global_steps"] - first["skipped_steps"]
     if expectations.parameter_dtype(config) == "float16":
@@ -210,11 +211,11 @@ def _schedule(config: Mapping[str, Any], steps: int, first: Mapping[str, Any]) -
         ("learning rate at the start", 0, "learning_rate_start"),
         (f"learning rate after {applied} applied steps", applied, "learning_rate"),
     ):
-        rate = learning_rate(scheduler, base, count)
+        rate = learning_rate(scheduler, base, count, version)
         if rate is not None:
             yield Check(name, rate, first[key], math.isclose(rate, first[key], rel_tol=_RATE_TOLERANCE))
     if applied:
-        rates = [learning_rate(scheduler, base, n) for n in range(applied)]
+        rates = [learning_rate(scheduler, base, n, version) for n in range(applied)]
         moves = None in rates or any(rates)
         yield _equal("weights moved by the optimizer", moves, first["moved"])
 
@@ -224,12 +225,15 @@ def _sizes(
     data_parallel: int,
     tp: int,
     observed: Sequence[Mapping[str, Any]],
+    version: str,
     plain: bool,
     small: bool,
 ) -> Iterator[Check]:
     """What each rank holds, in elements."""
     yield _equal("data-parallel ranks", data_parallel, observed[0]["data_parallel"])
     whole, linear = observed[0]["model_elements"], observed[0]["linear_elements"]
+    if expectations.release(version) < _HEAD_SPLIT_SINCE:
+        linear -= observed[0]["head_elements"]
     local = sorted({sum(record["parameter_sizes"]) for record in observed})
     section = config.get("tensor_parallel")
     known = plain and isinstance(section, Mapping) and not set(section) & {"partition_config", "preset_model", "tp"}
@@ -252,7 +256,9 @@ def _sizes(
         if key == "moment_held" and observed[0]["optimizer"] not in _ADAMS:
             continue
         bounds = [
-            expectations.master_elements(config, record["parameter_sizes"], data_parallel, record["master_groups"])
+            expectations.master_elements(
+                config, record["parameter_sizes"], data_parallel, record["master_groups"], version
+            )
             for record in observed
         ]
         ok = all(low <= value <= high for (low, high), value in zip(bounds, held, strict=True))

@@ -16,12 +16,14 @@ __all__ = [
     "optimizer_place",
     "parameter_dtype",
     "parameter_place",
+    "release",
     "stage",
     "wrapper_class",
 ]
 
 _DEFAULT_RATE = 1e-3  # of FusedAdam, DeepSpeedCPUAdam and torch's Adam and AdamW
 _CLIPPING_SINCE = (0, 19, 3)  # the release that made gradient_clipping 1.0 by default (runtime/constants.py)
+_BF16_WRAPPED_UNTIL = (0, 17, 6)  # where stage 0 in bf16 has the wrapper that is fp16's, with whole masters (engine.py)
 _ALIGNMENT = 2  # ZeRO 1 and 2 pad to twice the data-parallel ranks (runtime/zero/stage_1_and_2.py)
 _OFFLOADS = ("cpu", "nvme")
 _ADAMS = ("adam", "adamw")
@@ -72,8 +74,12 @@ def gradient_clipping(config: Mapping[str, Any], version: str) -> object:
     """The clipping norm: as written, or the release's default."""
     if "gradient_clipping" in config:
         return config["gradient_clipping"]
-    release = tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:3] if part.isdigit())
-    return 1.0 if release >= _CLIPPING_SINCE else 0.0
+    return 1.0 if release(version) >= _CLIPPING_SINCE else 0.0
+
+
+def release(version: str) -> tuple[int, ...]:
+    """A version's numbers, to compare: 0.19.8+gdead is (0, 19, 8)."""
+    return tuple(int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:3] if part.isdigit())
 
 
 def _place(config: Mapping[str, Any], name: str) -> str:
@@ -117,19 +123,30 @@ def optimizer_class(config: Mapping[str, Any]) -> str | None:
     return known.get(lower, name)
 
 
-def wrapper_class(config: Mapping[str, Any], optimizer: str) -> str | None:
+def _sums_in_fp32(config: Mapping[str, Any], version: str) -> bool:
+    """Whether BF16_Optimizer does the update, which keeps masters in parts at stage 0 too (_do_optimizer_sanity_check).
+
+    At stage 0 all releases before 0.17.6 sum gradients of bf16 in fp32, unless told otherwise, which they refuse.
+    """
+    number, accumulate = stage(config), _section(config, "data_types").get("grad_accum_dtype")
+    if parameter_dtype(config) != "bfloat16" or optimizer_place(config) == "cpu":
+        return False
+    before = number == 0 and release(version) < _BF16_WRAPPED_UNTIL
+    return before or (number in (0, 1) and accumulate == "fp32")
+
+
+def wrapper_class(config: Mapping[str, Any], optimizer: str, version: str) -> str | None:
     """The class around the optimizer; None for the forms that are not foretold here (ZenFlow, SuperOffload)."""
     zero = _section(config, "zero_optimization")
     if zero.get("zenflow") or _section(config, "zero_optimization", "offload_optimizer").get("super_offload"):
         return None
     number, dtype = stage(config), parameter_dtype(config)
+    if _sums_in_fp32(config, version):
+        return "BF16_Optimizer"
     if number == 0:
         if dtype == "float32":
             return optimizer
         return "FP16_Optimizer" if optimizer == "FusedAdam" else "FP16_UnfusedOptimizer"
-    accumulate = _section(config, "data_types").get("grad_accum_dtype")
-    if number == 1 and dtype == "bfloat16" and accumulate == "fp32" and optimizer_place(config) != "cpu":
-        return "BF16_Optimizer"
     return "DeepSpeedZeroOptimizer_Stage3" if number == 3 else "DeepSpeedZeroOptimizer"
 
 
@@ -161,7 +178,7 @@ def base_learning_rate(config: Mapping[str, Any]) -> float | None:
 
 
 def master_elements(
-    config: Mapping[str, Any], sizes: Sequence[int], data_parallel: int, groups: int
+    config: Mapping[str, Any], sizes: Sequence[int], data_parallel: int, groups: int, version: str
 ) -> tuple[int, int]:
     """How many master elements one rank holds: the least and the most, padding included.
 
@@ -170,9 +187,10 @@ def master_elements(
         sizes: Elements of every trainable parameter on this rank before ZeRO partitions it.
         data_parallel: Ranks that share them.
         groups: Flat groups that the optimizer made; each is padded on its own.
+        version: DeepSpeed's.
     """
     total, number = sum(sizes), stage(config)
-    if number == 0:
+    if number == 0 and not _sums_in_fp32(config, version):
         return total, total
     if number == 3:  # every parameter is padded on its own
         exact = sum(math.ceil(size / data_parallel) for size in sizes)

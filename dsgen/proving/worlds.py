@@ -133,13 +133,16 @@ def _judge(
 
 
 @contextlib.contextmanager
-def open_world() -> Iterator[World]:
-    """Start the child process of this interpreter, and end it whatever happens.
+def open_world(python: str | None = None) -> Iterator[World]:
+    """Start the child process, and end it whatever happens.
+
+    Args:
+        python: Its interpreter, which has torch, deepspeed and transformers; by default this one.
 
     Raises:
         DsgenError: It lacks torch, deepspeed or transformers.
     """
-    with children.start(sys.executable, _SERVER, "world", _END_SECONDS) as child:
+    with children.start(python or sys.executable, _SERVER, "world", _END_SECONDS) as child:
         try:
             greeting = child.ask({"folder": str(child.folder)}, _GREETING_SECONDS)
         except children.LostError as error:

@@ -161,6 +161,7 @@ CASES: dict[str, tuple[Case, dict[str, Any]]] = {
     "encoder-on-nvme": (Case(model="t5", stage=3, offload_param="nvme"), {"offload_param": "cpu"}),
     "no-autotp": (Case(tp=2, deepspeed="0.16.3"), {"deepspeed": "0.16.4"}),
     "autotp-unsplit": (Case(tp=2, model="gpt2"), {"model": "opt-125m"}),
+    "autotp-with-biased-rows": (Case(tp=2, model="opt-125m", deepspeed="0.16.9"), {"deepspeed": "0.17.0"}),
     "autotp-splits-the-head-alone": (Case(tp=2, model="gpt-oss-20b", stage=1), {"tp": 1}),
     "autotp-with-adapters": (Case(tp=2, wishes={"method": "lora"}), {"wishes": {}}),
     "autotp-and-gpus": (Case(tp=4, gpus=6, deepspeed="0.19"), {"gpus": 4}),

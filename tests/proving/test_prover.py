@@ -14,6 +14,7 @@ from dsgen.proving.schedule import learning_rate
 from dsgen.shapes.errors import DsgenError
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}
+NEWEST = "0.19.8"
 CONFIG: dict[str, Any] = {
     "train_batch_size": 256,
     "train_micro_batch_size_per_gpu": 8,
@@ -27,7 +28,8 @@ OBSERVED: dict[str, Any] = {
     "rank": 0, "stage": 2, "data_parallel": 2, "micro_batch": 4, "accumulation": 2, "train_batch": 16,
     "gradient_clipping": 1.0, "optimizer_clipping": 1.0, "parameter_dtypes": ["bfloat16"],
     "optimizer": "DeepSpeedCPUAdam", "wrapper": "DeepSpeedZeroOptimizer", "scheduler": None,
-    "model_elements": 101, "linear_elements": 80, "parameter_sizes": [80, 21], "parameters_held": 0,
+    "model_elements": 101, "linear_elements": 80, "head_elements": 30,
+    "parameter_sizes": [80, 21], "parameters_held": 0,
     "parameter_place": "accelerator", "master_dtypes": ["float32"], "master_groups": 1, "master_held": 52,
     "optimizer_place": "cpu", "moment_held": 52, "learning_rate_start": 1e-4, "learning_rate": 1e-4,
     "losses": [5.5, 5.4, 5.3], "loss_after": 5.2, "gradient_norm": 1.5, "global_steps": 3, "skipped_steps": 0,
@@ -151,7 +153,7 @@ def test_classes_are_foretold(
     """Which classes DeepSpeed makes of a config, and which operators it compiles for them."""
     config = {**CONFIG, **changes}
     assert proof_expectations.optimizer_class(config) == optimizer
-    assert proof_expectations.wrapper_class(config, optimizer) == wrapper
+    assert proof_expectations.wrapper_class(config, optimizer, "0.19.8") == wrapper
     assert proof_expectations.operators(config) == operators
 
 
@@ -172,13 +174,14 @@ def test_learning_rates_follow_the_schedules() -> None:
         },
     }  # fmt: skip
     cosine = {"type": "WarmupCosineLR", "params": {"total_num_steps": 12, "warmup_num_steps": 2}}
-    assert [learning_rate(decay, 1.0, n) for n in (0, 1, 3, 56, 101)] == pytest.approx([0, 0, 2e-5, 5e-5, 0])
-    assert learning_rate({"type": "WarmupLR", "params": {"warmup_num_steps": 100}}, 2e-4, 10) == pytest.approx(1e-4)
-    assert learning_rate(cosine, 1e-4, 7) == pytest.approx(1e-4 * (1e-4 + 0.9999 / 2))
-    assert learning_rate(cosine, 1e-4, 99) == pytest.approx(1e-8)
-    assert learning_rate(None, 3e-4, 5) == 3e-4
-    assert learning_rate({"type": "OneCycle", "params": {}}, 3e-4, 5) is None
-    assert learning_rate({"type": "WarmupDecayLR", "params": {}}, 3e-4, 5) is None
+    assert [learning_rate(decay, 1.0, n, NEWEST) for n in (0, 1, 3, 56, 101)] == pytest.approx([0, 0, 2e-5, 5e-5, 0])
+    warmup = {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}
+    assert learning_rate(warmup, 2e-4, 10, NEWEST) == pytest.approx(1e-4)
+    assert learning_rate(cosine, 1e-4, 7, NEWEST) == pytest.approx(1e-4 * (1e-4 + 0.9999 / 2))
+    assert learning_rate(cosine, 1e-4, 99, NEWEST) == pytest.approx(1e-8)
+    assert learning_rate(None, 3e-4, 5, NEWEST) == 3e-4
+    assert learning_rate({"type": "OneCycle", "params": {}}, 3e-4, 5, NEWEST) is None
+    assert learning_rate({"type": "WarmupDecayLR", "params": {}}, 3e-4, 5, NEWEST) is None
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,23 @@ def test_learning_rates_follow_the_schedules() -> None:
 )
 def test_master_elements_are_shared_out(zero: dict[str, Any], least: int, most: int) -> None:
     """101 weights on two ranks: whole at stage 0, padded to four at stages 1 and 2, each parameter padded at 3."""
-    assert proof_expectations.master_elements({"zero_optimization": zero}, [80, 21], 2, 1) == (least, most)
+    assert proof_expectations.master_elements({"zero_optimization": zero}, [80, 21], 2, 1, NEWEST) == (least, most)
+
+
+def test_releases_before_0_15_3_take_the_first_step_at_the_optimizers_rate() -> None:
+    """Their schedules set no rate when they are made; and before 0.17.2 WarmupLR climbs to 0.001, whatever that is."""
+    warmup = {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}
+    rates = [[learning_rate(warmup, 2e-4, n, release) for n in (0, 101)] for release in ("0.15.2", "0.15.3", "0.17.2")]
+    assert rates == [[2e-4, 1e-3], [0.0, 1e-3], [0.0, 2e-4]]
+
+
+def test_stage_0_in_bf16_shares_masters_out_before_0_17_6() -> None:
+    """BF16_Optimizer did it; since then the wrapper of fp16, which keeps them whole."""
+    config = {"bf16": {"enabled": True}, "optimizer": {"type": "AdamW"}}
+    wrappers = [proof_expectations.wrapper_class(config, "FusedAdam", release) for release in ("0.17.5", "0.17.6")]
+    masters = [proof_expectations.master_elements(config, [80, 21], 2, 1, release) for release in ("0.17.5", "0.17.6")]
+    assert wrappers == ["BF16_Optimizer", "FP16_Optimizer"]
+    assert masters == [(51, 52), (101, 101)]
 
 
 def test_what_agrees_passes() -> None:

@@ -107,11 +107,13 @@ def engine_facts(engine: Any, rank: int) -> dict[str, Any]:
 
 
 def model_sizes(model: Any) -> dict[str, int]:
-    """Elements before DeepSpeed takes the model: all, and those of linear layers, which AutoTP shards."""
+    """Elements before DeepSpeed takes the model: all, those of linear layers, which AutoTP shards, and of the head."""
     import torch
 
     linear = {id(one.weight): one.weight for one in model.modules() if isinstance(one, torch.nn.Linear)}
+    heads = [one for one in (getattr(model, "get_output_embeddings", lambda: None)(),) if one is not None]
     return {
+        "head_elements": sum(int(getattr(one.weight, "ds_numel", one.weight.numel())) for one in heads),
         "model_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in model.parameters()),
         "linear_elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in linear.values()),
     }

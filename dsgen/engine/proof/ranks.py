@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import forced_overflows, observing, tiny_models
+from dsgen.engine.proof import cpu_stand_ins, forced_overflows, observing, tensor_parallel, tiny_models
 from dsgen.engine.witness import Witness
 
 __all__ = ["run"]
@@ -105,6 +105,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     config = Witness(job["config"])
     observed = report["observed"]
     _allow_fp16(job, report)
+    _name_device(job, report)
     _connect(job, rank)
     DeepSpeedConfig(copy.deepcopy(config))
 
@@ -113,6 +114,9 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     subject = tiny_models.load(job)
     model = _model(job, subject, config, report)
     observed.update(observing.model_sizes(model))
+    if tensor_parallel.split(model, job["config"], job["tp"]):
+        why = "DeepSpeed before 0.18.6 splits nothing in initialize: the training program must call it first"
+        report["notes"].append(["deepspeed.tp_model_init", None, f"tp_size={job['tp']}", why])
     given = _own_optimizer(job, model, report)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
     observed.update(observing.engine_facts(engine, rank))
@@ -160,10 +164,19 @@ def _allow_fp16(job: dict[str, Any], report: dict[str, Any]) -> None:
 
     accelerator = get_accelerator()
     if forced_overflows.is_fp16(job["config"]) and job["device"] == "cpu" and not accelerator.is_fp16_supported():
-        type(accelerator).is_fp16_supported = lambda self: True
+        cpu_stand_ins.allow_fp16(accelerator)
         report["notes"].append(
             ["accelerator.is_fp16_supported", False, True, "DeepSpeed refuses fp16 on this CPU; its fp16 code runs"]
         )
+
+
+def _name_device(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Let AutoTP of releases before 0.18 find the CPU, which they call by the rank's number."""
+    from deepspeed.accelerator import get_accelerator
+
+    if job["tp"] > 1 and job["device"] == "cpu" and cpu_stand_ins.name_device(get_accelerator()):
+        why = "DeepSpeed before 0.18 asks torch for a device of the rank's number, which no CPU has"
+        report["notes"].append(["accelerator.current_device", "0", "cpu", why])
 
 
 def _connect(job: dict[str, Any], rank: int) -> None:

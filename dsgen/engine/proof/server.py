@@ -7,6 +7,7 @@ spares each the imports; with CUDA, which does not survive a fork, each rank is 
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import importlib.util
 import json
@@ -78,6 +79,7 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
     if device == "cpu":
         preload(_PRELOAD)
         ask_cpu_once()
+        gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
     return {
         "device": device,

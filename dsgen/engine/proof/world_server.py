@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import os
 import platform
@@ -47,14 +48,17 @@ def _greet() -> dict[str, Any]:
     import transformers
     from deepspeed.accelerator import get_accelerator
 
-    from dsgen.engine.proof import operators_in_torch
+    from dsgen.engine.proof import cpu_stand_ins, operators_in_torch
 
     preload(_PRELOAD)
+    for let in (cpu_stand_ins.allow_fp16, cpu_stand_ins.name_device, cpu_stand_ins.allow_files,
+                cpu_stand_ins.allow_locked_pages):  # fmt: skip
+        let(get_accelerator())
     operators_in_torch.install()
     ask_cpu_once()
     # The CPU's own collectives would be compiled as soon as ranks are joined; nothing is sent here.
     importlib.import_module("deepspeed.ops").__compatible_ops__["deepspeed_shm_comm"] = False
-    type(get_accelerator()).is_fp16_supported = lambda self: True  # DeepSpeed refuses fp16 on some CPUs
+    gc.freeze()  # DeepSpeed collects garbage often; a fork would look through all that was imported
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
     return {"versions": {**versions, "python": platform.python_version()}}
 

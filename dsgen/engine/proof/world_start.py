@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dsgen.engine.proof import forced_overflows, observing
+from dsgen.engine.proof import forced_overflows, observing, tensor_parallel
 from dsgen.engine.witness import Witness
 
 __all__ = ["parse", "run"]
@@ -113,6 +113,7 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
     torch.manual_seed(_SEED)
     model = _model(job, config)
     observed.update(observing.model_sizes(model))
+    tensor_parallel.split(model, job["config"], job["tp"])
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
@@ -149,9 +150,16 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
 
 
 def _shards_are_even() -> None:
-    """AutoTP's loss asks every rank which part of the vocabulary it has, where twins would all name this rank's."""
+    """AutoTP's loss asks every rank which part of the vocabulary it has, where twins would all name this rank's.
+
+    Releases before 0.19 do not ask, and 0.14 has no such module.
+    """
     import deepspeed.comm as dist
-    from deepspeed.sequence import cross_entropy
+
+    try:
+        from deepspeed.sequence import cross_entropy
+    except ImportError:
+        return
 
     def validate(size: int, start: int, end: int, group: Any, device: Any) -> int:
         return size * (dist.get_world_size(group) if group is not None else 1)

@@ -1,0 +1,72 @@
+"""What DeepSpeed's CPU accelerator leaves out or gets wrong, so that a proof on a CPU says what a GPU would."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+__all__ = ["allow_files", "allow_fp16", "allow_locked_pages", "name_device"]
+
+_FILES = "AsyncIOBuilder"
+_NAMED_SINCE = (0, 18)  # the line whose AutoTP sends objects by the device's name, "cpu" (runtime/engine.py)
+
+
+def allow_fp16(accelerator: Any) -> None:
+    """Let the fp16 code of DeepSpeed run on a CPU that it thinks too weak for it.
+
+    From 0.16 on it asks torch; before, no CPU has fp16, neither by `is_fp16_supported` nor in `supported_dtypes`.
+    """
+    import torch
+
+    kind = type(accelerator)
+    kind.is_fp16_supported = lambda self: True
+    known = list(accelerator.supported_dtypes())
+    if torch.float16 not in known:
+        kind.supported_dtypes = lambda self: [*known, torch.float16]
+
+
+def name_device(accelerator: Any) -> bool:
+    """Give the CPU a name that torch takes, where DeepSpeed gives the rank as text; whether that was needed.
+
+    Before 0.18 AutoTP sends the batch to `current_device()`, of a CPU "0": "Invalid device string: '0'".
+    """
+    import deepspeed
+
+    if tuple(int(part) for part in deepspeed.__version__.split(".")[:2]) >= _NAMED_SINCE:
+        return False
+    type(accelerator).current_device = lambda self: "cpu"
+    return True
+
+
+def allow_files(accelerator: Any) -> None:
+    """Let a CPU have the builder of asynchronous files that the other accelerators have: before 0.15 it has none.
+
+    Modules take the builder's class when they are imported, so each that has one that refuses gets the other.
+    """
+    builders = importlib.import_module(accelerator.op_builder_dir())
+    if hasattr(builders, _FILES):
+        return
+    real = importlib.import_module("deepspeed.ops.op_builder.async_io").AsyncIOBuilder
+    for name, module in list(sys.modules.items()):
+        if name.startswith("deepspeed.") and module.__dict__.get(_FILES) is builders.NotImplementedBuilder:
+            setattr(module, _FILES, real)
+
+
+def allow_locked_pages(accelerator: Any) -> None:
+    """Let a CPU remember which memory was page-locked: what is swapped must be, and torch locks for a GPU alone.
+
+    From 0.19 on DeepSpeed locks pages itself.
+    """
+    kind = type(accelerator)
+    if "is_pinned" not in vars(kind):
+        return
+    locked: dict[int, Any] = {}  # address -> storage, kept so that no other gets its address
+
+    def pin_memory(self: Any, tensor: Any, align_bytes: int = 1) -> Any:
+        storage = tensor.untyped_storage()
+        locked[storage.data_ptr()] = storage
+        return tensor
+
+    kind.pin_memory = pin_memory
+    kind.is_pinned = lambda self, tensor: tensor.untyped_storage().data_ptr() in locked
