@@ -298,9 +298,9 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def published(session: nox.Session) -> None:
-    """Write docs/published.md and docs/speed.md: the instant models of memory and speed against published runs."""
+    """Write docs/published.md, docs/speed.md and docs/gpu.md: the instant models against published runs, and ours."""
     session.install("-e", ".")
-    for script in ("benchmarks/published.py", "benchmarks/published_speed.py"):
+    for script in ("benchmarks/published.py", "benchmarks/published_speed.py", "benchmarks/gpu_page.py"):
         session.run("python", script, *session.posargs)
 
 
@@ -318,6 +318,15 @@ def kernels(session: nox.Session) -> None:
     """Write docs/kernels.md: the laws of kernels against measurements that others published."""
     session.install("-e", ".")
     session.run("python", "benchmarks/kernels.py", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def gpu(session: nox.Session) -> None:
+    """Golden configs started on a GPU, CUDA and NCCL, one rank; `-- update` records benchmarks/gpu_proofs.json."""
+    session.install(TORCH)  # the build for CUDA, from PyPI
+    session.install(".[simulate]")
+    session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
+    session.run("python", "benchmarks/gpu_proofs.py", *update(session))
 
 
 @nox.session(name="gpu-memory", python=PYTHON, default=False)

@@ -125,7 +125,8 @@ def _simulate(chosen: list[Any], records: dict[str, Any], options: argparse.Name
         if time.monotonic() > deadline:
             print(f"not simulated: the time of --seconds is over: {case.name}")
             continue
-        request = filled({**case.request, "force": True})  # the versions of both sides stand in the table
+        ran = {"model": record["request"]["model"]} if "request" in record else {}  # the model is the one that ran
+        request = filled({**case.request, **ran, "force": True})  # the versions of both sides stand in the table
         card, after = (record.get("measured", {}).get(part) for part in ("card", "after"))
         if card:
             outside = (after or {}).get("outside_bytes", card["context_bytes"])

@@ -132,6 +132,7 @@ def measure(request: dict[str, Any], card: Any, progress: dict[str, str]) -> dic
 def build(request: dict[str, Any]) -> Any:
     """The model as a training program has it before `deepspeed.initialize`; at stage 3 made under zero.Init."""
     import contextlib
+    import gc
 
     import deepspeed
     import torch
@@ -145,6 +146,8 @@ def build(request: dict[str, Any]) -> Any:
         dtype = getattr(torch, request["dtype"])
         implementation = ATTENTION[request["attention"]]
         model = AutoModelForCausalLM.from_config(hf_config, attn_implementation=implementation, dtype=dtype)
+        model.tie_weights()  # without initial weights transformers leaves that out too
+    gc.collect()  # what tying has replaced refers to itself under zero.Init
     with torch.no_grad():
         for parameter in model.parameters():
             getattr(parameter, "ds_tensor", parameter).fill_(WEIGHT)

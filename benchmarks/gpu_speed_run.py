@@ -189,6 +189,7 @@ def _in_4_bits(request: dict[str, Any], device: str) -> Any:
     hf_config = known(request["model"])
     with unfilled():
         model = AutoModelForCausalLM.from_config(hf_config, attn_implementation=request["attention"], dtype=dtype)
+        model.tie_weights()
     with torch.no_grad():
         for parameter in model.parameters():
             _randomize(parameter)

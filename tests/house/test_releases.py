@@ -17,6 +17,7 @@ COMPARING = {
     "linting/rules/parallel/sequence_parallel_alone.py": "whether a size of groups is read",
     "linting/rules/parallel/sequence_parallel_size_refused.py": "whether a size of groups is read",
     "linting/rules/scheduler/scheduler_argument_type.py": "an argument of a schedule",
+    "linting/rules/zero/optimizer_on_nvme_not_resumed.py": "what a load does with states that were swapped",
     "memory/older_releases.py": "where weights lie while they are made flat, and in which type they come back",
     "linting/rules/scheduler/steps_not_positive.py": "an argument of a schedule",
 }

@@ -47,7 +47,7 @@ PAIRS = {
     "products": "matrix products: as the tape writes them, and how long one takes",
     "reader": "text to a document with places",
     "setups": "a config as the constraints of strategies see it",
-    "tensor_parallelism": "DeepSpeed's AutoTP",
+    "tensor_parallel tensor_parallelism": "DeepSpeed's AutoTP",
     "training_arguments": "TrainingArguments: written beside a config, and read beside one",
     "wishes": "what a person wants of training",
     "writing": "text to be written: of an edit, into a file",

@@ -1,0 +1,53 @@
+"""The starts on a GPU, as far as they need none: the cases are golden configs, and what was not run is said by name."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """benchmarks/gpu_proofs.py."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("gpu_proofs")
+
+
+def test_cases_cover_stages_offloads_and_types(module: Any) -> None:
+    configs = [json.loads((module.CONFIGS / f"{name}.json").read_text("utf-8")) for name in module.CASES]
+    zeros = [config.get("zero_optimization", {}) for config in configs]
+
+    assert len(set(module.CASES)) == len(module.CASES)
+    assert {zero.get("stage", 0) for zero in zeros} == {0, 1, 2, 3}
+    assert {zero.get("offload_optimizer", {}).get("device", "none") for zero in zeros} == {"none", "cpu"}
+    assert {zero.get("offload_param", {}).get("device", "none") for zero in zeros} == {"none", "cpu"}
+    for section in ("bf16", "fp16"):
+        assert any(config.get(section, {}).get("enabled") for config in configs)
+
+
+def test_what_is_recorded_was_proved_on_cuda() -> None:
+    record = json.loads((BENCHMARKS / "gpu_proofs.json").read_text("utf-8"))
+
+    assert len(record["proofs"]) >= 15
+    assert {(one["outcome"], one["device"]) for one in record["proofs"].values()} == {("proved", "cuda")}
+
+
+@pytest.mark.proof
+def test_without_a_gpu_every_case_is_said_not_to_have_been_run(module: Any) -> None:
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "gpu_proofs.py")], capture_output=True, text=True, env=hidden, check=True
+    )
+
+    assert [line.removeprefix("not run: ") for line in done.stdout.splitlines()[1:]] == list(module.CASES)
+    assert "torch sees no GPU" in done.stdout.splitlines()[0]
