@@ -36,7 +36,7 @@ MEMORY = """## Memory
 What torch had allocated at most in two steps, beside the [simulation](simulate.md) of the same request. Outside torch
 is what the card held beside torch's allocator after the last step: 619 MiB when the context was made, then kernels that
 were loaded and NCCL's communicator of one rank. dsgen's allowance for one GPU is 0.6 GiB less than that. Seven runs
-reserved more than 5 % otherwise, four of them one block of fp32 logits more than the replay (torch 2.11 there, 2.13 here).
+reserved over 5 % more or less, four of them a block of fp32 logits more than the replay (torch 2.11 there, 2.13 here).
 """
 SPEED = """## Speed
 

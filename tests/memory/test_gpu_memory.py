@@ -218,7 +218,7 @@ def test_a_record_is_written_only_with_update(module, tmp_path, monkeypatch):
     assert [list(question) for question in asked] == [["check"]]
 
 
-def test_without_a_card_every_case_is_named_and_nothing_is_simulated(module, monkeypatch, capsys):
+def test_without_a_card_every_case_is_named_and_nothing_is_simulated(module, monkeypatch, capsys, tmp_path):
     program = module("gpu_memory")
     call = {"type": "AssertionError", "message": "Torch not compiled with CUDA enabled", "site": "torch/cuda:1"}
 
@@ -228,7 +228,7 @@ def test_without_a_card_every_case_is_named_and_nothing_is_simulated(module, mon
         return {"first_call": call, "built": [{"error": {"message": "no such model"}}, *built[1:]]}
 
     monkeypatch.setattr(program, "ask", ask)
-    monkeypatch.setattr(sys, "argv", ["gpu_memory.py"])
+    monkeypatch.setattr(sys, "argv", ["gpu_memory.py", "--output", str(tmp_path / "none.json")])
     program.main()
 
     said = capsys.readouterr().out.splitlines()
