@@ -60,7 +60,7 @@ def page() -> str:
     """The page."""
     proofs = _read("gpu_proofs.json")
     rows = [
-        f"| {name} | {one['checks']} of {one['checks']} | {one['seconds']:.1f} |"
+        f"| {name} | {one['held']} of {one['checks']} | {one['seconds']:.1f} |"
         for name, one in proofs["proofs"].items()
     ]
     speeds = [f"gpu_speed/{file.name}" for file in sorted((FOLDER / "gpu_speed").glob("*.json"))]

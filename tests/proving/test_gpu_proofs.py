@@ -39,6 +39,7 @@ def test_what_is_recorded_was_proved_on_cuda() -> None:
 
     assert len(record["proofs"]) >= 15
     assert {(one["outcome"], one["device"]) for one in record["proofs"].values()} == {("proved", "cuda")}
+    assert all(one["held"] == one["checks"] > 20 for one in record["proofs"].values())
 
 
 @pytest.mark.proof
