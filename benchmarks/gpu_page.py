@@ -15,6 +15,7 @@ from typing import Any
 
 import gpu_memory_table  # benchmarks/, beside this script
 import gpu_speed_table
+from gpu_speed_now import now
 
 __all__ = ["PAGE", "main", "page"]
 
@@ -41,11 +42,11 @@ reserved over 5 % more or less, four of them a block of fp32 logits more than th
 SPEED = """## Speed
 
 Whole steps, the median of six behind three, beside what `dsgen plan` says at once. Where kernels fill the GPU the steps
-are within 6 %. Where the host launches them too slowly (adapters, stage 3, few tokens) they took 1.3 to 2.9 times what
+are within 4 %. Where the host launches them too slowly (adapters, stage 3, few tokens) they took 1.3 to 2.9 times what
 is said. Steps of one such run differ by up to half of the shortest, those of the others hardly: the host of this
 virtual machine may have had other work, or Python of peft's layers and DeepSpeed's hooks takes longer than is counted;
-which of the two is not known. Plain operators were launched in 7.5 microseconds each, where 10 are said. The law of
-FlashAttention 2 says up to 1.85 times what torch's attention takes: torch 2.11 has other kernels for this GPU.
+which of the two is not known. Plain operators were launched in 7.5 microseconds each, where 10 are said. Attention is
+torch's sdpa, which is cuDNN's kernel here since 2.11; none of its law's numbers is of this card.
 """
 PROOFS = """## Proofs
 
@@ -71,7 +72,7 @@ def page() -> str:
             MEMORY,
             gpu_memory_table.markdown(_read("gpu_memory.json")["cases"]),
             SPEED,
-            *(gpu_speed_table.markdown(_read(file)) for file in speeds),
+            *(gpu_speed_table.markdown(now(_read(file))) for file in speeds),
             "",
             PROOFS,
             *rows,

@@ -24,12 +24,10 @@ from typing import Any
 import gpu_speed_table as table  # benchmarks/, beside this script
 from gpu_memory import ask
 from gpu_speed_cases import SpeedCase, predicted, speed_cases
-from gpu_speed_kernels import kernel_name, kernels, law_seconds
+from gpu_speed_kernels import kernel_name, kernels, law_seconds, node_of
 from gpu_speed_profiles import profile_of
 
-import dsgen
 from dsgen.engine.simulate.requests import filled
-from dsgen.kernels import Rates, rates
 from dsgen.shapes.errors import DsgenError, mistake
 
 __all__ = ["main"]
@@ -134,15 +132,9 @@ def _listing(cases: list[SpeedCase], shapes: list[dict[str, Any]], profile: str)
         lines.append(
             f"{case.name}: {said['step_seconds']:.3g} s ({between}), {said['peak_gib']:.1f} GiB, {said['verdict']}"
         )
-    node = _node(profile, {})
+    node = node_of(profile, {})
     lines += [f"{kernel_name(one)}: {law_seconds(node, one) * 1e6:.4g} us" for one in shapes]
     return "\n".join(lines)
-
-
-def _node(profile: str, host: dict[str, Any]) -> Rates:
-    """A node of a profile, with what the machine has otherwise, as the laws of kernels read it."""
-    job = dsgen.job(dsgen.profile(profile) | dsgen.profile("1b") | ({"hardware": host} if host else {}))
-    return rates(job.hardware, job.network)
 
 
 def _host(card: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +146,7 @@ def _measure_kernels(
     shapes: list[dict[str, Any]], records: dict[str, Any], options: argparse.Namespace, deadline: float, file: Path
 ) -> None:
     wanted = [one for one in shapes if options.again or kernel_name(one) not in records["kernels"]]
-    node = _node(records["profile"], _host(records["card"]))
+    node = node_of(records["profile"], _host(records["card"]))
     for place in range(0, len(wanted), GROUP):
         group = wanted[place : place + GROUP]
         if time.monotonic() > deadline:

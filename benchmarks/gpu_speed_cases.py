@@ -53,13 +53,14 @@ def _case(said: Facts, facts: Facts) -> SpeedCase:
     return SpeedCase(f"tiny {made.name}" if facts else made.name, said, facts, request)
 
 
-def predicted(case: SpeedCase, hardware: str, host: Facts) -> dict[str, Any]:
+def predicted(case: SpeedCase, hardware: str, host: Facts, torch: str | None = None) -> dict[str, Any]:
     """What dsgen says of a case on one GPU.
 
     Args:
         case: The case.
         hardware: A profile's name.
         host: Facts of the hardware that the machine has otherwise, such as its cores.
+        torch: The release that ran; None for the newest.
 
     Returns:
         `step_seconds` with `low_seconds` and `high_seconds`, `parts`, `peak_gib` (torch's allocated) with
@@ -71,6 +72,7 @@ def predicted(case: SpeedCase, hardware: str, host: Facts) -> dict[str, Any]:
         "checkpointing": "full" if case.request["checkpointing"] else "none",
         "method": case.request.get("method", "full"),
         "launcher": "deepspeed",  # one process that has all cores
+        "torch": torch.partition("+")[0] if torch else None,
     }
     layers = dsgen.profile(hardware) | dsgen.profile(case.said["model"])
     layers |= {"training": training, "cluster": {"gpus": 1}, **({"model": case.facts} if case.facts else {})}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import dsgen
 from dsgen.kernels import (
     Rates,
     attention_seconds,
     copy_seconds,
     dispatch_seconds,
+    fused_kernel,
     product_seconds,
     traffic_seconds,
 )
+from dsgen.kernels import rates as rates_of
 
-__all__ = ["kernel_name", "kernels", "law_seconds"]
+__all__ = ["kernel_name", "kernels", "law_seconds", "node_of"]
 
 Kernel = dict[str, Any]
 
@@ -89,6 +92,12 @@ def kernel_name(kernel: Kernel) -> str:
     return ", ".join(f"{name} {value}" if name != "kind" else str(value) for name, value in kernel.items())
 
 
+def node_of(profile: str, host: Mapping[str, Any]) -> Rates:
+    """A node of a profile, with what the machine has otherwise, as the laws of kernels read it."""
+    job = dsgen.job(dsgen.profile(profile) | dsgen.profile("1b") | ({"hardware": dict(host)} if host else {}))
+    return rates_of(job.hardware, job.network)
+
+
 def law_seconds(rates: Rates, kernel: Kernel) -> float:
     """What the laws say that a kernel takes."""
     kind = kernel["kind"]
@@ -97,7 +106,7 @@ def law_seconds(rates: Rates, kernel: Kernel) -> float:
     if kind == "attention":
         return attention_seconds(
             rates,
-            "flash2",
+            fused_kernel("sdpa", rates.architecture),
             kernel["phase"],
             batch=kernel["batch"],
             heads=kernel["heads"],

@@ -7,10 +7,13 @@ from typing import Any
 
 from published_sources import source_of  # benchmarks/, beside this script
 
-__all__ = ["flash_attention", "launcher", "really"]
+__all__ = ["TORCH", "flash_attention", "launcher", "really"]
 
 Record = Mapping[str, Any]
 
+# A release of torch from before sdpa asked cuDNN first. The rows on Hopper that ran sdpa were published from 03-2024
+# (fsdp_qlora) to 06-2025 (TorchTitan), before torch 2.11.
+TORCH = "2.10"
 # LLM Foundry: up to 64 GPUs submit_benchmarks.py asked for `attn_impl: triton`, the first release's algorithm in Triton
 # (mosaicml/llm-foundry@b2a43a147); from 128 on sweep.py asked for flash-attn 2.4.2 (5e85bd62d).
 _TRITON, _TRITON_GPUS = "llmf", 64

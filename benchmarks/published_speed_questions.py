@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
-from published_speed_facts import flash_attention, launcher, really
+from published_speed_facts import TORCH, flash_attention, launcher, really
 from published_speed_reasons import sized
 
 from dsgen import catalog
@@ -47,7 +47,8 @@ def speed_question(record: Record) -> Question:
     """
     record = really(sized(record))
     job = job_of(record)
-    training = attrs.evolve(job.training, flash_attention=flash_attention(record), launcher=launcher(record))
+    ways = {"flash_attention": flash_attention(record), "torch": TORCH}
+    training = attrs.evolve(job.training, launcher=launcher(record), **ways)
     job = attrs.evolve(job, training=training)
     if job.nodes > 1:
         job = attrs.evolve(job, network=network_of(record))

@@ -45,6 +45,7 @@ _CHOICES = {
 _METAVARS = {
     "lora_targets": "NAME,...",
     "lora_dropout": "SHARE",
+    "torch": "VERSION",
     "transformers": "VERSION",
     "gpu_memory": "SIZE",
     "gpu_memory_used": "SIZE",
@@ -52,7 +53,7 @@ _METAVARS = {
 }
 _SWITCHES = ("chunked_loss", "expandable_segments", "lora_fp32", "lora_train_embeddings", "zero_init")
 _LISTS = ("lora_targets",)
-_TEXTS = ("transformers",)  # 4.50 is no number
+_TEXTS = ("torch", "transformers")  # 4.50 is no number
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
 _MANY = {"k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _FIELD_HELP = {
@@ -82,6 +83,7 @@ _FIELD_HELP = {
     "chunked_loss": "The loss never holds all logits, as Liger's (default: it does).",
     "expandable_segments": "torch's allocator grows its segments (default: yes, as dsgen launch sets it; beside a "
     "config no).",
+    "torch": "Release of torch, such as 2.8: it decides what sdpa runs (default: the newest known).",
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "loading": "How each rank reads the model where no zero.Init makes it (default: not known, or by --target).",
     "zero_init": "At stage 3 the model is made under zero.Init (default: it is).",

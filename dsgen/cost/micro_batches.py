@@ -13,9 +13,11 @@ from dsgen.kernels import (
     Rates,
     attention_seconds,
     dispatch_seconds,
+    fused_kernel,
     hook_seconds,
     product_seconds,
     rates,
+    taken,
     traffic_seconds,
 )
 from dsgen.memory.numbers import Numbers, count
@@ -25,7 +27,6 @@ from dsgen.strategies.strategies import Strategy
 __all__ = ["Pass", "Passes", "node_rates", "numbers_of", "passes"]
 
 FP32 = 4  # bytes of an element
-FLASH = {1: "flash1", 2: "flash2", 3: "flash3"}  # release of FlashAttention -> its kernel
 UNFUSED = "math"
 SORTS = {"norm": "reduction", "softmax": "reduction", "embedding": "gather", "mixed": "mixed"}  # words of the laws
 BACKWARD_SORTS = {**SORTS, "embedding": "scatter"}  # what was picked forward is added where it was picked from
@@ -154,7 +155,10 @@ def _timed(
 ) -> tuple[tuple[PartWork, _Seconds, _Seconds, _Seconds], ...]:
     """Every part with the seconds of its forward, its second forward and its backward."""
     node = node_rates(hardware, ALONE)
-    kernel = UNFUSED if training.attention == "eager" else FLASH[training.flash_attention]
+    kernel = UNFUSED
+    if training.attention != "eager":
+        release, torch = training.flash_attention, training.torch
+        kernel = fused_kernel(training.attention, node.architecture, release=release, torch=torch)
     spent = functools.partial(_spent, node, batch, precision, kernel)
     return tuple(
         (part, spent(part.forward, "forward"), spent(part.again, "forward"), spent(part.backward, "backward"))
@@ -215,7 +219,7 @@ def _product(node: Rates, batch: int, precision: str, product: Product) -> float
 def _attention(node: Rates, batch: int, precision: str, kernel: str, call: Attention) -> float:
     return attention_seconds(
         node,
-        kernel,
+        taken(kernel, call.head_size),
         "forward" if call.phase == FORWARD_PASS else "backward",
         batch=batch,
         heads=call.heads,

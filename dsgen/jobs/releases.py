@@ -23,6 +23,7 @@ __all__ = ["by_release"]
 _VERSION = re.compile(r"(\d+)(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
 _OLDEST, _STACKED = 4, 5  # major releases: the first that is known, and the first that keeps all experts in one tensor
+_OLDEST_TORCH = 2  # likewise
 _NEWEST = 99  # a minor release above all of 4
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
@@ -33,20 +34,13 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
     Raises:
         DsgenError: No release, one that is too old, or adapters of experts that are linear layers of their own.
     """
-    release = training.transformers
+    _checked("torch", training.torch, _OLDEST_TORCH, "2.8 or 2.13.0", provenance)
+    release = _checked("transformers", training.transformers, _OLDEST, "4.57 or 5.23.0", provenance)
     if release is None:
         return model
-    where = provenance.where("training.transformers")
-    match = _VERSION.fullmatch(str(release))
-    if match is None or int(match[1]) < _OLDEST:
-        raise mistake(
-            f"transformers is {release!r}",
-            must=f"it must be a release from {_OLDEST} on, such as 4.57 or 5.23.0",
-            where=where,
-            code="bad-value",
-        )
-    model = _with_loss(model, match[0])
-    if int(match[1]) >= _STACKED or not model.experts or family_of(model).experts_ever_stacked:
+    where, major = provenance.where("training.transformers"), int(release.partition(".")[0])
+    model = _with_loss(model, release)
+    if major >= _STACKED or not model.experts or family_of(model).experts_ever_stacked:
         return model
     adapted = [target for target in training.lora_targets if target in _OF_EXPERTS]
     if training.method != "full" and adapted:
@@ -58,6 +52,19 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
             code="refused",
         )
     return attrs.evolve(model, experts_apart=True)
+
+
+def _checked(package: str, release: str | None, oldest: int, such_as: str, provenance: Provenance) -> str | None:
+    """A release that somebody said."""
+    match = _VERSION.fullmatch(str(release))
+    if release is not None and (match is None or int(match[1]) < oldest):
+        raise mistake(
+            f"{package} is {release!r}",
+            must=f"it must be a release from {oldest} on, such as {such_as}",
+            where=provenance.where(f"training.{package}"),
+            code="bad-value",
+        )
+    return release if release is None else str(release)
 
 
 def _with_loss(model: Model, release: str) -> Model:

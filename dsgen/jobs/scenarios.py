@@ -60,6 +60,7 @@ FIELDS = {
     "loading": "training.loading",
     "zero_init": "training.zero_init",
     "expandable_segments": "training.expandable_segments",
+    "torch": "training.torch",
     "transformers": "training.transformers",
     "gpu_memory": "hardware.gpu_memory",
     "gpu_memory_used": "hardware.gpu_memory_used",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgen.kernels.attention import attention_seconds
+from dsgen.kernels.attention import attention_seconds, fused_kernel, taken
 from dsgen.kernels.collectives import collective_lines, collective_seconds, contention, takes_turns
 from dsgen.kernels.host_work import (
     copy_seconds,
@@ -26,11 +26,13 @@ __all__ = [
     "copy_seconds",
     "cpu_adam_seconds",
     "dispatch_seconds",
+    "fused_kernel",
     "hook_seconds",
     "host_traffic_seconds",
     "nvme_seconds",
     "product_seconds",
     "rates",
+    "taken",
     "takes_turns",
     "traffic_seconds",
 ]

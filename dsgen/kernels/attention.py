@@ -6,7 +6,7 @@ from dsgen.kernels.products import SIZES, product_seconds
 from dsgen.kernels.rates import Rates
 from dsgen.kernels.traffic import traffic_seconds
 
-__all__ = ["KERNELS", "attention_seconds", "available"]
+__all__ = ["CUDNN_WIDEST", "KERNELS", "attention_seconds", "available", "fused_kernel", "taken"]
 
 FORWARD, BACKWARD = "forward", "backward"
 KERNELS = ("flash1", "flash2", "flash3", "flash4", "cudnn", "memory-efficient", "math")
@@ -14,6 +14,12 @@ BLOCK = 128  # queries and keys of a tile
 FILL = 192  # keys' worth of time that a block's pipeline takes to fill and drain; fitted with the shares below
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 10  # per query, key and element of a head: two products, and five
 NARROW = 64  # widest head of which the narrow share holds
+# torch's sdpa asks cuDNN first on Hopper and the big Blackwell where that is above 9.15.0 (sdp_utils.cpp,
+# check_prefer_cudnn_attention), which its wheels bring from 2.11 on (huggingface/transformers pull request 48163);
+# never for a head wider than 128 elements (check_cudnn_tensor_shapes).
+CUDNN_SINCE = (2, 11)  # release of torch
+CUDNN_ON = ("sm90", "sm100")
+CUDNN_WIDEST = 128
 # Times the scores are read or written beside the products: scale, softmax in fp32, and where a mask is given, its
 # addition. Fitted on the rows `math` of benchmarks/data/kernels.json.
 MATH_PASSES = {FORWARD: 4, BACKWARD: 6}
@@ -58,11 +64,29 @@ def available(architecture: str, kernel: str) -> str:
     """
     if kernel == "flash4" and architecture != "sm100":
         kernel = "flash3"
-    if (kernel == "flash3" and architecture != "sm90") or (kernel == "cudnn" and architecture not in ("sm90", "sm100")):
+    if (kernel == "flash3" and architecture != "sm90") or (kernel == "cudnn" and architecture not in CUDNN_ON):
         kernel = "flash2"
     if kernel in ("flash1", "flash2") and architecture in ("sm70", "sm75"):
         return "memory-efficient"
     return kernel
+
+
+def fused_kernel(attention: str, architecture: str, *, release: int = 2, torch: str | None = None) -> str:
+    """The kernel of a program that asks for an attention which holds no scores.
+
+    Args:
+        attention: flash, FlashAttention's package; or sdpa, what torch takes.
+        architecture: Of the GPU, as `dsgen.kernels.architectures` names it.
+        release: Of FlashAttention, as far as the GPU has it; torch has 1 and 2 too.
+        torch: Its release, such as 2.8; None for the newest.
+    """
+    asks = torch is None or tuple(int(part) for part in torch.split(".")[:2]) >= CUDNN_SINCE
+    return "cudnn" if attention == "sdpa" and architecture in CUDNN_ON and asks else f"flash{release}"
+
+
+def taken(kernel: str, head_size: int) -> str:
+    """The kernel that torch takes for heads of a width, where it asks for a fused one."""
+    return "flash2" if kernel == "cudnn" and head_size > CUDNN_WIDEST else kernel
 
 
 def attention_seconds(

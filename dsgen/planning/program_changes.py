@@ -8,11 +8,14 @@ import attrs
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
+from dsgen.kernels.architectures import architecture
+from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.wishes import allowed
 
 __all__ = ["ProgramChange", "program_changes"]
 
+CUDNN_BEATS = 3  # the first release of FlashAttention that is as fast as cuDNN's kernel (docs/kernels.md)
 SHORTEST = 256  # tokens; a shorter sequence is not worth offering (our choice, as in remedies)
 
 
@@ -83,6 +86,8 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("chunked_loss", True, "a loss that never holds all logits (Liger's, or another)", True)
     if wishes.attention == "eager":
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
+    elif wishes.attention == "flash" and wishes.flash_attention < CUDNN_BEATS and _by_cudnn(job):
+        yield ProgramChange("attention", "sdpa", "torch's attention, which runs cuDNN's kernel on this GPU", True)
     if wishes.method == "full" and wishes.optimizer in ("AdamW", "Adam"):
         yield ProgramChange("optimizer", EIGHT_BITS, "optimizer states in 8 bits (bitsandbytes' AdamW8bit)", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):
@@ -90,6 +95,13 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
             yield ProgramChange("method", method, words, False)
     if (half := job.seq_len // 2) >= SHORTEST:
         yield ProgramChange("seq_len", half, "sequences of half the length", False)
+
+
+def _by_cudnn(job: Job) -> bool:
+    """Whether torch's own attention runs cuDNN's kernel: on the GPU, for the heads, and no window asks for a mask."""
+    card, model = architecture(job.hardware).name, job.model
+    narrow = model.head_size <= CUDNN_WIDEST and not model.sliding_window
+    return narrow and fused_kernel("sdpa", card, torch=job.training.torch) == "cudnn"
 
 
 _LESS = {"full": 0, "lora": 1, "qlora": 2}  # how much of the training each method leaves away

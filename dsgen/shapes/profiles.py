@@ -298,16 +298,16 @@ class Training(Value):
         "Activation checkpointing: recompute each block in backward.", default="auto", choices=("auto", "none", "full")
     )
     attention: str = fact(
-        "Attention kernel, which decides what is kept for backward.",
-        default="flash",
-        choices=("flash", "sdpa", "eager"),
+        "Attention kernel; it decides what is kept for backward.", default="flash", choices=("flash", "sdpa", "eager")
     )
     flash_attention: int = fact(
         "Release of FlashAttention that runs where attention is flash or sdpa: 1, 2 or 3 (3 on Hopper alone).",
-        default=2,
-        minimum=1,
-        below=4,
-    )
+        default=2, minimum=1, below=4,
+    )  # fmt: skip
+    torch: str | None = fact(
+        "Release of torch that runs, such as 2.8; empty means the newest that is known. From 2.11 on its sdpa runs "
+        "cuDNN's kernel on Hopper and on B200, before that FlashAttention's.", default=None,
+    )  # fmt: skip
     chunked_loss: bool = fact(
         "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
     )

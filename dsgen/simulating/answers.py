@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dsgen.kernels import fused_kernel
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place
 from dsgen.memory.limits import RANK_PROCESS_BYTES, gpu_limit, host_limit
 from dsgen.memory.overheads import overhead
@@ -25,6 +26,8 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
     pinned = peaks["host"]["pinned"]
     collectives = tuple(Collective(**one) for one in answer["collectives"])
     rates, program = request.rates, answer.get("program")
+    attention, card = request.run.attention or "flash", rates.architecture if rates else ""
+    kernel = fused_kernel(attention, card, release=request.flash_attention, torch=request.torch)
     return Simulation(
         title=request.title,
         estimate=MemoryEstimate(
@@ -39,6 +42,7 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
         world_size=request.world_size,
         ranks_per_node=ranks,
         launcher=request.launcher,
+        kernel=kernel,
         engine=answer["engine"],
         versions=answer["versions"],
         allocated_bytes=peaks["gpu"]["allocator"]["allocated_peak_bytes"],
@@ -63,7 +67,12 @@ def simulation(answer: Mapping[str, Any], request: Request) -> Simulation:
             for name in ("gpu", "host")
         },
         step_time=replay(
-            program, rates, ranks_per_node=ranks, stage=answer["engine"]["stage"], launcher=request.launcher
+            program,
+            rates,
+            ranks_per_node=ranks,
+            stage=answer["engine"]["stage"],
+            launcher=request.launcher,
+            kernel=kernel,
         )
         if rates and program
         else None,

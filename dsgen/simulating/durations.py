@@ -15,23 +15,24 @@ _KINDS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatte
 _FORWARD, _BACKWARD = 4, 8  # of attention, a pair of positions and an element of a head; what is recomputed left out
 
 
-def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int) -> float:
+def seconds(entry: Sequence[Any], rates: Rates, ranks_per_node: int, kernel: str) -> float:
     """How long a product, attention, traffic, a copy, a collective or a file takes.
 
     Args:
         entry: As `dsgen.engine.simulate.programs` writes it.
         rates: The node and its network.
         ranks_per_node: Ranks that share a node.
+        kernel: What a fused attention runs: one of `dsgen.kernels.attention.KERNELS`.
     """
     sort, *rest = entry
     if sort == "product":
         *_, m, n, k, batch, dtype = rest
         return kernels.product_seconds(rates, m, n, k, dtype, batch=batch)
     if sort == "attention":
-        *_, kernel, phase, batch, heads, kv_heads, queries, keys, head_size, causal, window, dtype = rest
+        *_, phase, batch, heads, kv_heads, queries, keys, head_size, causal, window, dtype = rest
         return kernels.attention_seconds(
             rates,
-            kernel,
+            kernels.taken(kernel, head_size),
             phase,
             batch=batch,
             heads=heads,

@@ -34,6 +34,7 @@ def on_network(simulation: Simulation, network: Network) -> Simulation:
         ranks_per_node=simulation.ranks_per_node,
         stage=simulation.engine["stage"],
         launcher=simulation.launcher,
+        kernel=simulation.kernel,
     )
     return attrs.evolve(simulation, step_time=timed)
 

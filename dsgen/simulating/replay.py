@@ -29,7 +29,9 @@ _NUMBER_BYTES = 4  # what the host reads of a tensor that it asks for its value
 Entry = Sequence[Any]
 
 
-def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int, stage: int, launcher: str) -> Timeline:
+def replay(
+    program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int, stage: int, launcher: str, kernel: str
+) -> Timeline:
     """The timeline of a program on given hardware.
 
     At stage 3 collectives and kernels take turns, whatever streams they are on: see `dsgen.kernels.takes_turns`.
@@ -40,8 +42,9 @@ def replay(program: Mapping[str, Any], rates: Rates, *, ranks_per_node: int, sta
         ranks_per_node: Ranks that share the node, its drives and its cores.
         stage: Of ZeRO.
         launcher: What starts the ranks: torchrun, deepspeed or bound, as in Training.
+        kernel: What a fused attention runs: one of `dsgen.kernels.attention.KERNELS`.
     """
-    run = _Replay(program, rates, ranks_per_node, takes_turns(stage), launcher)
+    run = _Replay(program, rates, ranks_per_node, takes_turns(stage), launcher, kernel)
     done = 0
     for begin, end, count in program["loops"]:
         run.through(done, end)
@@ -55,12 +58,12 @@ class _Replay:
     """The clocks, and where a program is."""
 
     def __init__(
-        self, program: Mapping[str, Any], rates: Rates, ranks_per_node: int, turns: bool, launcher: str
+        self, program: Mapping[str, Any], rates: Rates, ranks_per_node: int, turns: bool, launcher: str, kernel: str
     ) -> None:
         self._entries: Sequence[Entry] = program["entries"]
         self._order: Sequence[int] = program["order"]
         self._held: Sequence[Sequence[int]] = program.get("held", ())
-        self._rates, self._ranks, self._launcher = rates, ranks_per_node, launcher
+        self._rates, self._ranks, self._launcher, self._attention = rates, ranks_per_node, launcher, kernel
         self._clocks, self._takes_turns = Clocks(), turns
         self._known: dict[int, tuple[float, float]] = {}  # entry -> seconds and FLOPs
         self._slots: dict[int, Task | None] = {}
@@ -167,7 +170,7 @@ class _Replay:
     def _of(self, number: int, entry: Entry) -> tuple[float, float]:
         known = self._known.get(number)
         if known is None:
-            told = durations.seconds(entry, self._rates, self._ranks), durations.flops(entry)
+            told = durations.seconds(entry, self._rates, self._ranks, self._attention), durations.flops(entry)
             known = self._known[number] = told
         return known
 
@@ -250,7 +253,8 @@ class _Replay:
 
     def _item(self, number: int, entry: Entry) -> None:
         self._sync_stream(number, entry)
-        copied = durations.seconds(("copy", 0, "", "to_host", _NUMBER_BYTES, True, True), self._rates, self._ranks)
+        read = ("copy", 0, "", "to_host", _NUMBER_BYTES, True, True)
+        copied = durations.seconds(read, self._rates, self._ranks, self._attention)
         self._clocks.pay(self._rates.dispatch_seconds + copied)
 
     def _host(self, _: int, entry: Entry) -> None:

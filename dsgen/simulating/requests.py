@@ -113,7 +113,7 @@ class Request:
         gpus_per_node: GPUs of a node.
         hardware: What there is; None where nobody said.
         network: What joins the nodes; None where nobody said.
-        launcher: What starts the ranks: torchrun, deepspeed or bound, as in Training.
+        launcher, torch, flash_attention: As in Training; the latter two decide what an attention runs.
         run: The options, each of them decided.
         filled: What the training program would fill in.
         notes: What a person should know besides.
@@ -127,6 +127,8 @@ class Request:
     hardware: Hardware | None
     network: Network | None = None
     launcher: str = _LAUNCHER
+    torch: str | None = None
+    flash_attention: int = 2
     run: Options
     filled: tuple[Filled, ...] = ()
     notes: tuple[str, ...] = ()
@@ -235,6 +237,8 @@ def from_rendered(rendered: Config, options: Options | None = None) -> Request:
             hardware=job.hardware,
             network=job.network,
             launcher=wishes.launcher,
+            torch=wishes.torch,
+            flash_attention=wishes.flash_attention,
             run=decided,
         )
     )

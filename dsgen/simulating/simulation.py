@@ -89,6 +89,7 @@ class Simulation:
         run: The options it ran with: rank, steps, seq_len, attention, checkpointing, method ...
         world_size, ranks_per_node: GPUs in all, and those of a node.
         launcher: What starts the ranks, and so how many threads each has; it is asked for the time alone.
+        kernel: What a fused attention runs, of `dsgen.kernels.attention.KERNELS`; it decides the time alone.
         engine: Facts of the engine: classes, stage, batch, parameters.
         versions: Package -> release.
         allocated_bytes: The GPU's peak with the allocator's rounding.
@@ -119,6 +120,7 @@ class Simulation:
     world_size: int
     ranks_per_node: int
     launcher: str
+    kernel: str
     engine: Mapping[str, Any]
     versions: Mapping[str, str]
     allocated_bytes: int

@@ -55,6 +55,20 @@ def test_what_is_offered_is_what_the_option_gives(make_job):
         assert offer.saved_bytes == asked.chosen.memory.gpu.needed_bytes - offer.chosen.memory.gpu.needed_bytes
 
 
+def test_torchs_attention_is_offered_where_it_runs_cudnns_kernel(make_job):
+    """At 32k tokens attention is 40 % of a step on Hopper; before torch 2.11, on Ampere and with a window it is not."""
+    long = {"training.seq_len": 32768, "training.chunked_loss": True}
+
+    def gains(gpu, model="llama-3.1-8b", **more):
+        asked = plan(make_job(gpu, model, cluster={"gpus": 8}, **long, **more))
+        return {one.change.option: one.gain for one in offers(asked)}
+
+    assert gains("h100-80g")["--attention sdpa"] > 0.15
+    for other in (gains("h100-80g", **{"training.torch": "2.8"}), gains("a100-80g"), gains("h100-80g", "mistral-7b"),
+                  gains("h100-80g", **{"training.flash_attention": 3})):  # fmt: skip
+        assert "--attention sdpa" not in other
+
+
 def test_states_in_8_bits_are_offered_where_they_leave_room_for_a_faster_plan(make_job):
     asked = plan(make_job("a100-80g", "34b", cluster={"gpus": 8}))
 

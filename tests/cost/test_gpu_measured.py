@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -36,16 +36,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def said(module: Any) -> Any:
     """What dsgen says of a run as it ran: where the harness had not tied the embeddings, with a head of its own."""
-    cases = module("gpu_speed_cases")
-    named = {case.name: case for case in cases.speed_cases()}
-
-    def say(name: str) -> dict[str, Any]:
-        own_head = RECORD["cases"][name]["request"].get("model") == {"tie_word_embeddings": False}
-        case = attrs.evolve(named[name], facts={"tied_embeddings": False}) if own_head else named[name]
-        answer: dict[str, Any] = cases.predicted(case, RECORD["profile"], {"cpu_cores": RECORD["card"]["cores"]})
-        return answer
-
-    return say
+    return functools.partial(module("gpu_speed_now").said_of, RECORD)
 
 
 @pytest.mark.parametrize("name", RAN)

@@ -86,9 +86,9 @@ def test_a_case_that_dsgen_refuses_is_a_row_with_its_reason(module: Any) -> None
 
 
 def test_every_kernel_has_a_name_and_a_law(module: Any) -> None:
-    program, kernels = module("gpu_speed"), module("gpu_speed_kernels")
+    kernels = module("gpu_speed_kernels")
     shapes = kernels.kernels()
-    node = program._node("h100-80g", {})
+    node = kernels.node_of("h100-80g", {})
 
     assert len({kernels.kernel_name(one) for one in shapes}) == len(shapes) >= 70
     assert {one["kind"] for one in shapes} == {"product", "attention", "memory", "host", "copy"}

@@ -20,7 +20,7 @@ _PASS: list[tuple[Any, ...]] = [
     ("product", 0, "python", False, 4096, 4096, 4096, 1, "bf16"),
     ("module", "model.layers.1.mlp"),
     ("join", 0, 0),
-    ("attention", 0, "python", False, "flash2", "forward", 1, 32, 32, 2048, 2048, 128, True, 0, "bf16"),
+    ("attention", 0, "python", False, "forward", 1, 32, 32, 2048, 2048, 128, True, 0, "bf16"),
     ("phase", "backward", 1),
     ("product", 0, "engine", False, 4096, 4096, 8192, 1, "bf16"),
     ("traffic", 1, "python", False, "cat", "stream", _MILLISECOND),

@@ -52,6 +52,12 @@ def test_adapters_of_experts_apart_are_refused() -> None:
     assert "--lora-targets q_proj,k_proj,v_proj,o_proj" in str(caught.value)
 
 
+@pytest.mark.parametrize("release", ["new", "1.13", "2.x"])
+def test_what_is_no_release_of_torch_is_said_so(release: str) -> None:
+    with pytest.raises(DsgenError, match=f"torch is '{release}'; it must be a release from 2 on"):
+        job(torch=release)
+
+
 @pytest.mark.parametrize("release", ["new", "3.5", "4.x"])
 def test_what_is_no_release_is_said_so(release: str) -> None:
     with pytest.raises(DsgenError, match="it must be a release from 4 on"):

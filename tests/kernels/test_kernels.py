@@ -27,7 +27,7 @@ from dsgen.kernels import (
     rates,
     traffic_seconds,
 )
-from dsgen.kernels.attention import KERNELS, available
+from dsgen.kernels.attention import KERNELS, available, fused_kernel, taken
 from dsgen.kernels.collectives import KINDS
 from dsgen.kernels.host_work import threads_per_rank
 from dsgen.kernels.measured_facts import CONTENTION, GENERATIONS
@@ -151,6 +151,30 @@ def test_bf16_is_emulated_before_ampere():
 def test_a_kernel_runs_where_it_can(architecture, kernel, runs):
     assert available(architecture, kernel) == runs
     assert runs in KERNELS
+
+
+@pytest.mark.parametrize(
+    ("attention", "architecture", "torch", "runs"),
+    [
+        ("sdpa", "sm90", None, "cudnn"),
+        ("sdpa", "sm100", "2.11.0", "cudnn"),
+        ("sdpa", "sm90", "2.10.1", "flash2"),
+        ("sdpa", "sm90", "3", "cudnn"),
+        ("sdpa", "sm80", None, "flash2"),
+        ("sdpa", "sm89", "2.13", "flash2"),
+        ("flash", "sm90", None, "flash2"),
+    ],
+)
+def test_sdpa_runs_what_torch_takes_on_the_gpu(attention, architecture, torch, runs):
+    assert fused_kernel(attention, architecture, torch=torch) == runs
+
+
+def test_torch_takes_cudnn_for_no_head_wider_than_128():
+    own = node("h100-80g")
+
+    assert [taken("cudnn", width) for width in (64, 128, 192, 256)] == ["cudnn", "cudnn", "flash2", "flash2"]
+    assert taken("flash3", 256) == "flash3"
+    assert attention(own, "cudnn") < 0.65 * attention(own, "flash2")
 
 
 def test_a_causal_mask_halves_long_sequences_and_less_of_short_ones():

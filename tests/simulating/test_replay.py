@@ -69,7 +69,7 @@ def replayed(
     table = list(dict.fromkeys(entries))
     order = [table.index(one) for one in entries]
     program = {"entries": table, "order": order, "loops": loops or []}
-    return replay(program, RATES, ranks_per_node=8, stage=stage, launcher=launcher)
+    return replay(program, RATES, ranks_per_node=8, stage=stage, launcher=launcher, kernel="flash2")
 
 
 def added_up(found: Timeline) -> bool:
@@ -300,7 +300,7 @@ def test_flops_of_products_and_of_seen_pairs() -> None:
     product = ("product", 0, "python", False, 10, 20, 30, 2, "bf16")
     recomputed = ("product", 0, "python", True, 10, 20, 30, 1, "bf16")
     shape = (1, 2, 2, 4, 4, 8, True)
-    attention = [("attention", 0, "python", False, "flash2", phase, *shape, window, "bf16")
+    attention = [("attention", 0, "python", False, phase, *shape, window, "bf16")
                  for phase, window in (("forward", 0), ("backward", 0), ("forward", 2))]  # fmt: skip
 
     found = replayed(product, recomputed, *attention)
@@ -389,7 +389,7 @@ def test_memory_is_told_by_the_hosts_clock() -> None:
     table = [traffic(MILLISECOND), ("sync_stream", 0)]
     program = {"entries": table, "order": [0, 1, 0], "loops": [], "held": [[0, 100], [2, 300]]}
 
-    found = replay(program, RATES, ranks_per_node=8, stage=2, launcher="deepspeed")
+    found = replay(program, RATES, ranks_per_node=8, stage=2, launcher="deepspeed", kernel="flash2")
 
     assert found.memory == ((0.0, 100), (pytest.approx(10e-6 + 1e-3), 300))
 

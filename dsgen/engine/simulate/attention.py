@@ -68,7 +68,7 @@ def _note(direction: str, query: Any, key: Any, causal: bool, window: int) -> No
     # Checkpointing enables gradients again where it recomputes, in backward.
     again = torch._C._current_graph_task_id() != -1 and direction == "forward"
     shape = (batch, heads, key_heads, tokens, keys, size, causal, window, NAMES.get(query.dtype, "fp32"))
-    streams.program.add("attention", streams.current.number, PYTHON, again, "flash2", direction, *shape)
+    streams.program.add("attention", streams.current.number, PYTHON, again, direction, *shape)
 
 
 def _flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any) -> tuple[Any, None]:

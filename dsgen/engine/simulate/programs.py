@@ -9,8 +9,8 @@ Entry, and what is in it after its name:
     module      name                                    what follows belongs to it: "model.layers.3.mlp"
     view        call                                    an operator without a kernel: views, empty tensors
     product     stream, call, again, m, n, k, batch, dtype
-    attention   stream, call, again, kernel, direction, batch, heads, key heads, queries, keys, head size, causal,
-                window, dtype
+    attention   stream, call, again, direction, batch, heads, key heads, queries, keys, head size, causal, window,
+                dtype
     traffic     stream, call, again, operator, sort, bytes           every other kernel: bytes read and written
     copy        stream, call, direction, bytes, pinned, blocking
     collective  slot, stream, call, kind, bytes, ranks, ranks of a node
