@@ -82,7 +82,7 @@ def predicted(case: SpeedCase, hardware: str, host: Facts, torch: str | None = N
         item = weigh(asked.job, asked.strategy)
     except DsgenError as refusal:
         return {"refused": str(refusal).splitlines()[0]}
-    low, high = speed_interval(item.job)
+    low, high = speed_interval(item.job, item.strategy)
     gpu = item.memory.gpu
     return {
         "strategy": str(item.strategy),

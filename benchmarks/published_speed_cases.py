@@ -16,7 +16,7 @@ from published_speed_reasons import tokens_of, why_apart, why_left_out
 
 from dsgen.asking.memory_questions import Question
 from dsgen.cost import StepCost, cost
-from dsgen.cost.steps import HIGH, LOW
+from dsgen.cost.steps import speed_interval
 from dsgen.jobs.job import Job
 from dsgen.kernels.measured_facts import HOST
 from dsgen.memory import Verdict, estimate
@@ -69,7 +69,8 @@ def predicted(job: Job, strategy: Strategy, deepspeed: bool) -> Prediction:
     """What today's dsgen says: the only place here that knows the shape of its answer."""
     found: StepCost = cost(job, strategy, deepspeed=deepspeed)
     speed = found.tokens_per_second_per_gpu
-    return Prediction(speed, speed * LOW, speed * HIGH, found.seconds, dict(found.parts))
+    low, high = speed_interval(job, strategy, deepspeed=deepspeed)
+    return Prediction(speed, speed * low, speed * high, found.seconds, dict(found.parts))
 
 
 def without_fit(case: SpeedCase) -> float:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dsgen.cost.flow import finished
 from dsgen.cost.model_work import PartWork, work
-from dsgen.families.tape.graph import FORWARD_PASS
+from dsgen.families.tape.graph import DEQUANTIZATION, FORWARD_PASS
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import Attention, Product, Work
 from dsgen.jobs.job import Job
@@ -13,6 +13,7 @@ from dsgen.kernels import (
     Rates,
     attention_seconds,
     dispatch_seconds,
+    four_bit_seconds,
     fused_kernel,
     hook_seconds,
     product_seconds,
@@ -203,9 +204,12 @@ def _spent(node: Rates, batch: int, precision: str, kernel: str, done: Work, pha
         products += often * _product(node, batch, precision, product)
     for call, often in done.attentions:
         attention += often * _attention(node, batch, precision, kernel, call)
+    packed = 0
     for moved, often in done.traffic:
         memory += often * traffic_seconds(node, _at(moved.moved, batch), sorts.get(moved.sort, "stream"))
-    return products, attention, memory, dispatch_seconds(node, done.operators, phase=phase, views=done.views)
+        packed += often * (moved.sort == DEQUANTIZATION)
+    host = dispatch_seconds(node, done.operators, phase=phase, views=done.views)
+    return products, attention, memory, host + four_bit_seconds(node, packed)
 
 
 def _product(node: Rates, batch: int, precision: str, product: Product) -> float:

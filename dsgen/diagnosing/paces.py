@@ -55,7 +55,7 @@ def paced(record: RunRecord, question: Question | None, now: Candidate | None) -
         measured = question.strategy.global_batch / samples
     if measured is None:
         return None
-    low, high = speed_interval(question.job)
+    low, high = speed_interval(question.job, question.strategy)
     seconds = now.cost.seconds
     return Pace(
         measured_seconds=measured, predicted_seconds=seconds, low_seconds=seconds / high, high_seconds=seconds / low

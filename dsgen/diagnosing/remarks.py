@@ -167,7 +167,7 @@ def _timeout_beside(root: Symptom, now: Candidate) -> Iterator[str]:
     timeout = _count(root, "timeout_ms")
     if timeout is None:
         return
-    low, _ = speed_interval(now.job)
+    low, _ = speed_interval(now.job, now.strategy)
     longest = now.cost.seconds / low
     steps = timeout / 1000 / now.cost.seconds
     if timeout / 1000 > longest:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dsgen.kernels.rates import Rates
 
-__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "hook_seconds",
+__all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", "four_bit_seconds",
+           "hook_seconds",
            "host_traffic_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
+# Operators that the host could launch while bitsandbytes' Python is at a 4-bit layer in one pass (checks, an
+# autograd.Function, two custom operators), its three launches not counted: 108 us forward and 62 backward with
+# bitsandbytes 0.50 and torch 2.13 (benchmarks/host_costs.py), on a core that takes 1.4 times as long for a layer of
+# Hugging Face's Llama as the one that an operator's 10 us are of.
+FOUR_BIT_OPERATORS = 6.0
 # Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
 # developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
 # more through a pinned buffer; derived.
@@ -41,6 +47,11 @@ def dispatch_seconds(rates: Rates, operators: float, *, phase: str = "forward", 
     """
     each = rates.dispatch_seconds if phase == "forward" else rates.backward_dispatch_seconds
     return operators * each + views * rates.view_seconds
+
+
+def four_bit_seconds(rates: Rates, layers: float) -> float:
+    """What bitsandbytes' Python costs the host in one pass over linear layers in 4 bits, beside their operators."""
+    return layers * FOUR_BIT_OPERATORS * rates.dispatch_seconds
 
 
 def hook_seconds(rates: Rates, modules: float) -> float:

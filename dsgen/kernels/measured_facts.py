@@ -20,6 +20,7 @@ class Generation(NamedTuple):
         kernel_seconds: Shortest time a kernel takes on the device, launched behind another.
         processors: Units that tiles are spread over, where the fp32 peak does not tell.
         dispatch_seconds: What an eager operator costs the cores of the nodes that they stand in; None for today's.
+        hook_seconds: The same of ZeRO-3's hooks of a module in a pass.
     """
 
     measured_on: str
@@ -29,19 +30,23 @@ class Generation(NamedTuple):
     kernel_seconds: float
     processors: int = 0
     dispatch_seconds: float | None = None
+    hook_seconds: float | None = None
 
 
 # Nodes of V100 and A100 have cores of 2018 to 2021. Fitted on the LoRA runs of Qwen's README at 256 and 512 tokens,
 # which the host bounds: 4.7 to 5.2 ms a block forward, again and backward, with 24, 32 and 40 blocks, 1.8 times HOST's.
 OLDER_DISPATCH = 18e-6  # seconds
+# ZeRO-3's hooks there: forward of 64 layers of BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters, on
+# V100 in 2021 (deepspeedai/DeepSpeed pull request 1188).
+OLDER_HOOK = 310e-6  # seconds
 
 # Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
 # streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
 # 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
 GENERATIONS = {
-    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6, 0, OLDER_DISPATCH),
+    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6, 0, OLDER_DISPATCH, OLDER_HOOK),
     "sm75": Generation("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
-    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6, 0, OLDER_DISPATCH),
+    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6, 0, OLDER_DISPATCH, OLDER_HOOK),
     "sm86": Generation("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
     "sm89": Generation("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
     "sm90": Generation("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
@@ -112,8 +117,7 @@ class HostCosts(NamedTuple):
 # 2 us. View: 0.7 us on a core of 2023, 2 us on one of 2020 (issue 41383).
 # Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
 # Hook: between 0.15 and 0.19 ms for a linear layer in a pass, backward and forward, gathered or persistent, with
-# DeepSpeed 0.19.8 and torch 2.13 on a quiet Xeon core of 2023 (benchmarks/zero3_hooks.py; a busy one takes three times
-# that; half of it is what torch.autograd.Function does with arguments), and 0.31 ms in 2021: forward of 64 layers of
-# BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters (deepspeedai/DeepSpeed pull request 1188).
+# DeepSpeed 0.19.8 and torch 2.13 on a quiet Xeon core of 2023 (benchmarks/host_costs.py; a busy one takes three times
+# that; half of it is what torch.autograd.Function does with arguments), and OLDER_HOOK.
 # Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
 HOST = HostCosts(10e-6, 8e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)

@@ -119,7 +119,8 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
     """
     name = architecture(hardware).name
     family = GENERATIONS[name]
-    dispatch = _first(hardware.dispatch_seconds, _first(family.dispatch_seconds, HOST.dispatch_seconds))
+    usual = _first(family.dispatch_seconds, HOST.dispatch_seconds)
+    dispatch = _first(hardware.dispatch_seconds, usual)
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
     product = _first(hardware.product_efficiency, family.product_efficiency)
     return Rates(
@@ -139,7 +140,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         backward_dispatch_seconds=HOST.backward_dispatch_seconds * slower,
         view_seconds=HOST.view_seconds * slower,
         collective_dispatch_seconds=HOST.collective_dispatch_seconds,
-        hook_seconds=HOST.hook_seconds,
+        hook_seconds=_first(family.hook_seconds, HOST.hook_seconds) * dispatch / usual,
         host_link_bytes_per_second=hardware.host_link_bandwidth_bytes_per_second,
         host_memory_bytes_per_second=hardware.host_memory_bandwidth_bytes_per_second,
         cpu_cores=hardware.cpu_cores,

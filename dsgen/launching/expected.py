@@ -50,7 +50,7 @@ def expect(launch: JobLaunch) -> Expectation:
     job, chosen = launch.job, launch.plan.chosen
     bound = attrs.evolve(job, training=attrs.evolve(job.training, launcher="bound"))
     step = cost(bound, chosen.strategy)
-    low, high = speed_interval(job)
+    low, high = speed_interval(job, chosen.strategy)
     return Expectation(
         gpu=chosen.memory.gpu,
         host=chosen.memory.host,

@@ -27,7 +27,7 @@ def speed_line(item: Candidate) -> str:
 
 def speed_interval(item: Candidate) -> tuple[float, float]:
     """The least and the most tokens a second and GPU that a strategy plausibly reaches."""
-    low, high = shares(item.job)
+    low, high = shares(item.job, item.strategy)
     return item.speed * low, item.speed * high
 
 
@@ -63,7 +63,7 @@ def differences(seconds: Mapping[str, float], whole: float) -> str:
 def data(item: Candidate) -> dict[str, Any]:
     """The same as plain JSON types: seconds, tokens a second, their intervals and the parts that add up."""
     cost = item.cost
-    low, high = shares(item.job)
+    low, high = shares(item.job, item.strategy)
     return {
         "seconds_per_step": cost.seconds,
         "seconds_per_step_low": cost.seconds / high,

@@ -33,7 +33,7 @@ def text(config: Config, written_to: str | None = None, target: str = "deepspeed
     lines = [headline(config), *(place_line(label, place) for label, place in places.items())]
     lines.insert(2, f"      {card_line(at_once(memory.gpu))}")
     network = f"{job.nodes} nodes over {job.names.get('network', 'a network')}" if job.nodes > 1 else "one node"
-    low, high = (rounded(speed * share) for share in speed_interval(job))
+    low, high = (rounded(speed * share) for share in speed_interval(job, chosen.strategy))
     lines.append(f"speed about {rounded(speed)} tokens/s/GPU ({low} to {high}); {network}")
     if job.hardware.calibrated:
         from dsgen.asking.calibrating import effect  # most machines were not measured

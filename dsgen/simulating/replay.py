@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dsgen.kernels import Rates, takes_turns
+from dsgen.kernels import Rates, four_bit_seconds, takes_turns
 from dsgen.simulating import durations
 from dsgen.simulating.clocks import Clocks
 from dsgen.simulating.paths import History, Turns, add, intervals
@@ -24,6 +24,7 @@ _SORTS = {"product": "products", "attention": "attention", "traffic": "memory-bo
 _OPTIMIZER_PHASE, _OPTIMIZER = "step", "optimizer"
 _HOST_WORK, _CPU_ADAM = "host operators", "CPU optimizer"
 _ALIKE = 1e-6  # share by which two passes differ that take the same time
+_FOUR_BIT = "dequantize_4bit"  # as dsgen.engine.simulate.quantized notes it: once for a layer in a pass
 _NUMBER_BYTES = 4  # what the host reads of a tensor that it asks for its value
 
 Entry = Sequence[Any]
@@ -208,6 +209,8 @@ class _Replay:
             self._flops[0] += flops
         self._flops[1] += flops
         self._clocks.pay(self._dispatch[call])
+        if name == _FOUR_BIT:
+            self._clocks.pay(four_bit_seconds(self._rates, 1))
         task = self._put(self._clocks.stream(stream), seconds, sort, name, size)
         if word != "copy":
             task.shared = True

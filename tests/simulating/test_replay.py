@@ -13,6 +13,7 @@ from dsgen.kernels import (
     contention,
     copy_seconds,
     cpu_adam_seconds,
+    four_bit_seconds,
     host_traffic_seconds,
     nvme_seconds,
 )
@@ -98,6 +99,13 @@ def test_what_autograd_calls_costs_less_and_what_a_hook_calls_is_paid_with_it() 
 
     assert engine.seconds == pytest.approx(50e-6)
     assert hook.seconds == pytest.approx(100e-6)
+
+
+def test_a_layer_in_4_bits_costs_the_host_more_than_its_launch() -> None:
+    found = replayed(*[("traffic", 0, "engine", False, "dequantize_4bit", "stream", 0)] * 10)
+
+    assert found.seconds == pytest.approx(10 * (5e-6 + four_bit_seconds(RATES, 1)))
+    assert four_bit_seconds(RATES, 10) == pytest.approx(600e-6)
 
 
 def test_two_streams_share_the_gpu() -> None:

@@ -256,7 +256,7 @@ def _warnings(
     question: Question, predicted: Candidate, measured: Measurement, others: list[Measurement]
 ) -> Iterator[str]:
     yield from question.job.warnings if question.subject is None else question.notes
-    low, high = speed_interval(predicted.job)
+    low, high = speed_interval(predicted.job, predicted.strategy)
     seconds = predicted.cost.seconds
     if not seconds / high <= measured.step_seconds <= seconds / low:
         said = f"{_told(measured.step_seconds)} s lie outside of {seconds / high:.3g} to {seconds / low:.3g} s"

@@ -56,7 +56,7 @@ class Fleet:
     @property
     def interval(self) -> tuple[float, float]:
         """The least and the most seconds that it plausibly takes."""
-        low, high = speed_interval(self.plan.job)
+        low, high = speed_interval(self.plan.job, self.plan.chosen.strategy)
         return self.seconds / high, self.seconds / low
 
     @property
