@@ -88,9 +88,10 @@ new process the swapped weights come back, without moments and step count, and w
 a second engine of a process keeps the weights that it began with (`tests/proving/test_resumed_from_nvme.py`, and the
 rule DSG352; `dsgen prove`, which loads in the engine that saved, notes it). And three mixtures (qwen3_moe, gpt_oss,
 deepseek_v3) with parameters on NVMe in 16 bits stopped, in the small buckets of these runs, with "param 19 already
-assigned swap buffer id 1". A Llama takes their place. On a CPU that DeepSpeed thinks too weak for fp16, parameters on
-NVMe come back in bf16 in an fp32 run ("expected m1 and m2 to have the same dtype";
-runtime/zero/partition_parameters.py, _set_dtype); these runs say that it takes fp16, as every GPU does, and train.
+assigned swap buffer id 1" (rule DSG816; none does at full size). A Llama takes their place. On a CPU that DeepSpeed
+thinks too weak for fp16, parameters on NVMe come back in bf16 in an fp32 run ("expected m1 and m2 to have the same
+dtype"; runtime/zero/partition_parameters.py, _set_dtype); these runs say that it takes fp16, as every GPU does, and
+train.
 
 Two differences are DeepSpeed's own, and the plain loop does the same. At stage 0 in bf16 it makes Adam's states by a
 step with zero gradients that counts, so its first update is 0.73 of torch's. Its warm-up makes the first two steps,

@@ -15,12 +15,15 @@ Two things DeepSpeed 0.19.8 does not do with a drive, and they are not asked of 
   (runtime/engine.py:4456). The second engine of a process, as here, reads none of them and keeps the weights that it
   began with; the first of a new process gets weights without moments (tests/proving/test_resumed_from_nvme.py);
 - fetch the parameters of mixtures from NVMe in 16 bits, in buckets this small: qwen3_moe, gpt_oss and deepseek_v3 stop
-  with "param 19 already assigned swap buffer id 1" (runtime/swap_tensor/partitioned_param_swapper.py:185). A Llama
-  takes their place, and a drive with a leaf module is trained in fp32.
+  with "param 19 already assigned swap buffer id 1" (runtime/swap_tensor/partitioned_param_swapper.py:185): the last
+  experts' tensor is read ahead for forward and backward at once, as nothing large lies between (the rule DSG816,
+  dsgen/memory/swapped_parameters.py; at full size none of them does). A Llama takes their place, and a drive with a
+  leaf module is trained in fp32.
 
 With a leaf module and the optimizer alone on a drive, bf16 is 0.016 from plain PyTorch in losses that fall from 5.7 to
 0 in ten steps, which is more than is allowed here; fp32 is 6e-7. Left out are three structures, a drive with fp16: the
-products of a model wide enough to be swapped take a CPU minutes.
+products of a model wide enough to be swapped take a CPU minutes. Measured with torch 2.13: the gradient of an input
+(32 x 1024 by 1024 x 1024) takes 94 ms in fp16 and 0.6 ms in bf16.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ from dsgen.linting.taken import taken
 from dsgen.proving import prover
 from dsgen.proving.adaptation import rank_count
 from dsgen.proving.certificates import Certificate, Claims, Verified
+from dsgen.proving.kept_proofs import Identity
 from dsgen.proving.proven_models import METHODS, Lora, ProvenModel, is_factory, of_factory
 from dsgen.proving.prover import FAILED, Foreseen, Proof
 from dsgen.rendering import Config
@@ -31,7 +32,17 @@ from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.targets.filling import fill
 from dsgen.targets.hf_trainer import HF_TRAINER
 
-__all__ = ["ToProve", "asked", "foreseen", "of_rendered", "proven", "trained", "verified", "verified_rendered"]
+__all__ = [
+    "ToProve",
+    "asked",
+    "foreseen",
+    "identity",
+    "of_rendered",
+    "proven",
+    "trained",
+    "verified",
+    "verified_rendered",
+]
 
 _ALONE = "deepspeed"
 _PRECISIONS = (("fp16.enabled", "fp16"), ("bf16.enabled", "bf16"))
@@ -252,19 +263,50 @@ def verified_rendered(record: Certificate, config: Config, said: Claims) -> Veri
     return record.verify(question.written, said=attrs.evolve(said, target=question.target, trained=question.trained))
 
 
-def proven(questions: Sequence[ToProve], **options: Any) -> tuple[Proof, ...]:
+def proven(
+    questions: Sequence[ToProve], *, ended: Callable[[int, Proof], None] | None = None, **options: Any
+) -> tuple[Proof, ...]:
     """The proofs of what was asked, in order; where one fails, with what lint says of its config.
 
     Args:
         questions: Configs and their models; DeepSpeed is imported once for all.
+        ended: Called after each with its place and its proof.
         options: As `prover.prove_many` takes them.
 
     Raises:
         DsgenError: As `prover.prove_many`.
     """
     configs, models = [dict(one.given) for one in questions], [one.trained for one in questions]
-    proofs = prover.prove_many(configs, trained=models, **options)
-    return tuple(_named(one, proof) for one, proof in zip(questions, proofs, strict=True))
+    named: dict[int, Proof] = {}
+
+    def name(place: int, proof: Proof) -> None:
+        named[place] = _named(questions[place], proof)
+        if ended is not None:
+            ended(place, named[place])
+
+    prover.prove_many(configs, trained=models, ended=name, **options)
+    return tuple(named[place] for place in range(len(questions)))
+
+
+def identity(question: ToProve, *, ranks: int | None, device: str, steps: int) -> Identity | None:
+    """What must be the same for a proof to stand for another; None for a person's own function, which nobody can tell.
+
+    Args:
+        question: What is to be proven.
+        ranks, device, steps: As `prover.prove` takes them.
+    """
+    if question.trained.factory is not None:
+        return None
+    return Identity(
+        config_sha256=prover.config_hash(question.written),
+        given_sha256=prover.config_hash(question.given),
+        target=question.target,
+        model=question.trained.title,
+        model_sha256=question.trained.sha256,
+        ranks=rank_count(question.given, ranks),
+        device=device,
+        steps=steps,
+    )
 
 
 def _named(question: ToProve, proof: Proof) -> Proof:

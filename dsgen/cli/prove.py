@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 import click
 from click.core import ParameterSource
 
-from dsgen.cli import FOUND, OK
+from dsgen.cli import FOUND, OK, proof_runs
 from dsgen.cli.lint_options import TARGETS
 from dsgen.cli.options import scenario_from, scenario_options
 from dsgen.cli.terminal import emit
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _UNWRITTEN = "scenario"  # the name of what no file says
-_BAR = 20  # columns
 _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its option
 # What a config of one's own leaves to say; the rest describes a scenario.
 _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lora_train_embeddings")
@@ -53,6 +49,11 @@ _SUBJECT = ("model", "method", "lora_rank", "lora_targets", "lora_dropout", "lor
     metavar="FILE",
     help="Start nothing: say whether this certificate holds for what is said.",
 )
+@click.option(
+    "--record",
+    metavar="FILE",
+    help="Keep each proof here as it ends, and start none again that is here and unchanged.",
+)
 @click.option("--junit", metavar="FILE", help="Write the outcome as JUnit's XML too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -66,26 +67,26 @@ def command(
     certificate: str | None,
     force: bool,
     verify: str | None,
+    record: str | None,
     junit: str | None,
     form: str,
     **options: Any,
 ) -> int:
     """Start a real deepspeed.initialize with a config and check what it observed.
 
-    FILE is a DeepSpeed config or a scenario; without it the options name one. Of several each is proven. A tiny model
-    takes three optimizer steps on 2 ranks, and a checkpoint is saved and loaded. Only batch sizes are rescaled to the
-    ranks. A scenario is proven with a tiny sibling of its model, and with adapters where its method has them; a config
-    with a tiny Llama, or with a sibling of --model. --model package.module:function instead runs that function of
-    yours, in the child process, and trains what it returns: a model whose forward gives a loss, or (model, batch) where
-    batch(samples) gives its arguments. Needs `pip install "dsgen[proof]"`. Exit code 1 means that the proof failed, or
-    that the certificate of --verify does not hold.
+    FILE is a DeepSpeed config or a scenario; without it the options name one. Of several each is proven, and with
+    --record a run that was cut off goes on where it stopped. A tiny model takes three optimizer steps on 2 ranks, and a
+    checkpoint is saved and loaded. Only batch sizes are rescaled to the ranks. A scenario is proven with a tiny sibling
+    of its model, and with adapters where its method has them; a config with a tiny Llama, or with a sibling of --model.
+    --model package.module:function instead runs that function of yours, in the child process, and trains what it
+    returns: a model whose forward gives a loss, or (model, batch) where batch(samples) gives its arguments. Needs `pip
+    install "dsgen[proof]"`. Exit code 1 means that the proof failed, or that the certificate of --verify does not hold.
     """
-    from dsgen.asking import proofs
     from dsgen.documents.writing import ensure_writable, write_atomically
     from dsgen.proving import certificates, prover
     from dsgen.report import proof as report
 
-    _check_together(files_, certificate, verify, junit, force)
+    _check_together(files_, certificate, verify, record, junit, force)
     if verify is not None:
         told = steps if _is_said("steps") else None
         file = files_[0] if files_ else None
@@ -96,16 +97,9 @@ def command(
         ensure_writable(junit, by="--junit")
     names = files_ or (_UNWRITTEN,)
     questions = [_asked(file, target, arguments, ranks, dict(options)) for file in files_ or (None,)]
-    with _progress(names) as tell:
-        said = proofs.proven(
-            questions,
-            ranks=ranks,
-            device=device,
-            steps=steps,
-            timeout_seconds=timeout,
-            **({"tell": tell} if tell else {}),
-        )
-    _show(names, said, form)
+    said = proof_runs.run(
+        names, questions, record, form, ranks=ranks, device=device, steps=steps, timeout_seconds=timeout
+    )
     if junit is not None:
         write_atomically(junit, report.junit(list(zip(names, said, strict=True))), by="--junit")
     if certificate is not None:
@@ -116,40 +110,6 @@ def command(
 def _is_said(parameter: str) -> bool:
     """Whether a person wrote the option that has a default."""
     return click.get_current_context().get_parameter_source(parameter) is not ParameterSource.DEFAULT
-
-
-def _show(names: Sequence[str], proofs: Sequence[Proof], form: str) -> None:
-    """Print one proof, or several below their names."""
-    import json
-
-    from dsgen.report import proof as report
-
-    if form == "json":
-        records = [proof.to_dict() for proof in proofs]
-        told = records[0] if len(proofs) == 1 else dict(zip(names, records, strict=True))
-        emit(json.dumps(told, indent=2), "json", nl=True)
-        return
-    for name, proof in zip(names, proofs, strict=True):
-        emit(f"{name}\n{report.text(proof)}" if len(proofs) > 1 else report.text(proof), "proof", nl=True)
-
-
-@contextlib.contextmanager
-def _progress(names: Sequence[str]) -> Iterator[Callable[[int, int], None] | None]:
-    """A line on stderr where several are proven and somebody looks: what is done, the time left; gone in the end."""
-    if len(names) == 1 or sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    began = time.monotonic()
-
-    def tell(done: int, count: int) -> None:
-        left = f", about {(time.monotonic() - began) / done * (count - done):.0f} s left" if done else ""
-        bar = "█" * round(_BAR * done / count) + "░" * (_BAR - round(_BAR * done / count))
-        click.echo(f"\r{bar} {done} of {count}{left}: {names[done][-30:]}\033[K", err=True, nl=False)
-
-    try:
-        yield tell
-    finally:
-        click.echo("\r\033[K", err=True, nl=False)
 
 
 def _certify(proof: Proof, name: str, certificate: str, force: bool) -> None:
@@ -199,7 +159,12 @@ def _verified(
 
 
 def _check_together(
-    files: Sequence[str], certificate: str | None, verify: str | None, junit: str | None, force: bool
+    files: Sequence[str],
+    certificate: str | None,
+    verify: str | None,
+    record: str | None,
+    junit: str | None,
+    force: bool,
 ) -> None:
     from dsgen.shapes.errors import mistake
 
@@ -214,6 +179,7 @@ def _check_together(
 
     idle = (
         ("--certificate is written by a proof", certificate is not None),
+        ("--record is of proofs that run", record is not None),
         ("--junit is written by a proof", junit is not None),
         ("--timeout ends one", _is_said("timeout")),
     )
@@ -224,6 +190,12 @@ def _check_together(
                 todo="Drop one of the two.",
                 code="contradiction",
             )
+    if certificate is not None and record is not None:
+        raise mistake(
+            "--certificate is about a proof that runs, and --record may start none",
+            todo="Drop one of the two.",
+            code="contradiction",
+        )
     if force and certificate is None:
         raise mistake("--force is said without --certificate", must="it is about a file that is there", code="missing")
 

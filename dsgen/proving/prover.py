@@ -122,6 +122,7 @@ def prove_many(
     python: str | None = None,
     trained: ProvenModel | Sequence[ProvenModel] | None = None,
     tell: Callable[[int, int], None] | None = None,
+    ended: Callable[[int, Proof], None] | None = None,
 ) -> tuple[Proof, ...]:
     """Prove several configs one after the other; torch and DeepSpeed are imported once.
 
@@ -129,6 +130,7 @@ def prove_many(
         configs: As in `prove`, as are the other arguments; the timeout is for each.
         trained: One model for all, or as many as there are configs.
         tell: Called before each with how many are done, and how many there are.
+        ended: Called after each with its place and its proof.
 
     Returns:
         One proof per config, in their order.
@@ -161,10 +163,15 @@ def prove_many(
                 config, count = jobs[len(proofs)]
                 if tell is not None:
                     tell(len(proofs), len(jobs))
+                lost = False
                 try:
                     proofs.append(_prove_one(session, config, count, steps, timeout_seconds, models[len(proofs)]))
-                except sessions.SessionLostError as error:  # go on with a fresh one
+                except sessions.SessionLostError as error:
                     proofs.append(_lost(config, count, session, str(error)))
+                    lost = True
+                if ended is not None:
+                    ended(len(proofs) - 1, proofs[-1])
+                if lost:  # go on with a fresh one
                     break
     return tuple(proofs)
 

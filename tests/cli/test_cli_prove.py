@@ -24,13 +24,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[st
     """What the prover is asked: (config, options); it proves stage 2 and no other."""
     asked: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
-    def prove(configs: list[Mapping[str, Any]], **options: Any) -> tuple[prover.Proof, ...]:
-        return tuple(
-            one(dict(config), {**options, "trained": model})
-            for config, model in zip(configs, options["trained"], strict=True)
-        )
+    def prove(
+        configs: list[Mapping[str, Any]], *, tell: Any, ended: Any, trained: Any, **options: Any
+    ) -> tuple[prover.Proof, ...]:
+        proofs = []
+        for place, (config, model) in enumerate(zip(configs, trained, strict=True)):
+            tell(place, len(configs))
+            proofs.append(one(dict(config), {**options, "trained": model}))
+            ended(place, proofs[-1])
+        return tuple(proofs)
 
     def one(config: dict[str, Any], options: dict[str, Any]) -> prover.Proof:
+        if "stop" in config:
+            raise KeyboardInterrupt
         asked.append((config, options))
         good = config["zero_optimization"]["stage"] == 2
         return prover.Proof(
@@ -162,6 +168,11 @@ def test_an_auto_that_nobody_fills_in_is_a_mistake(run: Run, tmp_path: Path, ask
         (["prove", "ds.json", "--force"], "--force is said without --certificate"),
         (["prove", "ds.json", "--verify", "p.json", "--certificate", "q.json"], "--verify starts nothing"),
         (["prove", "ds.json", "--verify", "p.json", "--timeout", "5"], "--verify starts nothing"),
+        (["prove", "ds.json", "--verify", "p.json", "--record", "r.jsonl"], "--verify starts nothing"),
+        (["prove", "ds.json", "--certificate", "p.json", "--record", "r.jsonl"], "--record may start none"),
+        (["prove", "ds.json", "--record", "ds.json"], "it is no record of proofs"),
+        (["prove", "ds.json", "--record", "."], "it is a folder"),
+        (["prove", "ds.json", "--record", "no/such/r.jsonl"], "it cannot be written"),
         (["prove", "ds.json", "--verify", "p.json"], "it cannot be read"),
         (["prove", "ds.json", "--verify", "ds.json"], "it is no certificate"),
         (["prove", "ds.json", "--certificate", "ds.json"], "it is there already"),
@@ -277,6 +288,141 @@ def test_several_configs_are_proven_each(run: Run, tmp_path: Path, asked: Any) -
         "good.json": "proved", "bad.json": "failed",
     }  # fmt: skip
     assert "a certificate is about one" in words
+
+
+def write_configs(folder: Path, **stages: int) -> list[str]:
+    for name, stage in stages.items():
+        config = {**CONFIG, "zero_optimization": {"stage": stage}, "gradient_clipping": ord(name[0]) / 100}
+        (folder / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+    return [f"{name}.json" for name in stages]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The versions of this interpreter, as a proof of the fixture names them."""
+    versions = {"deepspeed": "0.19.8", "torch": "2.13.0", "dsgen": "0.1.0"}
+    monkeypatch.setattr(certificates, "_installed", versions.get)
+    return versions
+
+
+def test_what_a_record_holds_unchanged_is_not_started_again(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str]
+) -> None:
+    """Only what was proved: a config that failed is started again. Reports, JUnit and JSON have all of them."""
+    names = write_configs(tmp_path, a=2, b=3, c=2)
+    first, _, quiet = run("prove", *names, "--record", "r.jsonl")
+    started = len(asked)
+
+    second, shown, told = run("prove", *names, "--record", "r.jsonl", "--junit", "proofs.xml")
+    _, records, _ = run("prove", *names, "--record", "r.jsonl", "--format", "json")
+
+    cases = ElementTree.parse(tmp_path / "proofs.xml").getroot().findall("testcase")
+    assert (first, quiet, second, started, len(asked)) == (1, "", 1, 3, 5)
+    assert [line for line in shown.splitlines() if line.endswith(".json")] == names
+    assert told == "2 of 3: proven already and unchanged (r.jsonl), not started again\n"
+    assert shown.count("note: not started again: proven 20") == 2
+    assert [case.get("name") for case in cases] == names
+    assert ["not started again" in str(record["notes"]) for record in json.loads(records).values()] == [
+        True, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["--steps", "5"],
+        ["--ranks", "4"],
+        ["--device", "cpu"],
+        ["--model", "gemma-2-2b"],
+        ["--method", "lora"],
+        ["--target", "accelerate"],
+    ],
+)
+def test_a_record_stands_for_no_other_start(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str], said: list[str]
+) -> None:
+    names = write_configs(tmp_path, a=2)
+    run("prove", *names, "--record", "r.jsonl")
+
+    run("prove", *names, "--record", "r.jsonl", *said)
+    run("prove", *names, "--record", "r.jsonl", *said)
+
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("package", ["deepspeed", "torch", "dsgen"])
+def test_a_record_stands_for_no_other_version(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str], package: str
+) -> None:
+    names = write_configs(tmp_path, a=2)
+    run("prove", *names, "--record", "r.jsonl")
+    run("prove", *names, "--record", "r.jsonl")
+    assert len(asked) == 1
+
+    installed[package] += ".1"
+    run("prove", *names, "--record", "r.jsonl")
+
+    assert len(asked) == 2
+
+
+def test_a_record_stands_for_no_other_config_and_no_function_of_ones_own(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str]
+) -> None:
+    """Whose code nobody compares. The layout of a config's text does not count."""
+    names = write_configs(tmp_path, a=2)
+    run("prove", *names, "--record", "r.jsonl")
+    config = json.loads((tmp_path / "a.json").read_text("utf-8"))
+
+    (tmp_path / "a.json").write_text(json.dumps(config, indent=4), encoding="utf-8")
+    run("prove", *names, "--record", "r.jsonl")
+    assert len(asked) == 1
+    (tmp_path / "a.json").write_text(json.dumps({**config, "gradient_clipping": 0.5}), encoding="utf-8")
+    run("prove", *names, "--record", "r.jsonl")
+    assert len(asked) == 2
+    for _ in range(2):
+        run("prove", *names, "--record", "r.jsonl", "--model", "my.models:make")
+    assert len(asked) == 4
+
+
+def test_half_a_record_and_a_changed_one_are_no_proof(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str]
+) -> None:
+    """And the next proof is a line of its own behind them."""
+    names = write_configs(tmp_path, a=2, b=2, c=2)
+    run("prove", *names, "--record", "r.jsonl")
+    first, second, third = (tmp_path / "r.jsonl").read_text("utf-8").splitlines()
+    changed = second.replace('"outcome": "proved"', '"outcome": "proved "')
+    assert changed != second
+    (tmp_path / "r.jsonl").write_text(f"{first}\n{changed}\n{third[: len(third) // 2]}", encoding="utf-8")
+
+    _, _, told = run("prove", *names, "--record", "r.jsonl")
+    _, _, later = run("prove", *names, "--record", "r.jsonl")
+
+    assert len(asked) == 5
+    assert told == (
+        "r.jsonl: 2 lines are no whole record of a proof, and not taken for one\n"
+        "1 of 3: proven already and unchanged (r.jsonl), not started again\n"
+    )
+    assert "3 of 3: proven already" in later
+
+
+@pytest.mark.parametrize("record", [[], ["--record", "r.jsonl"]])
+def test_ctrl_c_keeps_what_has_ended_and_says_how_to_go_on(
+    run: Run, tmp_path: Path, asked: Any, installed: dict[str, str], record: list[str]
+) -> None:
+    names = write_configs(tmp_path, a=2, b=2)
+    config = json.loads((tmp_path / "b.json").read_text("utf-8"))
+    (tmp_path / "b.json").write_text(json.dumps({**config, "stop": True}), encoding="utf-8")
+
+    code, shown, told = run("prove", *names, *record)
+    (tmp_path / "b.json").write_text(json.dumps(config), encoding="utf-8")
+    again, _, _ = run("prove", *names, *record)
+
+    assert (code, again) == (130, 0)
+    assert shown.startswith("a.json\nproved")
+    assert told.startswith("interrupted: 1 of 2 had ended; ")
+    assert ("the same command goes on from there" if record else "with --record FILE such a run goes on") in told
+    assert len(asked) == (2 if record else 3)
 
 
 def test_a_config_with_a_scenarios_options_is_refused(run: Run, tmp_path: Path, asked: Any) -> None:

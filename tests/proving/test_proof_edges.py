@@ -265,15 +265,19 @@ def test_a_full_disk_says_what_to_do(proved: Any, words: str, todo: str | None) 
     assert todo is None or todo in str(found.todo)
 
 
-def test_who_waits_is_told_before_each_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_who_waits_is_told_before_and_after_each_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engine = Engine(tmp_path, *[ended()] * 3)
     monkeypatch.setattr(sessions, "missing_package", lambda: None)
     monkeypatch.setattr(sessions, "start", engine.start)
-    told: list[tuple[int, int]] = []
+    told: list[tuple[int, Any]] = []
 
-    prover.prove_many([CONFIG] * 3, tell=lambda done, count: told.append((done, count)))
+    first, second, third = prover.prove_many(
+        [CONFIG] * 3,
+        tell=lambda done, count: told.append((done, count)),
+        ended=lambda place, proof: told.append((place, proof)),
+    )
 
-    assert told == [(0, 3), (1, 3), (2, 3)]
+    assert told == [(0, 3), (0, first), (1, 3), (1, second), (2, 3), (2, third)]
 
 
 def test_adapters_need_peft(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,17 +24,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the prover is asked; it proves everything."""
     asked: list[dict[str, Any]] = []
 
-    def prove(configs: list[Mapping[str, Any]], **options: Any) -> tuple[prover.Proof, ...]:
+    def prove(configs: list[Mapping[str, Any]], *, ended: Any, **options: Any) -> tuple[prover.Proof, ...]:
         asked.append(options)
         (model,) = options["trained"]
-        return (
-            prover.Proof(
-                outcome=prover.PROVED, phase="checkpoint", error=None, site=None, todo=None, adaptations=(),
-                checks=(prover.Check("ZeRO stage", 2, 2, True),), notes=(), losses=(5.5, 5.4), ranks=2, device="cpu",
-                versions={}, seconds=1.0, config_sha256=prover.config_hash(configs[0]), model=model.title,
-                model_sha256=model.sha256,
-            ),
+        proof = prover.Proof(
+            outcome=prover.PROVED, phase="checkpoint", error=None, site=None, todo=None, adaptations=(),
+            checks=(prover.Check("ZeRO stage", 2, 2, True),), notes=(), losses=(5.5, 5.4), ranks=2, device="cpu",
+            versions={}, seconds=1.0, config_sha256=prover.config_hash(configs[0]), model=model.title,
+            model_sha256=model.sha256,
         )  # fmt: skip
+        ended(0, proof)
+        return (proof,)
 
     monkeypatch.setattr(prover, "prove_many", prove)
     return asked

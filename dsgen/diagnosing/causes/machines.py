@@ -169,6 +169,7 @@ MACHINES = (
         changes=(
             "nvme_path on a local drive with ext4 or xfs and room for all states (df -h); empty it before a start",
             "larger offload_param.buffer_size (the largest parameter) and buffer_count; a smaller sub_group_size",
+            "where a buffer is already assigned: a smaller offload_param.buffer_count, as 5 (dsgen rule DSG816)",
             "offload to the CPU, where RAM allows it",
         ),
         source="https://github.com/deepspeedai/DeepSpeed/issues/1070",

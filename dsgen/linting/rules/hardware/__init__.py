@@ -24,4 +24,5 @@ RULES = Rules(
     "nodes_not_full",
     "offload_not_pinned",
     "aio_not_tuned",
+    "nvme_parameters_stop",
 )
