@@ -28,7 +28,10 @@ ACROSS_PYTHONS = (
     "cli/test_cli.py",
     "cost",
     "documents",
-    "house",
+    "house/test_api.py",
+    "house/test_golden.py",
+    "house/test_loaded.py",
+    "house/test_packaging.py",
     "jobs",
     "linting/test_lint_settings.py",
     "linting/test_sources.py",
@@ -42,13 +45,30 @@ LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "provin
            "proving/test_golden_trained.py")  # fmt: skip
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what has no test of a marker that is asked for: to import and collect it all takes most of a minute."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    asked = config.option.markexpr.split(" and ")  # a part with "or" or "not" is no marker's name
+    lacks = "pythons" in asked and not is_listed(collection_path, ACROSS_PYTHONS)
+    if not lacks and (named := [one for one in asked if one in ("proof", "launch")]):
+        text = collection_path.read_text("utf-8")
+        lacks = any(f"pytest.mark.{one}" not in text for one in named)
+    return True if lacks else None
+
+
+def is_listed(path: Path, places: tuple[str, ...]) -> bool:
+    """Whether a file of tests is one of some files or lies in one of some folders."""
+    place = path.relative_to(TESTS).as_posix()
+    return any(place == one or place.startswith(f"{one}/") for one in places)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what can differ between Pythons; the longest files first."""
     rank = {place: number for number, place in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).as_posix(), len(LONGEST)))
     for item in items:
-        place = item.path.relative_to(TESTS).as_posix()
-        if any(place == one or place.startswith(f"{one}/") for one in ACROSS_PYTHONS):
+        if is_listed(item.path, ACROSS_PYTHONS):
             item.add_marker(pytest.mark.pythons)
 
 
