@@ -14,9 +14,11 @@ import pytest
 from command_line import MAIN, run
 from hypothesis import settings
 from three_rules import KINDS, rule
+from warm import Warm
 
 import dsgen
 from dsgen.linting import linter, rules
+from dsgen.proving import sessions
 
 TESTS = Path(__file__).parent
 # Rooms and modules whose answers can differ between Pythons: readers of text, numbers as text, sums of floats, the
@@ -105,6 +107,16 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int,
         return lint_samples.dsgen(capsys, *arguments)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[None]:
+    """One engine of each kind for all tests of a file: to import torch and DeepSpeed takes longer than most of them."""
+    engines = Warm()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "start", engines.start)
+        yield
+    engines.close()
 
 
 @pytest.fixture

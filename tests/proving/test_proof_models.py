@@ -13,7 +13,7 @@ from dsgen.asking.proofs import trained
 from dsgen.proving import prover
 from dsgen.proving.proven_models import ProvenModel
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 CPU = {"device": "cpu"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from dsgen.proving import prover
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 BF16 = {"bf16": {"enabled": True}}
 FP16 = {"fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16}}
