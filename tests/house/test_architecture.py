@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from dsgen.families import FAMILIES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "dsgen"
+TESTS = REPOSITORY / "tests"
 LONGEST_FILE = 400  # lines; from 300 on a file should make one think
 
 # A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
@@ -311,14 +313,42 @@ def test_everything_has_what_nox_runs_and_the_workflow_at_night_runs_it() -> Non
 
 
 def test_what_can_differ_between_pythons_is_there() -> None:
-    tests = REPOSITORY / "tests"
-    listed = next(
-        ast.literal_eval(node.value)
-        for node in ast.parse((tests / "conftest.py").read_text("utf-8")).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ACROSS_PYTHONS"
-    )
+    listed = table_of_tests("ACROSS_PYTHONS")
 
-    assert [one for one in listed if not (tests / one).exists()] == []
+    assert [one for one in listed if not (TESTS / one).exists()] == []
+
+
+def table_of_tests(name: str) -> Any:
+    """A table of tests/conftest.py."""
+    for node in ast.parse((TESTS / "conftest.py").read_text("utf-8")).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if [ast.unparse(target) for target in targets] == [name]:
+                assert node.value is not None
+                return ast.literal_eval(node.value)
+    raise AssertionError(f"tests/conftest.py has no {name}")
+
+
+def test_of_every_file_that_is_left_to_the_night_nox_runs_what_is_listed() -> None:
+    listed = table_of_tests("NIGHTLY")
+    names = {marks: collected("proof", marks, *listed) for marks in ("nightly", "not nightly")}
+
+    for file, kept in listed.items():
+        runs = {name for place, name in names["not nightly"] if place == file}
+        cases = {name.partition("[")[2].removesuffix("]") for name in runs} | {name.partition("[")[0] for name in runs}
+        assert [one for one in kept if one not in runs | cases] == [], f"{file} has no such test or case"
+        assert bool(kept) == bool(runs), f"{file} keeps others than are listed"
+        assert [name for place, name in names["nightly"] if place == file], f"nothing of {file} is left to the night"
+
+
+def collected(*marks_and_files: str) -> set[tuple[str, str]]:
+    """File and name of the tests that have two markers."""
+    one, other, *files = marks_and_files
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", f"{one} and {other}"]
+    paths = [str(TESTS / file) for file in files]
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    ids = [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
+    return {(place, name) for place, _, name in (line.partition("::") for line in ids)}
 
 
 def test_ruff_has_one_version() -> None:
