@@ -45,6 +45,11 @@ ACROSS_PYTHONS = (
 # Proofs that show one cause in many models, stages and frameworks. File -> what of it `nox` runs on every change: tests
 # or cases by their id. The other proofs of the file have the marker nightly, and `nox -s everything` runs them.
 NIGHTLY: dict[str, tuple[str, ...]] = {
+    "cost/test_gpu_speed_real.py": (
+        "test_real_steps_are_timed",
+        "test_every_kind_of_kernel_is_timed_and_a_wrong_one_says_why",
+        "test_what_ends_a_run_is_an_answer_with_its_phase",
+    ),
     "cost/test_step_times.py": ("test_the_record_is_what_the_simulation_tells[2]",),
     "engine/test_simulate_exact.py": (
         "stage 0, world 1",
@@ -65,7 +70,6 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "frameworks/test_conversions.py": (),
     "frameworks/test_real_frameworks.py": (
         "hf-trainer-with_trainer.py training_args.yaml-torchrun---zero-stage 2",
-        "accelerate-with_accelerate.py-accelerate---zero-stage 3",
         "test_lightning_saves_and_goes_on_from_its_newest_whole_checkpoint",
         "test_accelerate_runs_the_code_of_a_config_whose_optimizer_or_schedule_was_deleted[both]",
         "--global-batch 4 --zero-stage 3 --checkpointing full-90432",

@@ -51,7 +51,7 @@ TEXTS: dict[str, tuple[str, Callable[[], str]]] = {
     "long lines": ("table", lambda: "x" * 500 + "\n" + "y " * 300 + "\n\n  end  \n"),
     "speedups": ("speedups", lambda: speedups.text(dsgen.speedups(JOB, OFFLOADED))),
     "contest": ("contest", lambda: contests.text(dsgen.compare(JOB, "zero0", "zero3", "zero1,tp=3"))),
-    "what-if": ("what-if", lambda: what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 400_000]))),
+    "what-if": ("what-if", lambda: what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 65_536]))),
     "budget": ("budget", lambda: deadlines.text(dsgen.fewest_gpus(JOB, "30B", "30d"))),
     "launch": ("launch", lambda: launched().replace("runs/a", "runs/[red]a", 1)),
     "no line break": ("proof", lambda: "failed: 1 check does not hold"),
