@@ -117,6 +117,12 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# Files of which these cases alone are left to the night. A CPU without fp16 takes minutes for what is wide enough to be
+# swapped to a drive; other structures show fp16, and NVMe in bf16.
+NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
+    "proving/test_golden_proof.py": ("fp16-nvme-both", "fp16-nvme-cpu-params"),
+}
+
 # Files whose proofs take longest, by minutes; they begin first, so that two processes end at about the same time.
 LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "proving/test_trained_alike.py",
            "proving/test_golden_trained.py")  # fmt: skip
@@ -128,7 +134,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     asked = config.option.markexpr.split(" and ")  # a part with "or" or "not" is no marker's name
     lacks = "pythons" in asked and not is_listed(collection_path, ACROSS_PYTHONS)
-    lacks |= "nightly" in asked and not is_listed(collection_path, tuple(NIGHTLY))
+    lacks |= "nightly" in asked and not is_listed(collection_path, (*NIGHTLY, *NIGHTLY_CASES))
     if not lacks and (named := [one for one in asked if one in ("proof", "launch")]):
         text = collection_path.read_text("utf-8")
         lacks = any(f"pytest.mark.{one}" not in text for one in named)
@@ -153,12 +159,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_left_to_the_night(item: pytest.Item) -> bool:
-    """Whether a proof is of a file of NIGHTLY, and not of what `nox` keeps of it."""
-    kept = NIGHTLY.get(item.path.relative_to(TESTS).as_posix())
-    if kept is None or item.get_closest_marker("proof") is None:
+    """Whether a proof is of a file of NIGHTLY and not of what `nox` keeps of it, or a case of NIGHTLY_CASES."""
+    if item.get_closest_marker("proof") is None:
         return False
+    place = item.path.relative_to(TESTS).as_posix()
     test, _, case = item.name.partition("[")
-    return not {item.name, test, case.removesuffix("]")} & set(kept)
+    names = {item.name, test, case.removesuffix("]")}
+    if place in NIGHTLY:
+        return not names & set(NIGHTLY[place])
+    return bool(names & set(NIGHTLY_CASES.get(place, ())))
 
 
 # Examples are the same in CI every time, and no slow machine fails a test; at a desk hypothesis searches on.

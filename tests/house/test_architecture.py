@@ -330,8 +330,13 @@ def table_of_tests(name: str) -> Any:
 
 
 def test_of_every_file_that_is_left_to_the_night_nox_runs_what_is_listed() -> None:
-    listed = table_of_tests("NIGHTLY")
-    names = {marks: collected("proof", marks, *listed) for marks in ("nightly", "not nightly")}
+    listed, cases_alone = table_of_tests("NIGHTLY"), table_of_tests("NIGHTLY_CASES")
+    names = {marks: collected("proof", marks, *listed, *cases_alone) for marks in ("nightly", "not nightly")}
+
+    for file, cases in cases_alone.items():
+        left = {name.partition("[")[2].removesuffix("]") for place, name in names["nightly"] if place == file}
+        assert left == set(cases)
+        assert [name for place, name in names["not nightly"] if place == file]
 
     for file, kept in listed.items():
         runs = {name for place, name in names["not nightly"] if place == file}
