@@ -14,9 +14,11 @@ import pytest
 from command_line import MAIN, run
 from hypothesis import settings
 from three_rules import KINDS, rule
+from warm import Warm
 
 import dsgen
 from dsgen.linting import linter, rules
+from dsgen.proving import sessions
 
 TESTS = Path(__file__).parent
 # Rooms and modules whose answers can differ between Pythons: readers of text, numbers as text, sums of floats, the
@@ -28,7 +30,10 @@ ACROSS_PYTHONS = (
     "cli/test_cli.py",
     "cost",
     "documents",
-    "house",
+    "house/test_api.py",
+    "house/test_golden.py",
+    "house/test_loaded.py",
+    "house/test_packaging.py",
     "jobs",
     "linting/test_lint_settings.py",
     "linting/test_sources.py",
@@ -37,19 +42,132 @@ ACROSS_PYTHONS = (
 )
 
 
+# Proofs that show one cause in many models, stages and frameworks. File -> what of it `nox` runs on every change: tests
+# or cases by their id. The other proofs of the file have the marker nightly, and `nox -s everything` runs them.
+NIGHTLY: dict[str, tuple[str, ...]] = {
+    "cost/test_gpu_speed_real.py": (
+        "test_real_steps_are_timed",
+        "test_every_kind_of_kernel_is_timed_and_a_wrong_one_says_why",
+        "test_what_ends_a_run_is_an_answer_with_its_phase",
+    ),
+    "cost/test_step_times.py": ("test_the_record_is_what_the_simulation_tells[2]",),
+    "engine/test_simulate_exact.py": (
+        "stage 0, world 1",
+        "stage 1, tied, accumulated, world 2",
+        "stage 2, tied, overlapped, world 4",
+        "stage 3, world 3",
+        "stage 3, all offloaded, world 1",
+        "stage 2, optimizer offloaded, accumulated, world 2",
+        "stage 3, all offloaded, world 2",
+        "stage 2, with an encoder, world 2",
+        "stage 3, adapters that drop, world 2",
+        "stage 3, split, world 4",
+        "silent, stage 3, world 4",
+        "whole, stage 3, world 3",
+        "test_every_kind_is_compared",
+    ),
+    # Both conversions run in proving/test_resumed_elsewhere.py; here it is measured what they take.
+    "frameworks/test_conversions.py": (),
+    "frameworks/test_real_frameworks.py": (
+        "hf-trainer-with_trainer.py training_args.yaml-torchrun---zero-stage 2",
+        "test_lightning_saves_and_goes_on_from_its_newest_whole_checkpoint",
+        "test_accelerate_runs_the_code_of_a_config_whose_optimizer_or_schedule_was_deleted[both]",
+        "--global-batch 4 --zero-stage 3 --checkpointing full-90432",
+        "test_auto_becomes_what_transformers_makes_of_it_and_resolved_numbers_do_not_disagree",
+    ),
+    "memory/test_gpu_memory_real.py": (
+        "3-more1",
+        "test_without_a_card_everything_before_the_first_cuda_call_is_run",
+        "test_a_peak_outlives_a_reset_of_deepspeeds",
+    ),
+    "memory/test_loading_real.py": (
+        "bfloat16-0",
+        "test_the_experts_of_a_mixture_are_joined_in_own_memory",
+        "said0-cpu",
+    ),
+    "proving/test_proof_models.py": (
+        "llama, stage 3",
+        "experts, stage 3",
+        "mistral over two ranks",
+        "qlora, stage 3 and offload",
+        "test_stage_3_trains_as_stage_2_does",
+        "test_only_adapters_are_trained",
+        "test_a_function_of_ones_own_is_trained",
+    ),
+    "proving/test_prove_real.py": (
+        "stage 2 offload",
+        "stage 3 fp16",
+        "AutoTP 2, stage 3",
+        "misspelt section",
+        "batch that never multiplies",
+        "schedule without its length",
+        "clipping as text",
+        "test_observations_are_the_engines",
+        "test_an_overflow_is_forced_and_survived",
+        "test_fp16_on_a_cpu_names_its_patch",
+        "test_an_operator_that_a_cpu_lacks_is_not_run",
+        "test_a_killed_proof_leaves_no_lock[9]",
+        "test_a_timeout_is_not_a_verdict_on_the_config",
+    ),
+    "proving/test_trained_alike.py": (
+        "stage 1, fp32, 2 ranks",
+        "stage 2, bf16, CPU optimizer, 2 ranks",
+        "stage 2, fp32, no clipping, no accumulation, 2 ranks",
+        "stage 3, fp32, hpZ 2, 4 ranks",
+    ),
+}
+
+# Files of which these cases alone are left to the night. A CPU without fp16 takes minutes for what is wide enough to be
+# swapped to a drive; other structures show fp16, and NVMe in bf16.
+NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
+    "proving/test_golden_proof.py": ("fp16-nvme-both", "fp16-nvme-cpu-params"),
+}
+
 # Files whose proofs take longest, by minutes; they begin first, so that two processes end at about the same time.
 LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "proving/test_trained_alike.py",
            "proving/test_golden_trained.py")  # fmt: skip
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what has no test of a marker that is asked for: to import and collect it all takes most of a minute."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    asked = config.option.markexpr.split(" and ")  # a part with "or" or "not" is no marker's name
+    lacks = "pythons" in asked and not is_listed(collection_path, ACROSS_PYTHONS)
+    lacks |= "nightly" in asked and not is_listed(collection_path, (*NIGHTLY, *NIGHTLY_CASES))
+    if not lacks and (named := [one for one in asked if one in ("proof", "launch")]):
+        text = collection_path.read_text("utf-8")
+        lacks = any(f"pytest.mark.{one}" not in text for one in named)
+    return True if lacks else None
+
+
+def is_listed(path: Path, places: tuple[str, ...]) -> bool:
+    """Whether a file of tests is one of some files or lies in one of some folders."""
+    place = path.relative_to(TESTS).as_posix()
+    return any(place == one or place.startswith(f"{one}/") for one in places)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what can differ between Pythons; the longest files first."""
+    """Mark what can differ between Pythons, and what is left to the night; the longest files first."""
     rank = {place: number for number, place in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.relative_to(TESTS).as_posix(), len(LONGEST)))
     for item in items:
-        place = item.path.relative_to(TESTS).as_posix()
-        if any(place == one or place.startswith(f"{one}/") for one in ACROSS_PYTHONS):
+        if is_listed(item.path, ACROSS_PYTHONS):
             item.add_marker(pytest.mark.pythons)
+        if is_left_to_the_night(item):
+            item.add_marker(pytest.mark.nightly)
+
+
+def is_left_to_the_night(item: pytest.Item) -> bool:
+    """Whether a proof is of a file of NIGHTLY and not of what `nox` keeps of it, or a case of NIGHTLY_CASES."""
+    if item.get_closest_marker("proof") is None:
+        return False
+    place = item.path.relative_to(TESTS).as_posix()
+    test, _, case = item.name.partition("[")
+    names = {item.name, test, case.removesuffix("]")}
+    if place in NIGHTLY:
+        return not names & set(NIGHTLY[place])
+    return bool(names & set(NIGHTLY_CASES.get(place, ())))
 
 
 # Examples are the same in CI every time, and no slow machine fails a test; at a desk hypothesis searches on.
@@ -85,6 +203,16 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int,
         return lint_samples.dsgen(capsys, *arguments)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[None]:
+    """One engine of each kind for all tests of a file: to import torch and DeepSpeed takes longer than most of them."""
+    engines = Warm()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "start", engines.start)
+        yield
+    engines.close()
 
 
 @pytest.fixture

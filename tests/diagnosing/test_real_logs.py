@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from chosen import chosen
 
-from dsgen.diagnosing import Diagnosis, diagnose
+from dsgen.diagnosing import diagnose
 
 pytestmark = pytest.mark.proof
 
+SERVER = Path(__file__).resolve().parents[1] / "helpers" / "failing_programs.py"
 START = """
 import json, os, sys
 import torch, deepspeed
@@ -61,41 +64,74 @@ Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=keys)).prepare(model, 
 """
 
 
-def log_of(folder: Path, program: str, port: int) -> Diagnosis:
-    """What is said of the log of a program that fails."""
-    words = [sys.executable, "-c", START + program, str(port)]
+FAILURES = {
+    "start(train_batch_size=7, train_micro_batch_size_per_gpu=2)": ("batch-mismatch", "init"),
+    "start(zero_optimization={'stge': 2})": ("config-refused", "init"),
+    "start(train_micro_batch_size_per_gpu='auto')": ("auto-not-filled", "init"),
+    "start(fp16={'enabled': True}, bf16={'enabled': True})": ("config-refused", "init"),
+    "start()(torch.tensor([9]))": ("index-out-of-range", "forward"),
+    "start(bf16={'enabled': True}).module[1](torch.rand(1, 4))": ("dtype-mismatch", "forward"),
+    "engine = start(); engine.requires_grad_(False); engine.backward(engine(torch.tensor([1])).sum())":
+        ("no-gradient", "backward"),
+    "model.load_state_dict({'0.weight': torch.zeros(0), '1.weight': torch.zeros(8, 4), '1.bias': torch.zeros(8)})":
+        ("checkpoint-empty", "load"),
+    "model.load_state_dict(torch.nn.Linear(3, 3).state_dict())": ("checkpoint-shapes", "load"),
+    "import no_such_package": ("package-missing", "launch"),
+    TRAINER: ("config-mismatch", "init"),
+    FLASH: ("flash-attention-missing", "load"),
+    RESUME: ("nothing-to-resume", "resume"),
+    ACCELERATE + DUMMY: ("dummy-optimizer", "init"),
+    ACCELERATE + TWICE: ("dummy-optimizer", "init"),
+}  # fmt: skip
+
+
+def started(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """A Python that has no GPU; what it says on both streams is its stdout."""
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(words, cwd=folder, env=environment, timeout=300, check=False, **streams)  # type: ignore[call-overload]
-    assert done.returncode != 0, done.stdout.decode()
-    return diagnose([done.stdout])
+    return subprocess.run(
+        [sys.executable, *words],
+        input=stdin,
+        env=environment,
+        timeout=300,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
-@pytest.mark.parametrize(
-    ("program", "code", "phase"),
-    [
-        ("start(train_batch_size=7, train_micro_batch_size_per_gpu=2)", "batch-mismatch", "init"),
-        ("start(zero_optimization={'stge': 2})", "config-refused", "init"),
-        ("start(train_micro_batch_size_per_gpu='auto')", "auto-not-filled", "init"),
-        ("start(fp16={'enabled': True}, bf16={'enabled': True})", "config-refused", "init"),
-        ("start()(torch.tensor([9]))", "index-out-of-range", "forward"),
-        ("start(bf16={'enabled': True}).module[1](torch.rand(1, 4))", "dtype-mismatch", "forward"),
-        ("engine = start(); engine.requires_grad_(False); engine.backward(engine(torch.tensor([1])).sum())",
-         "no-gradient", "backward"),
-        ("model.load_state_dict({'0.weight': torch.zeros(0), '1.weight': torch.zeros(8, 4), '1.bias': torch.zeros(8)})",
-         "checkpoint-empty", "load"),
-        ("model.load_state_dict(torch.nn.Linear(3, 3).state_dict())", "checkpoint-shapes", "load"),
-        ("import no_such_package", "package-missing", "launch"),
-        (TRAINER, "config-mismatch", "init"),
-        (FLASH, "flash-attention-missing", "load"),
-        (RESUME, "nothing-to-resume", "resume"),
-        (ACCELERATE + DUMMY, "dummy-optimizer", "init"),
-        (ACCELERATE + TWICE, "dummy-optimizer", "init"),
-    ],
-    ids=lambda value: value.strip()[:30],
-)  # fmt: skip
-def test_a_real_failure_is_named(tmp_path: Path, program: str, code: str, phase: str) -> None:
-    answer = log_of(tmp_path, program, 29_500 + os.getpid() % 10_000)
+def whole(program: str) -> str:
+    """With what all of them begin with, and a port of this process."""
+    return (START + program).replace("sys.argv[1]", repr(str(29_500 + os.getpid() % 10_000)))
 
-    assert answer.root is not None, answer.record
-    assert (answer.code, answer.root.phase) == (code, phase)
+
+@pytest.fixture(scope="module")
+def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What each program printed: one process imports torch and DeepSpeed, and is each of them in a fork."""
+    folders = {program: tmp_path_factory.mktemp("program") for program in chosen(request, "program")}
+    asked = [{"program": whole(program), "folder": str(folder)} for program, folder in folders.items()]
+    done = started(str(SERVER), stdin=json.dumps(asked).encode())
+    assert done.returncode == 0, done.stdout.decode()
+    logs = {program: (folder / "log").read_bytes() for program, folder in folders.items()}
+    assert json.loads(done.stdout) == [1] * len(asked), logs
+    return logs
+
+
+def named(log: bytes) -> tuple[str, str]:
+    """The code and the phase of what is said of a log."""
+    answer = diagnose([log])
+    assert answer.root is not None, log.decode()
+    return answer.code, answer.root.phase
+
+
+@pytest.mark.parametrize("program", FAILURES, ids=lambda program: program.strip()[:30])
+def test_a_real_failure_is_named(program: str, logs: dict[str, bytes]) -> None:
+    assert named(logs[program]) == FAILURES[program]
+
+
+def test_a_process_of_its_own_prints_no_other_failure() -> None:
+    """The others are forks, which have imported what a program imports."""
+    program = next(iter(FAILURES))
+    done = started("-c", whole(program))
+
+    assert done.returncode == 1
+    assert named(done.stdout) == FAILURES[program]

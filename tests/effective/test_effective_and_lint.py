@@ -101,6 +101,7 @@ def examples() -> list[Handover]:
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_no_example_of_a_rule_is_told_otherwise() -> None:
     every = examples()
     wrong = []
@@ -114,6 +115,7 @@ def test_no_example_of_a_rule_is_told_otherwise() -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_with_arguments_the_run_is_told_in_numbers(tmp_path: Path) -> None:
     effect = handovers.effective(TRAINER, arguments=put(tmp_path, "args.yaml", ARGUMENTS), world_size=8)
 
@@ -124,6 +126,7 @@ def test_with_arguments_the_run_is_told_in_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_what_stops_the_program_is_refused(tmp_path: Path) -> None:
     effect = handovers.effective(
         {**TRAINER, "train_micro_batch_size_per_gpu": 2}, arguments=put(tmp_path, "args.yaml", ARGUMENTS)
@@ -151,6 +154,7 @@ BLAMED = [
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(("config", "target", "key"), BLAMED)
 def test_the_key_that_stops_the_program_is_blamed(config: dict[str, Any], target: str, key: str) -> None:
     effect = handovers.effective(config, target=target)
@@ -160,6 +164,7 @@ def test_the_key_that_stops_the_program_is_blamed(config: dict[str, Any], target
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_a_schedule_below_zero_is_loaded() -> None:
     """DeepSpeed takes negative rates, so they are shown and not refused."""
     params = {"cycle_min_lr": -3, "cycle_max_lr": -1}
@@ -171,6 +176,7 @@ def test_a_schedule_below_zero_is_loaded() -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_a_name_with_dots_is_no_key() -> None:
     config = {**TRAINER, "zero_optimization.reduce_bucket_size": "auto", "zero_optimization.stage": 3}
     effect = handovers.effective(config, target="hf-trainer")
@@ -183,6 +189,7 @@ def test_a_name_with_dots_is_no_key() -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.usefixtures("warm")
 def test_what_the_program_overwrites_and_works_out_is_told(tmp_path: Path) -> None:
     """Accelerate's infinity for steps_per_print, the Trainer's 0 for warmup_min_lr, and the product of the batch."""
     names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps")

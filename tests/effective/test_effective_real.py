@@ -17,7 +17,7 @@ from effective_checks import compare
 from dsgen.effective import Effective, WrittenKey, load, load_many
 from dsgen.shapes.errors import DsgenError
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 SAMPLE, PROBES = 3, 7  # every third config, every seventh probe's verdict: all would take two minutes
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from dsgen.families import FAMILIES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "dsgen"
+TESTS = REPOSITORY / "tests"
 LONGEST_FILE = 400  # lines; from 300 on a file should make one think
 
 # A room imports only from lower floors, and on its own floor only from the rooms that stand before it.
@@ -74,16 +76,6 @@ TYPED = {"shapes.profiles": "the catalog reads what a profile says by the types 
 # A subclass's methods override theirs, and are documented there.
 STANDARD = {"dict[str, Any]", "click.Group", "CPU_Accelerator"}
 
-HEAVY = ("torch", "deepspeed", "transformers", "ruamel", "rich", "jsonschema", "yaml", "numpy")
-
-# What answers other questions than a render's; it cost time at every start until it was imported where it is used.
-NOT_FOR_A_RENDER = (
-    *("dsgen.linting", "dsgen.asking", "dsgen.simulating", "dsgen.proving", "dsgen.effective", "dsgen.engine"),
-    *("dsgen.targets", "dsgen.documents", "dsgen.shapes.findings", "dsgen.report.reference"),
-    *("asyncio", "concurrent", "email", "http", "logging", "multiprocessing", "shutil", "socket", "sqlite3"),
-    *("subprocess", "tempfile", "xml"),
-)
-
 
 def modules() -> dict[str, Path]:
     """Name below dsgen -> file; a package is named by its folder, the face is `dsgen`."""
@@ -98,8 +90,10 @@ MODULES = modules()
 TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
 
 
-def imports(name: str) -> Iterator[str]:
+@functools.cache
+def imports(name: str) -> tuple[str, ...]:
     """Everything a module imports, inside functions too; of dsgen the module itself: dsgen.shapes.layers."""
+    found = []
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -108,8 +102,8 @@ def imports(name: str) -> Iterator[str]:
             targets = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
-        for target in targets:
-            yield f"dsgen.{_module(target)}" if target.split(".")[0] == "dsgen" else target
+        found += [f"dsgen.{_module(one)}" if one.split(".")[0] == "dsgen" else one for one in targets]
+    return tuple(found)
 
 
 def _module(target: str) -> str:
@@ -143,13 +137,17 @@ def test_every_module_lies_in_a_room() -> None:
     } == OUTSIDE
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if entry(name) != APART])
-def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
-    others = {target for target in own_imports(name) if entry(target) != entry(name)}
+def test_a_module_imports_only_what_lies_below_it() -> None:
+    own = {name: own_imports(name) for name in MODULES if entry(name) != APART}
 
-    above = sorted(target for target in others if ORDER.get(entry(target), len(ORDER)) > ORDER[entry(name)])
+    above = {
+        f"{name} imports {target}"
+        for name, targets in own.items()
+        for target in targets
+        if entry(target) != entry(name) and ORDER.get(entry(target), len(ORDER)) > ORDER[entry(name)]
+    }
 
-    assert above == []
+    assert above == set()
 
 
 def test_no_circle_inside_a_package() -> None:
@@ -191,71 +189,62 @@ def test_a_library_stays_behind_its_wall(library: str) -> None:
     assert [name for name in users if not name.startswith(WALLS[library])] == []
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if entry(name) not in ("cli", APART)])
-def test_only_the_command_line_prints_and_exits(name: str) -> None:
-    calls = [node.func for node in ast.walk(TREES[name]) if isinstance(node, ast.Call)]
-    said = {ast.unparse(function) for function in calls}
+def test_only_the_command_line_prints_and_exits() -> None:
+    said = {
+        f"{name} calls {call}"
+        for name, tree in TREES.items()
+        if entry(name) not in ("cli", APART)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
+        if (call := ast.unparse(node.func)) in ("print", "exit", "quit", "sys.exit", "SystemExit")
+    }
 
-    assert said & {"print", "exit", "quit", "sys.exit", "SystemExit"} == set()
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import dsgen",
-        "import dsgen; dsgen.render(dsgen.profile('a100-40g') | dsgen.profile('7b'))",
-        "from dsgen.cli import cli; cli(['render', '--hw', 'a100-40g', '--model', '7b'], standalone_mode=False)",
-        "from dsgen.cli import cli; cli(['--help'], standalone_mode=False)",
-    ],
-)
-def test_the_short_way_loads_nothing_heavy(program: str) -> None:
-    ending = "; import sys; sys.stderr.write(' '.join(['loaded:', *sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, check=True)
-
-    loaded = {name.split(".")[0] for name in done.stderr.rpartition("loaded: ")[2].split()}
-
-    assert "dsgen" in loaded
-    assert loaded & set(HEAVY) == set()
+    assert said == set()
 
 
-def test_a_render_imports_nothing_that_it_does_not_need() -> None:
-    render = "cli(['render', '--hw', 'a100-40g', '--model', '7b'], standalone_mode=False)"
-    libraries = "import sys, attrs, cattrs, click; known = set(sys.modules)"  # and what those need on each Python
-    program = f"{libraries}; from dsgen.cli import cli; {render}"
-    ending = "; sys.stderr.write(' '.join(['loaded:', *(set(sys.modules) - known)]))"
-    done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, check=True)
+def test_a_file_is_short() -> None:
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES.items()}
 
-    loaded = set(done.stderr.rpartition("loaded: ")[2].split())
-    assert {"dsgen.rendering.configs", "dsgen.families.llama"} <= loaded
-    assert sorted(name for name in loaded if name.startswith(NOT_FOR_A_RENDER)) == []
-    assert {name for name in loaded if name.startswith("dsgen.families.")} & {
-        f"dsgen.families.{name}" for name in ("bloom", "falcon", "gpt2", "t5", "mixtral", "qwen3")
-    } == set()
+    assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_file_is_short(name: str) -> None:
-    assert len(MODULES[name].read_text("utf-8").splitlines()) <= LONGEST_FILE
+def test_a_module_opens_with_a_sentence() -> None:
+    """Its first paragraph is one."""
+    opened = {name: (ast.get_docstring(tree) or "").partition("\n\n")[0] for name, tree in TREES.items()}
+
+    assert [name for name, words in opened.items() if not words.endswith((".", ":"))] == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_opens_with_a_sentence_and_names_what_is_public(name: str) -> None:
-    tree = TREES[name]
-    docstring = (ast.get_docstring(tree) or "").partition("\n\n")[0]
+def test_a_module_has_annotations_as_text_but_where_they_are_compiled() -> None:
+    wrong = []
+    for name, tree in TREES.items():
+        first = next((node for node in tree.body if not isinstance(node, ast.Expr)), None)
+        if first is not None:  # a package that only holds modules has nothing but its sentence
+            bases = {ast.unparse(base) for node in tree.body if isinstance(node, ast.ClassDef) for base in node.bases}
+            as_text = ast.unparse(first) == "from __future__ import annotations"
+            if as_text == ("NamedTuple" in bases or name in TYPED):
+                wrong.append(name)
 
-    assert docstring.endswith((".", ":")), "the first paragraph is a sentence"
-    assigned = {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
-    first = next((node for node in tree.body if not isinstance(node, ast.Expr)), None)
-    if first is not None:  # a package that only holds modules has nothing but its sentence
-        bases = {ast.unparse(base) for node in tree.body if isinstance(node, ast.ClassDef) for base in node.bases}
-        as_text = ast.unparse(first) == "from __future__ import annotations"
-        assert as_text != ("NamedTuple" in bases or name in TYPED)
-    if any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in tree.body):
-        assert "__all__" in assigned
+    assert wrong == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_what_is_public_is_documented(name: str) -> None:
+def test_a_module_names_what_is_public() -> None:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    assigned = {
+        name: {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+        for name, tree in TREES.items()
+        if any(isinstance(node, kinds) for node in tree.body)
+    }
+
+    assert [name for name, names in assigned.items() if "__all__" not in names] == []
+
+
+def test_what_is_public_is_documented() -> None:
+    assert [f"{name}.{one}" for name in MODULES for one in undocumented(name)] == []
+
+
+def undocumented(name: str) -> list[str]:
+    """What a module makes public without a docstring."""
     kinds = (ast.FunctionDef, ast.ClassDef)
     top = [node for node in TREES[name].body if isinstance(node, kinds) and not node.name.startswith("_")]
     methods = [
@@ -265,8 +254,7 @@ def test_what_is_public_is_documented(name: str) -> None:
         for item in node.body
         if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
     ]
-
-    assert [node.name for node in (*top, *methods) if not ast.get_docstring(node)] == []
+    return [node.name for node in (*top, *methods) if not ast.get_docstring(node)]
 
 
 def test_an_assert_states_something_of_our_own() -> None:
@@ -325,14 +313,47 @@ def test_everything_has_what_nox_runs_and_the_workflow_at_night_runs_it() -> Non
 
 
 def test_what_can_differ_between_pythons_is_there() -> None:
-    tests = REPOSITORY / "tests"
-    listed = next(
-        ast.literal_eval(node.value)
-        for node in ast.parse((tests / "conftest.py").read_text("utf-8")).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ACROSS_PYTHONS"
-    )
+    listed = table_of_tests("ACROSS_PYTHONS")
 
-    assert [one for one in listed if not (tests / one).exists()] == []
+    assert [one for one in listed if not (TESTS / one).exists()] == []
+
+
+def table_of_tests(name: str) -> Any:
+    """A table of tests/conftest.py."""
+    for node in ast.parse((TESTS / "conftest.py").read_text("utf-8")).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if [ast.unparse(target) for target in targets] == [name]:
+                assert node.value is not None
+                return ast.literal_eval(node.value)
+    raise AssertionError(f"tests/conftest.py has no {name}")
+
+
+def test_of_every_file_that_is_left_to_the_night_nox_runs_what_is_listed() -> None:
+    listed, cases_alone = table_of_tests("NIGHTLY"), table_of_tests("NIGHTLY_CASES")
+    names = {marks: collected("proof", marks, *listed, *cases_alone) for marks in ("nightly", "not nightly")}
+
+    for file, cases in cases_alone.items():
+        left = {name.partition("[")[2].removesuffix("]") for place, name in names["nightly"] if place == file}
+        assert left == set(cases)
+        assert [name for place, name in names["not nightly"] if place == file]
+
+    for file, kept in listed.items():
+        runs = {name for place, name in names["not nightly"] if place == file}
+        cases = {name.partition("[")[2].removesuffix("]") for name in runs} | {name.partition("[")[0] for name in runs}
+        assert [one for one in kept if one not in runs | cases] == [], f"{file} has no such test or case"
+        assert bool(kept) == bool(runs), f"{file} keeps others than are listed"
+        assert [name for place, name in names["nightly"] if place == file], f"nothing of {file} is left to the night"
+
+
+def collected(*marks_and_files: str) -> set[tuple[str, str]]:
+    """File and name of the tests that have two markers."""
+    one, other, *files = marks_and_files
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", f"{one} and {other}"]
+    paths = [str(TESTS / file) for file in files]
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    ids = [line.removeprefix("tests/") for line in done.stdout.splitlines() if "::" in line]
+    return {(place, name) for place, _, name in (line.partition("::") for line in ids)}
 
 
 def test_ruff_has_one_version() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dsgen.asking.proofs import foreseen
 from dsgen.proving import prover
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-3}}
 BASE: dict[str, Any] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chosen import chosen
 
 from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
@@ -50,17 +51,17 @@ def groups() -> dict[str, tuple[str, ...]]:
     return {**structures.distinct({name: config for name, config in configs().items() if name not in own}), **own}
 
 
-@functools.cache
-def proofs() -> dict[str, Proof]:
-    """All proofs, in one session: torch and DeepSpeed are imported once."""
-    names = list(groups())
+@pytest.fixture(scope="module")
+def proofs(request: pytest.FixtureRequest) -> dict[str, Proof]:
+    """All proofs that are asked about, in one session: torch and DeepSpeed are imported once."""
+    names = chosen(request)
     models = [ProvenModel(optimizer=OWN.get(name, "")) for name in names]
     return dict(zip(names, prove_many([configs()[name] for name in names], trained=models), strict=True))
 
 
 @pytest.mark.parametrize("name", [name for name in groups() if name not in NEEDS_GPU])
-def test_a_structure_is_proved(name: str) -> None:
-    proof = proofs()[name]
+def test_a_structure_is_proved(name: str, proofs: dict[str, Proof]) -> None:
+    proof = proofs[name]
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
     assert proof.outcome == PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''} {proof.todo or ''}"
     assert proof.checks
@@ -69,8 +70,10 @@ def test_a_structure_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEEDS_GPU)
-def test_what_only_a_gpu_can_prove_is_proved_there_and_refused_here_by_name(name: str) -> None:
-    proof = proofs()[name]
+def test_what_only_a_gpu_can_prove_is_proved_there_and_refused_here_by_name(
+    name: str, proofs: dict[str, Proof]
+) -> None:
+    proof = proofs[name]
     if proof.device == "cuda":
         assert proof.outcome == PROVED
     else:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chosen import chosen
 
 import dsgen
 from dsgen.asking.proofs import trained
 from dsgen.proving import prover
 from dsgen.proving.proven_models import ProvenModel
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 CPU = {"device": "cpu"}
 
@@ -48,38 +48,42 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@functools.cache
-def proofs() -> dict[str, prover.Proof]:
-    """All of them, in one session."""
-    models: list[ProvenModel] = [trained(**said) for _, said in CASES.values()]
-    configs = [one for one, _ in CASES.values()]
-    return dict(zip(CASES, prover.prove_many(configs, trained=models, device="cpu"), strict=True))
+COMPARED = ("llama, stage 2", "llama, stage 3", "qlora, stage 2")  # with each other
+
+
+@pytest.fixture(scope="module")
+def proofs(request: pytest.FixtureRequest) -> dict[str, prover.Proof]:
+    """All that are asked about, in one session."""
+    names = dict.fromkeys([*chosen(request), *COMPARED])
+    models: list[ProvenModel] = [trained(**CASES[name][1]) for name in names]
+    configs = [CASES[name][0] for name in names]
+    return dict(zip(names, prover.prove_many(configs, trained=models, device="cpu"), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_proved(name: str) -> None:
-    proof = proofs()[name]
+def test_it_is_proved(name: str, proofs: dict[str, prover.Proof]) -> None:
+    proof = proofs[name]
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
 
     assert proof.outcome == prover.PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''}"
     assert proof.losses[-1] < proof.losses[0]
 
 
-def test_stage_3_trains_as_stage_2_does() -> None:
+def test_stage_3_trains_as_stage_2_does(proofs: dict[str, prover.Proof]) -> None:
     """The same sibling with the same weights: experts too are what transformers makes them (bf16 rounds)."""
-    assert proofs()["llama, stage 3"].losses == pytest.approx(proofs()["llama, stage 2"].losses, abs=2e-3)
+    assert proofs["llama, stage 3"].losses == pytest.approx(proofs["llama, stage 2"].losses, abs=2e-3)
 
 
-def test_only_adapters_are_trained() -> None:
+def test_only_adapters_are_trained(proofs: dict[str, prover.Proof]) -> None:
     """A tenth of the sibling at most is in the optimizer, and peft is named among the versions."""
     held = {
-        name: next(check.observed for check in proofs()[name].checks if check.name == "master weight elements per rank")
+        name: next(check.observed for check in proofs[name].checks if check.name == "master weight elements per rank")
         for name in ("qlora, stage 2", "llama, stage 2")
     }
 
     assert 0 < held["qlora, stage 2"][0] < held["llama, stage 2"][0] / 2  # type: ignore[index]
-    assert "peft" in proofs()["qlora, stage 2"].versions
-    assert "peft" not in proofs()["llama, stage 2"].versions
+    assert "peft" in proofs["qlora, stage 2"].versions
+    assert "peft" not in proofs["llama, stage 2"].versions
 
 
 MINE = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chosen import chosen
 
 pytestmark = pytest.mark.proof
 
@@ -59,10 +59,11 @@ def cases() -> dict[str, tuple[Any, int]]:
     return made
 
 
-@functools.cache
-def answers() -> dict[str, dict[str, Any]]:
-    """All cases in one process, which imports torch once."""
-    asked = [{"config": one, "ranks": ranks} for one, ranks in cases().values()]
+@pytest.fixture(scope="module")
+def answers(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+    """All cases that are run, in one process, which imports torch once."""
+    names, made = chosen(request), cases()
+    asked = [{"config": config, "ranks": ranks} for config, ranks in (made[name] for name in names)]
     done = subprocess.run(
         [sys.executable, str(PROGRAM)],
         input=json.dumps(asked),
@@ -73,12 +74,12 @@ def answers() -> dict[str, dict[str, Any]]:
         env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(cases(), json.loads(done.stdout), strict=True))
+    return dict(zip(names, json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("name", cases())
-def test_ten_steps_have_the_losses_of_plain_pytorch_and_resume_with_them(name: str) -> None:
-    told = answers()[name]
+def test_ten_steps_have_the_losses_of_plain_pytorch_and_resume_with_them(name: str, answers: dict[str, Any]) -> None:
+    told = answers[name]
     assert not told["error"], told["error"]
     tolerance = BF16 if "bf16" in name else FP32
     assert told["engine"] == pytest.approx(told["plain"], abs=tolerance)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,34 +32,42 @@ def launched() -> str:
     return screen.written_text(written, "runs/a") + screen.dry_text(written, "runs/a")
 
 
-def texts() -> dict[str, tuple[str, str]]:
-    """Name -> kind and text of a report."""
-    config = dsgen.render(JOB)
-    return {
-        "plan": ("plan", plan.text(config.plan, True)),
-        "narrow plan": ("plan", plan.text(config.plan, False, 60)),
-        "memory": ("memory", memory.text(dsgen.memory(JOB, every=True))),
-        "does not fit": ("memory", memory.text(dsgen.memory(TIGHT), 120)),
-        "summary": ("summary", summary.text(config, "/tmp/[red]x[/red] :smile:.json")),
-        "why": ("why", why.text(dsgen.why(JOB, "zero_optimization.stage"))),
-        "diff": ("diff", diff.text(dsgen.diff(config, {"train_batch_size": 8}))),
-        "config": ("json", config.to_json()),
-        "long lines": ("table", "x" * 500 + "\n" + "y " * 300 + "\n\n  end  \n"),
-        "speedups": ("speedups", speedups.text(dsgen.speedups(JOB, OFFLOADED))),
-        "contest": ("contest", contests.text(dsgen.compare(JOB, "zero0", "zero3", "zero1,tp=3"))),
-        "what-if": ("what-if", what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 400_000]))),
-        "budget": ("budget", deadlines.text(dsgen.fewest_gpus(JOB, "30B", "30d"))),
-        "launch": ("launch", launched().replace("runs/a", "runs/[red]a", 1)),
-        "no line break": ("proof", "failed: 1 check does not hold"),
-    }
+@functools.cache
+def rendered() -> dsgen.Config:
+    """The config of the job, which several reports are about."""
+    return dsgen.render(JOB)
 
 
-TEXTS = texts()
+# Name -> kind of a report, and what makes its text.
+TEXTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "plan": ("plan", lambda: plan.text(rendered().plan, True)),
+    "narrow plan": ("plan", lambda: plan.text(rendered().plan, False, 60)),
+    "memory": ("memory", lambda: memory.text(dsgen.memory(JOB, every=True))),
+    "does not fit": ("memory", lambda: memory.text(dsgen.memory(TIGHT), 120)),
+    "summary": ("summary", lambda: summary.text(rendered(), "/tmp/[red]x[/red] :smile:.json")),
+    "why": ("why", lambda: why.text(dsgen.why(JOB, "zero_optimization.stage"))),
+    "diff": ("diff", lambda: diff.text(dsgen.diff(rendered(), {"train_batch_size": 8}))),
+    "config": ("json", lambda: rendered().to_json()),
+    "long lines": ("table", lambda: "x" * 500 + "\n" + "y " * 300 + "\n\n  end  \n"),
+    "speedups": ("speedups", lambda: speedups.text(dsgen.speedups(JOB, OFFLOADED))),
+    "contest": ("contest", lambda: contests.text(dsgen.compare(JOB, "zero0", "zero3", "zero1,tp=3"))),
+    "what-if": ("what-if", lambda: what_ifs.text(dsgen.what_if(JOB, "seq_len", [1024, 8192, 65_536]))),
+    "budget": ("budget", lambda: deadlines.text(dsgen.fewest_gpus(JOB, "30B", "30d"))),
+    "launch": ("launch", lambda: launched().replace("runs/a", "runs/[red]a", 1)),
+    "no line break": ("proof", lambda: "failed: 1 check does not hold"),
+}
+
+
+@functools.cache
+def said(name: str) -> tuple[str, str]:
+    """Kind and text of a report."""
+    kind, text = TEXTS[name]
+    return kind, text()
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_colours_only_add_to_a_report(name: str) -> None:
-    kind, text = TEXTS[name]
+    kind, text = said(name)
 
     painted = colours.painted(text, kind)
 
@@ -86,7 +96,7 @@ def test_colours_only_add_to_a_report(name: str) -> None:
     ],
 )
 def test_what_matters_has_its_colour(name: str, words: str) -> None:
-    kind, text = TEXTS[name]
+    kind, text = said(name)
 
     assert words in colours.painted(text, kind)
 
