@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["WORKSPACE", "Overhead", "overhead"]
+__all__ = ["WORKSPACE", "Overhead", "overhead", "workspace_bytes"]
 
 WORKSPACE = "cuBLAS workspace"  # the part that torch takes from its own allocator
 
@@ -124,7 +124,8 @@ def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
     family = architecture(hardware)
     if family.name == "cpu":
         return Overhead(0, 0, 0)
-    own = _context(hardware, family), _nccl(hardware, family, world, groups), _workspace(family)
+    nccl = _nccl(hardware, family, world, groups)
+    own = _context(hardware, family), nccl, WORKSPACE_THREADS * _workspace(family)
     return Overhead(*own, hardware.gpu_memory_used_bytes)
 
 
@@ -136,13 +137,18 @@ def _context(hardware: Hardware, family: Architecture) -> int:
     return multiprocessors(hardware) * family.threads * CONTEXT_BYTES_PER_THREAD + LOADED_KERNELS_BYTES
 
 
+def workspace_bytes(hardware: Hardware) -> int:
+    """cuBLAS's workspace of one thread on one stream."""
+    return _workspace(architecture(hardware))
+
+
 def _workspace(family: Architecture) -> int:
     if family.name.startswith("gfx"):
         own = HIPBLAS_WORKSPACE_WIDE_BYTES if family.name == "gfx94" else HIPBLAS_WORKSPACE_BYTES
-        return WORKSPACE_THREADS * (own + HIPBLASLT_WORKSPACE_BYTES)
+        return own + HIPBLASLT_WORKSPACE_BYTES
     if not family.threads:
         return 0
-    return WORKSPACE_THREADS * (CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES)
+    return CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES
 
 
 def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int) -> int:
