@@ -34,8 +34,10 @@ The machine is a virtual one of 16 cores and 128 GiB of RAM, in which an 8B with
 MEMORY = """## Memory
 
 What torch had allocated at most in two steps, beside the [simulation](simulate.md) of the same request. Outside torch
-is what the card held beside torch's allocator after the last step: 619 MiB when the context was made, then kernels that
-were loaded and NCCL's communicator of one rank. dsgen's allowance for one GPU is 0.6 GiB less than that.
+is what the card held beside torch's allocator after the last step: 619 MiB when the context was made; the rest are
+kernels that were loaded, and 512 MiB that NCCL 2.28 takes for a communicator of one rank. That NCCL did so here was not
+looked at: another measured it with the same torch on a B300 (NVIDIA/nccl, issue 2363). With an optimizer on the CPU
+it is up to 82 MiB more, the more the larger the model. dsgen expects 776 MiB, and at most the 1,407 of the last rows.
 
 cuBLAS's workspaces of 32 MiB, one with the first product of forward and one with that of backward, lie in the replay
 where torch puts them: in the smallest block that is free then. Seven runs were 5 to 14 % off while they were added
