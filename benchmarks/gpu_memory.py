@@ -39,6 +39,7 @@ import gpu_memory_cases
 import gpu_memory_table
 
 from dsgen.engine.simulate.requests import filled
+from dsgen.memory.overheads import WORKSPACE_THREADS
 
 __all__ = ["main"]
 
@@ -130,7 +131,9 @@ def _simulate(chosen: list[Any], records: dict[str, Any], options: argparse.Name
         card, after = (record.get("measured", {}).get(part) for part in ("card", "after"))
         if card:
             outside = (after or {}).get("outside_bytes", card["context_bytes"])
-            request["gpu_memory_bytes"] = card["total_bytes"] - outside
+            workspace = gpu_memory_table.workspace_bytes(card["capability"])
+            request["workspace_bytes"] = workspace // WORKSPACE_THREADS
+            request["gpu_memory_bytes"] = card["total_bytes"] - outside - workspace
         found = ask(SIMULATE, request)
         _keep(records, case.name, request, "simulated", _short(found), options)
 

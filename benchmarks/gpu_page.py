@@ -35,9 +35,19 @@ The machine is a virtual one of 16 cores and 128 GiB of RAM, in which an 8B with
 MEMORY = """## Memory
 
 What torch had allocated at most in two steps, beside the [simulation](simulate.md) of the same request. Outside torch
-is what the card held beside torch's allocator after the last step: 619 MiB when the context was made, then kernels that
-were loaded and NCCL's communicator of one rank. dsgen's allowance for one GPU is 0.6 GiB less than that. Seven runs
-reserved over 5 % more or less, four of them a block of fp32 logits more than the replay (torch 2.11 there, 2.13 here).
+is what the card held beside torch's allocator after the last step: 619 MiB when the context was made; the rest are
+kernels that were loaded, and 512 MiB that NCCL 2.28 takes for a communicator of one rank. That NCCL did so here was not
+looked at: another measured it with the same torch on a B300 (NVIDIA/nccl, issue 2363). With an optimizer on the CPU
+it is up to 82 MiB more, the more the larger the model. dsgen expects 776 MiB, and at most the 1,407 of the last rows.
+
+cuBLAS's workspaces of 32 MiB, one with the first product of forward and one with that of backward, lie in the replay
+where torch puts them: in the smallest block that is free then. Seven runs were 5 to 14 % off while they were added
+behind the replay, four of them by a block of fp32 logits whose place a workspace had split; six of the seven are within
+0.3 % since, phase by phase, and no other left the 5 %. The seventh (Qwen2.5 0.5B at stage 2, optimizer on the CPU)
+reserved 1,040 MiB more in its first backward: an fp64 copy of the embedding's gradient, for which the replay has a free
+block of 1,202 MiB. It has none if backward's workspace comes before the fp32 gradient of the logits goes; the other
+runs say that it comes after. torch 2.11 gave cuBLASLt 1 MiB of its own where a layer has a bias; 2.13, whose rules are
+replayed, shares cuBLAS's.
 """
 SPEED = """## Speed
 

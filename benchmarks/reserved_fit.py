@@ -65,7 +65,9 @@ def asked() -> dict[str, tuple[Reserving, Reserving]]:
         job, strategy = case.strategy()
         of = parts(job, strategy, strategy.buffers, strategy.accumulation, strategy.micro_batch == 1)
         peak, around = of.peak(strategy.micro_batch), widened(job, strategy, strategy.buffers)
-        default, growing = (Reserving(job, strategy, of.moments, peak, way, *around) for way in (False, True))
+        default, growing = (
+            Reserving(job, strategy, of.moments, peak, way, *around, workspaces=False) for way in (False, True)
+        )
         made[case.name] = default, growing
     return made
 

@@ -73,8 +73,9 @@ segments, which `dsgen launch` sets; a config of one's own (`--config`) is judge
   GPU.
 - Lengths that change within a step, and the order of those of a person's data: a run has one length, or the lengths
   of its steps in turn (the request's `lengths`).
-- What other libraries ask of the allocator: NCCL and cuDNN have memory of their own; cuBLAS's workspaces are an
-  allowance.
+- What other libraries ask of the allocator: NCCL and cuDNN have memory of their own. The scenarios here are without
+  cuBLAS's workspaces, on both sides. In `simulate` and `memory` they lie among the tensors, where each thread's first
+  product puts them; what that changes was measured ([gpu.md](gpu.md)).
 - `torch.compile`, CUDA graphs and their pools.
 
 The cache is emptied where DeepSpeed 0.19.8 does it: when ZeRO-1 and 2 flatten a group of parameters (twice where that

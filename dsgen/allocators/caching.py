@@ -139,6 +139,17 @@ class Allocator:
         self.allocated += block.size  # an unsplit rest counts as allocated
         self.allocated_peak = max(self.allocated_peak, self.allocated)
 
+    def set_aside(self, size: int, stream: int = 0) -> None:
+        """Serve a request that is never given back, and whose bytes are in no number that is told.
+
+        What no tensor holds lies among the tensors all the same, and can keep free blocks apart: cuBLAS's workspaces.
+        The card's capacity is without it, too.
+        """
+        self.reserved -= size
+        held, most = self.allocated, self.allocated_peak
+        self.allocate(-1 - len(self._used), size, stream)
+        self.allocated, self.allocated_peak = held, most
+
     def free(self, handle: int) -> None:
         """Take a request back; free neighbours become one block."""
         block = self._used.pop(handle, None)
@@ -277,7 +288,7 @@ def replay(events: Iterable[tuple[int, int, int]], allocator: Allocator) -> Rese
 
     Args:
         events: (handle, bytes, stream) with a handle above 0 for a request, (-handle, ...) when it is freed,
-            (0, ...) when the cache is emptied.
+            (0, 0, 0) when the cache is emptied, (0, bytes, stream) for what is set aside.
         allocator: Of the default mode or of another.
     """
     for handle, size, stream in events:
@@ -285,6 +296,8 @@ def replay(events: Iterable[tuple[int, int, int]], allocator: Allocator) -> Rese
             allocator.allocate(handle, size, stream)
         elif handle < 0:
             allocator.free(-handle)
+        elif size:
+            allocator.set_aside(size, stream)
         else:
             allocator.empty_cache()
     return Reserved(allocator.allocated_peak, allocator.reserved_peak, allocator.released, allocator.out_of_memory)

@@ -119,7 +119,7 @@ def _gpu_beside(root: Symptom, predicted: MemoryEstimate) -> Iterator[str]:
     told = f"this job was predicted to reserve {gib(gpu.reserved_bytes)} GiB, {gib(gpu.peak_bytes)} of it allocated"
     if allocated is None:
         yield told
-    elif allocated > gpu.high_bytes - gpu.overhead_bytes:
+    elif allocated > gpu.tensors_high_bytes:
         yield (
             f"{told}; the run allocated {gib(allocated - gpu.peak_bytes)} more: it is not the job that is described "
             "here. Longer sequences, no checkpointing, another model or optimizer, or a leak"

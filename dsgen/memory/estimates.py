@@ -84,6 +84,7 @@ class Place(NamedTuple):
         phase: When the peak is.
         overhead: What no tensor holds and torch does not see -> bytes.
         holds: On a GPU, what torch's allocator reserves for the tensors alone, or what says so when it is asked for.
+        overhead_more_bytes: What may lie outside torch beside the overhead; only the most that it can take has it.
     """
 
     peak_bytes: int
@@ -94,6 +95,7 @@ class Place(NamedTuple):
     phase: str
     overhead: Mapping[str, int] = MappingProxyType({})
     holds: ReservedBytes | Reserving = ReservedBytes(0, 0, 0)
+    overhead_more_bytes: int = 0
 
     @property
     def reserved(self) -> ReservedBytes:
@@ -115,13 +117,19 @@ class Place(NamedTuple):
     def shown(self) -> ReservedBytes:
         """What nvidia-smi shows at most: what is reserved, and what lies outside torch; never more than there is."""
         outside = self.overhead_bytes - self.overhead.get(WORKSPACE, 0)
-        sizes = [one + outside for one in self.reserved]
+        expected, low, high = (one + outside for one in self.reserved)
+        sizes = expected, low, high + self.overhead_more_bytes
         return ReservedBytes(*(min(one, self.limit_bytes) if self.limit_bytes else one for one in sizes))
 
     @property
     def overhead_bytes(self) -> int:
         """Sum of the overhead."""
         return sum(self.overhead.values())
+
+    @property
+    def tensors_high_bytes(self) -> int:
+        """The most that the tensors can take, with what torch's allocator holds beside them."""
+        return self.high_bytes - self.overhead_bytes - self.overhead_more_bytes
 
     @property
     def needed_bytes(self) -> int:
@@ -212,6 +220,7 @@ class Room(NamedTuple):
         limit: Bytes that a process can get.
         overhead: Of them, what no tensor holds and torch does not see -> bytes.
         outside: Sum of the overhead.
+        beyond: What may lie outside torch beside the overhead.
         ratio: What tensors take by what is computed, as somebody measured on this machine.
         expandable: Whether torch's segments grow.
         changing: Whether lengths change from step to step.
@@ -220,6 +229,7 @@ class Room(NamedTuple):
     limit: int
     overhead: dict[str, int]
     outside: int
+    beyond: int = 0
     ratio: float = 1.0
     expandable: bool = True
     changing: bool = False
@@ -227,7 +237,8 @@ class Room(NamedTuple):
     def high(self, peak: int, doubted: bool, more: int = 0) -> int:
         """The most that a process may take whose tensors peak at a number of bytes, and may at `more`."""
         most = HIGH if self.expandable else HIGH_CHANGING if self.changing else HIGH_DEFAULT
-        return int((int(peak * self.ratio) + more) * (max(most, HIGH_DOUBTED) if doubted else most)) + self.outside
+        tensors = int((int(peak * self.ratio) + more) * (max(most, HIGH_DOUBTED) if doubted else most))
+        return tensors + self.outside + self.beyond
 
     def low(self, peak: int, doubted: bool, less: int = 0) -> int:
         """The least that a process may take whose tensors peak at a number of bytes, or `less` below it."""
@@ -258,7 +269,8 @@ def _groups(layout: Any, buffers: Buffers, world: int) -> int:
 def _room(hardware: Hardware, world: int, groups: int, expandable: bool, changing: bool) -> Room:
     outside = overhead(hardware, world, groups)
     held = {name: size for name, size in outside.parts.items() if size}
-    return Room(gpu_limit(hardware), held, outside.total, hardware.peak_memory_ratio or 1.0, expandable, changing)
+    ratio = hardware.peak_memory_ratio or 1.0
+    return Room(gpu_limit(hardware), held, outside.total, outside.more_bytes, ratio, expandable, changing)
 
 
 def _highest(moments: Sequence[Moment], micro_batch: int) -> tuple[Moment, int]:
@@ -297,6 +309,7 @@ def estimate(job: Job, strategy: Strategy, counted: Parts | None = None) -> Memo
             phase=moment.phase,
             overhead=gpu.overhead,
             holds=Reserving(job, strategy, counted.moments, tensors, gpu.expandable, less, more),
+            overhead_more_bytes=gpu.beyond,
         ),
         host=host_place(job, counted),
         nvme=Place(

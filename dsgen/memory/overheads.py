@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dsgen.kernels.architectures import Architecture, architecture, multiprocessors
 from dsgen.shapes.profiles import Hardware
 
-__all__ = ["WORKSPACE", "Overhead", "overhead"]
+__all__ = ["WORKSPACE", "Overhead", "overhead", "workspace_bytes"]
 
 WORKSPACE = "cuBLAS workspace"  # the part that torch takes from its own allocator
 
@@ -25,9 +25,17 @@ MIB = 2**20
 #   RTX PRO 6000 188 SM x 1536  555 MiB   2015   CUDA's primary one   github.com/ggml-org/llama.cpp/pull/23604
 #   B200         148 SM x 2048  612 MiB   2117   torch                github.com/unslothai/unsloth/pull/8669
 CONTEXT_BYTES_PER_THREAD = 2131  # the largest of these four, on which it was fitted
+# H200, 132 SM x 2048: 641,728,512 bytes (612 MiB) of the process in nvidia-smi, and 648,871,936 in use on the card as
+# the driver says (driver 580, CUDA 13.0, torch 2.11; docs/gpu.md). Of Hopper nothing else is published.
+HOPPER_CONTEXT_BYTES_PER_THREAD = 2374
+HOPPER_CONTEXT_MOST_BYTES_PER_THREAD = 2401  # by the driver: what no process can get
 # Kernels of cuBLAS, cuDNN, attention and torch that lazy loading brings in with the first steps: what a process on an
-# H100 held outside torch beyond its context, 0.16 GiB (github.com/vllm-project/vllm/pull/12126).
+# H100 held outside torch beyond its context, 0.16 GiB (github.com/vllm-project/vllm/pull/12126). torch before 1.13 has
+# all of them at once: 667 MB with the context, 287 where they are loaded late (github.com/pytorch/pytorch/pull/86509).
 LOADED_KERNELS_BYTES = 164 * MIB
+# The most that 38 runs on the H200 held beyond the context and NCCL_ALONE_BYTES: 178 MiB with plain attention, 194 with
+# torch's fused, up to 276 with an optimizer on the CPU, more the larger the model (docs/gpu.md).
+LOADED_KERNELS_MOST_BYTES = 276 * MIB
 # No reading of a HIP context is published. What XLA hides of an MI200 or MI300 for "late allocations by internal ROCm
 # libraries" (openxla/xla, stream_executor/rocm, RESERVED_GFX9_X).
 HIP_CONTEXT_BYTES = 1024 * MIB
@@ -54,6 +62,11 @@ SENDER_BYTES = 2 * MIB  # 2,097,152 there; where the receiver reads from the sen
 # A communicator of two of four A100 took 544 MiB and one of all four 688 MiB on rank 0, the end of its tree
 # (github.com/NVIDIA/nccl/issues/964): 24 channels x 12 MiB and x 18 MiB, and 256 MiB in both cases.
 COMMUNICATOR_BYTES = 256 * MIB
+# A communicator of one rank: 536,870,912 bytes of its network proxy's shared buffers, with the first collective, on
+# a B300 with NCCL 2.28.9, torch 2.11 and CUDA 13.0 (github.com/NVIDIA/nccl/issues/2363). An RTX 3090 took them with
+# NCCL_RUNTIME_CONNECT=0 alone (github.com/NVIDIA/nccl/pull/2366). With the same torch the H200 held so much more, too.
+NCCL_ALONE_BYTES = 512 * MIB
+NCCL_ALONE = ("sm90", "sm100")  # families of which it was seen
 # Channels of a node's rings: src/graph/search.cc picks the speed (20 to 90 GB/s) and doubles, connect.cc doubles again.
 # By that arithmetic H100 has 6 x 60 GB/s and B200 8 x 90 GB/s, both doubled twice: no log of theirs was found.
 # Logs: "12 coll channels" V100, "Channel 23/24" A100 (nccl-tests issue 100), "16 coll channels" H800 (nccl issue 892).
@@ -73,6 +86,7 @@ NETWORK_CHANNELS = 2  # of one GPU: "Channel 00/16" between nodes of eight H100 
 RCCL_FIRST_BYTES = 1024 * MIB
 RCCL_FURTHER_BYTES = 666 * MIB
 
+HOPPER = "sm90"
 _WIDE = ("sm90", "sm100", "sm120")
 
 
@@ -84,12 +98,14 @@ class Overhead(NamedTuple):
         nccl_bytes: NCCL's or RCCL's buffers.
         workspace_bytes: cuBLAS's workspaces, which torch takes from its own allocator.
         others_bytes: What other processes hold there.
+        more_bytes: What may lie there beside all of these, by driver, release and what runs; in no sum here.
     """
 
     context_bytes: int
     nccl_bytes: int
     workspace_bytes: int
     others_bytes: int = 0
+    more_bytes: int = 0
 
     @property
     def outside_bytes(self) -> int:
@@ -124,8 +140,9 @@ def overhead(hardware: Hardware, world: int, groups: int = 1) -> Overhead:
     family = architecture(hardware)
     if family.name == "cpu":
         return Overhead(0, 0, 0)
-    own = _context(hardware, family), _nccl(hardware, family, world, groups), _workspace(family)
-    return Overhead(*own, hardware.gpu_memory_used_bytes)
+    nccl = _nccl(hardware, family, world, groups)
+    own = _context(hardware, family), nccl, WORKSPACE_THREADS * _workspace(family)
+    return Overhead(*own, hardware.gpu_memory_used_bytes, _more(hardware, family, world))
 
 
 def _context(hardware: Hardware, family: Architecture) -> int:
@@ -133,16 +150,33 @@ def _context(hardware: Hardware, family: Architecture) -> int:
         return HIP_CONTEXT_BYTES
     if not family.threads:
         return UNKNOWN_CONTEXT_BYTES
-    return multiprocessors(hardware) * family.threads * CONTEXT_BYTES_PER_THREAD + LOADED_KERNELS_BYTES
+    of_a_thread = HOPPER_CONTEXT_BYTES_PER_THREAD if family.name == HOPPER else CONTEXT_BYTES_PER_THREAD
+    return multiprocessors(hardware) * family.threads * of_a_thread + LOADED_KERNELS_BYTES
+
+
+def _more(hardware: Hardware, family: Architecture, world: int) -> int:
+    """What was seen beyond the context, the kernels and NCCL's buffers that are expected; 0 where nobody looked."""
+    if not family.threads:
+        return 0
+    more = LOADED_KERNELS_MOST_BYTES - LOADED_KERNELS_BYTES
+    if family.name == HOPPER:
+        threads = multiprocessors(hardware) * family.threads
+        more += threads * (HOPPER_CONTEXT_MOST_BYTES_PER_THREAD - HOPPER_CONTEXT_BYTES_PER_THREAD)
+    return more + (NCCL_ALONE_BYTES if world == 1 and family.name in NCCL_ALONE else 0)
+
+
+def workspace_bytes(hardware: Hardware) -> int:
+    """cuBLAS's workspace of one thread on one stream."""
+    return _workspace(architecture(hardware))
 
 
 def _workspace(family: Architecture) -> int:
     if family.name.startswith("gfx"):
         own = HIPBLAS_WORKSPACE_WIDE_BYTES if family.name == "gfx94" else HIPBLAS_WORKSPACE_BYTES
-        return WORKSPACE_THREADS * (own + HIPBLASLT_WORKSPACE_BYTES)
+        return own + HIPBLASLT_WORKSPACE_BYTES
     if not family.threads:
         return 0
-    return WORKSPACE_THREADS * (CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES)
+    return CUBLAS_WORKSPACE_WIDE_BYTES if family.name in _WIDE else CUBLAS_WORKSPACE_BYTES
 
 
 def _nccl(hardware: Hardware, family: Architecture, world: int, groups: int) -> int:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from dsgen.jobs.job import Job
 from dsgen.memory.asked import asked_of, batchless, tells
 from dsgen.memory.moments import Moment
+from dsgen.memory.overheads import workspace_bytes
 
 __all__ = ["DEFAULT", "EXPANDABLE", "Causes", "Holes", "ReservedBytes", "Reserving", "causes", "reserves"]
 
@@ -115,6 +116,7 @@ class Reserving(NamedTuple):
         expandable: With `expandable_segments:True`.
         less, more: Bytes that uncounted keys may take from the peak, and add to it.
         replays: Whether requests are replayed where their order is known; else it is told from causes, at once.
+        workspaces: Whether cuBLAS's workspaces lie among the tensors of a replay; they are in no number.
     """
 
     job: Job
@@ -125,6 +127,7 @@ class Reserving(NamedTuple):
     less: int = 0
     more: int = 0
     replays: bool = True
+    workspaces: bool = True
 
     def __call__(self) -> ReservedBytes:
         """Compute it."""
@@ -161,6 +164,7 @@ class Reserving(NamedTuple):
                 job.hardware.usable_memory_bytes,
                 self.expandable,
                 varied,
+                workspace_bytes(job.hardware) if self.workspaces else 0,
             )
         )
 

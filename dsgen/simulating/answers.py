@@ -119,19 +119,22 @@ def _gpu(answer: Mapping[str, Any], request: Request, collectives: tuple[Collect
     gpu = answer["peak"]["gpu"]
     reserved, least = (gpu["allocator"][name] for name in ("reserved_peak_bytes", "least_bytes"))
     outside: dict[str, int] = {}
+    beyond = 0
     if request.hardware is not None:
         groups = len({one.ranks for one in collectives if one.ranks > 1}) or 1
-        outside = overhead(request.hardware, request.world_size, groups).parts
+        told = overhead(request.hardware, request.world_size, groups)
+        outside, beyond = told.parts, told.more_bytes
     around = sum(outside.values())
     return Place(
         peak_bytes=gpu["bytes"],
         low_bytes=gpu["bytes"],
-        high_bytes=max(least, gpu["bytes"]) + around,
+        high_bytes=max(least, gpu["bytes"]) + around + beyond,
         limit_bytes=gpu_limit(request.hardware) if request.hardware else 0,
         parts=gpu["parts"],
         phase=_named(answer, "gpu"),
         overhead=outside,
         holds=ReservedBytes(reserved, reserved, reserved),
+        overhead_more_bytes=beyond,
     )
 
 

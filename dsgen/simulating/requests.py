@@ -14,7 +14,7 @@ from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
 from dsgen.kernels import Rates, rates
 from dsgen.memory import expandable
-from dsgen.memory.overheads import overhead
+from dsgen.memory.overheads import overhead, workspace_bytes
 from dsgen.memory.replaying.padding import padded
 from dsgen.rendering import Config
 from dsgen.shapes.errors import mistake
@@ -178,6 +178,7 @@ class Request:
         if self.hardware is not None:
             free = self.hardware.usable_memory_bytes - overhead(self.hardware, self.world_size).total
             asked["gpu_memory_bytes"] = max(free, 1)
+            asked["workspace_bytes"] = workspace_bytes(self.hardware)
         return asked
 
     def _lengths(self) -> list[int] | None:

@@ -207,3 +207,32 @@ def test_laws(make, capacity, steps):
     allocator.empty_cache()
 
     assert (allocator.allocated, allocator.reserved) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", [Allocator, Expandable])
+def test_what_is_set_aside_is_in_no_number_and_needs_no_capacity(kind: type[Allocator]):
+    allocator = kind(100 * MIB)
+    allocator.set_aside(40 * MIB)
+    allocator.allocate(1, 100 * MIB)
+
+    assert (allocator.allocated, allocator.allocated_peak) == (100 * MIB, 100 * MIB)
+    assert (allocator.reserved, allocator.reserved_peak) == (100 * MIB, 100 * MIB)
+    assert not allocator.out_of_memory
+    allocator.empty_cache()
+    assert allocator.reserved == 100 * MIB  # it is never given back
+
+
+def test_what_is_set_aside_keeps_a_free_block_from_a_request_that_it_would_have_served():
+    """A segment of 60 MiB lies idle; with 8 MiB of it set aside a request of 55 MiB opens another."""
+    idle = [(1, 60 * MIB, 0), (-1, 0, 0)]
+
+    assert replay([*idle, (2, 55 * MIB, 0)], Allocator()).reserved_peak_bytes == 60 * MIB
+    split = replay([*idle, (0, 8 * MIB, 0), (2, 55 * MIB, 0)], Allocator())
+    assert split.reserved_peak_bytes == (60 - 8 + 56) * MIB
+    assert split.allocated_peak_bytes == 60 * MIB
+
+
+def test_the_cache_is_emptied_by_an_event_without_bytes():
+    events = [(1, 60 * MIB, 0), (-1, 0, 0), (0, 0, 0), (2, 20 * MIB, 0)]
+
+    assert replay(events, Allocator()).released_segments == 1

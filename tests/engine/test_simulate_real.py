@@ -177,6 +177,15 @@ def test_the_least_gpu_lies_between_what_is_allocated_and_what_is_reserved():
     assert reserved(gpu_memory_bytes=told["allocated_peak_bytes"] // 2)["out_of_memory"]
 
 
+def test_workspaces_lie_among_the_tensors_and_are_in_no_number():
+    """One with forward's first product and one with backward's; 20 MiB are a segment of their own, or part of one."""
+    plain, found = reserved(), reserved(workspace_bytes=20 * 2**20)
+
+    assert found["allocated_peak_bytes"] == plain["allocated_peak_bytes"]
+    assert found["reserved_peak_bytes"] != plain["reserved_peak_bytes"]
+    assert found["reserved_peak_bytes"] >= found["allocated_peak_bytes"]
+
+
 def test_the_settings_and_an_emptied_cache_change_what_is_reserved_and_not_what_is_allocated():
     """The Trainer empties it between forward and backward of a step, so what forward left idle goes back."""
     plain, emptied = reserved(), reserved(empty_cache_steps=1)

@@ -192,3 +192,48 @@ def test_an_emptied_cache_is_emptied_in_every_step():
 
     assert found.reserved_peak_bytes == 80 * MIB  # 140 where it is not emptied
     assert found.released_segments > 1
+
+
+def multiplying(last: bool = False) -> Written:
+    """An idle segment of 60 MiB, forward's first product, a result of 55 MiB, and backward's first, in each step."""
+    run = Written()
+    run.born("flat copy", 60)
+    run.died("flat copy")
+    run.ends(0)
+    for step in (1,) if last else (1, 2):
+        run.born(f"batch {step}", 8, HOST)
+        run.ledger.multiplied(False, 0)
+        run.born(f"result {step}", 55)
+        run.ledger.multiplied(True, 0)
+        run.died(f"batch {step}", f"result {step}")
+        run.ends(step)
+    return run
+
+
+def test_a_workspace_is_set_aside_with_the_first_product_of_each_thread_and_stays():
+    ledger = multiplying().ledger
+    sizes = [(handle, size // MIB) for handle, size, _ in ledger.replay(GPU, 8 * MIB)]
+
+    assert sizes[2:6] == [(0, 8), (3, 55), (0, 8), (-3, 0)]  # handle 2 is the batch's
+    assert sum(1 for handle, size, _ in ledger.replay(GPU, 8 * MIB) if not handle) == 2
+    assert not [handle for handle, _, _ in ledger.replay(GPU) if not handle]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["two steps", "one step, repeated"])
+def test_a_workspace_in_an_idle_segment_makes_a_run_reserve_another_and_is_not_counted(last: bool):
+    """8 MiB of the 60 are forward's, so the result gets 56 of its own; backward's go into what is left of the 60."""
+    run = multiplying(last).ledger
+
+    plain, found = (allocated_and_reserved(run, 1 << 40, workspace_bytes=size * MIB) for size in (0, 8))
+
+    assert plain["reserved_peak_bytes"] == 60 * MIB
+    assert found["reserved_peak_bytes"] == (60 - 8 + 56) * MIB
+    assert found["allocated_peak_bytes"] == plain["allocated_peak_bytes"] == 60 * MIB
+    assert found["growing_steps"] == 0
+
+
+def test_a_run_with_workspaces_is_cut_before_its_last_step_too():
+    run = StepRequests(multiplying().ledger, 8 * MIB)
+
+    assert [(handle, size // MIB) for handle, size, _ in run.last] == [(5, 55), (-5, 0)]
+    assert sum(1 for handle, _, _ in run.before if not handle) == 2

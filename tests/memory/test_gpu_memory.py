@@ -211,7 +211,8 @@ def test_a_record_is_written_only_with_update(module, tmp_path, monkeypatch):
     written = json.loads(output.read_text("utf-8"))["cases"]
     (record,) = written.values()
     assert set(record) == {"request", "measured", "simulated"}
-    assert record["request"]["gpu_memory_bytes"] == 80 * GIB - 700 * 2**20
+    assert record["request"]["gpu_memory_bytes"] == 80 * GIB - 700 * 2**20 - WORKSPACES
+    assert record["request"]["workspace_bytes"] == WORKSPACES // 2
 
     asked.clear()
     program.main()

@@ -147,6 +147,41 @@ def test_small_requests_are_left_out() -> None:
     assert requests.reserved == 50 * MIB  # at most, so far
 
 
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "again"])
+def test_a_workspace_is_set_aside_in_forward_and_one_in_backward(
+    monkeypatch: pytest.MonkeyPatch, name: str, checkpointing: bool
+) -> None:
+    """With the first product of each thread, in the first pass, and in no later one."""
+    made, strategy = question(STAGES[name])
+    strategy = attrs.evolve(strategy, checkpointing=checkpointing)
+    happened: list[tuple[str, int]] = []
+    take, set_aside = Requests.take, Requests.set_aside
+
+    def taken(self: Requests, size: int, stream: int = 0) -> int:
+        happened.append(("take", size))
+        return take(self, size, stream)
+
+    def aside(self: Requests, size: int) -> None:
+        happened.append(("set_aside", size))
+        set_aside(self, size)
+
+    monkeypatch.setattr(Requests, "take", taken)
+    monkeypatch.setattr(Requests, "set_aside", aside)
+    asked = replay(made, strategy)
+    without = reserved.__wrapped__(asked)
+    assert ("set_aside", 32 * MIB) not in happened
+    happened.clear()
+    found = reserved.__wrapped__(asked._replace(workspace=32 * MIB))
+    places = [place for place, one in enumerate(happened) if one == ("set_aside", 32 * MIB)]
+    assert len(places) == 2
+    assert all(happened[place - 1][0] == "take" for place in places)  # the product's result is there
+    logits = 2 * made.seq_len * strategy.micro_batch * made.model.vocab_size
+    between = [size for word, size in happened[places[0] : places[1]] if word == "take"]
+    assert logits in between or 2 * logits in between  # forward lies between the two
+    assert found >= 0.9 * without
+
+
 def test_every_storage_of_a_block_is_freed_handed_over_or_passed_on() -> None:
     made, strategy = question(STAGES["stage 2"])
     run = replays.Run(made.model, made.training, made.seq_len, "bf16", 1, False, False)

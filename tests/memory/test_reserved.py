@@ -79,8 +79,8 @@ def test_default_settings_reserve_and_need_more() -> None:
     )
     outside = growing.overhead_bytes
     assert growing.peak_bytes == default.peak_bytes
-    assert growing.high_bytes == int(growing.peak_bytes * HIGH) + outside
-    assert default.high_bytes == int(growing.peak_bytes * HIGH_DEFAULT) + outside
+    assert growing.high_bytes == int(growing.peak_bytes * HIGH) + outside + growing.overhead_more_bytes
+    assert default.high_bytes == int(growing.peak_bytes * HIGH_DEFAULT) + outside + growing.overhead_more_bytes
     assert growing.reserved_bytes < default.reserved_bytes
     for gpu in (growing, default):
         assert gpu.peak_bytes <= gpu.reserved.low <= gpu.reserved.bytes <= gpu.reserved.high

@@ -146,7 +146,7 @@ def _expected(memory: MemoryEstimate, reading: str) -> ReservedBytes:
     gpu = memory.gpu
     if reading == "allocated":
         more = gpu.allocated_bytes - gpu.peak_bytes
-        return ReservedBytes(gpu.allocated_bytes, gpu.low_bytes + more, gpu.high_bytes - gpu.overhead_bytes + more)
+        return ReservedBytes(gpu.allocated_bytes, gpu.low_bytes + more, gpu.tensors_high_bytes + more)
     return gpu.shown if reading == "nvidia-smi" else gpu.reserved
 
 

@@ -76,7 +76,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {
             "versions": installed,
             "engine": runs.facts(engine),
-            **results.describe(ledger, asked["gpu_memory_bytes"], asked["alloc_conf"]),
+            **results.describe(ledger, asked["gpu_memory_bytes"], asked["alloc_conf"], asked["workspace_bytes"]),
             "nvme": ops.written(),
             "collectives": results.collectives(recorder.collectives),
             "storages": len(ledger.sizes),

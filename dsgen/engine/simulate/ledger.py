@@ -73,6 +73,8 @@ class Ledger:
         self.descriptions: list[tuple[str, ...]] = []  # (operator, site, dtype, shape), each once
         self.events = array("q")
         self.marks: list[tuple[str, int, int, int]] = []  # (phase that ends, step, micro-batch, events until then)
+        # (whether autograd's thread runs it, stream) -> events until the first product of matrices there had its result
+        self.products: dict[tuple[bool, int], int] = {}
         self._described: dict[tuple[str, ...], int] = {}
 
     def born(self, size: int, place: int, kind: str, stream: int, description: tuple[str, ...]) -> int:
@@ -97,6 +99,14 @@ class Ledger:
     def emptied(self) -> None:
         """Note that the engine told the allocator to give back what it keeps in reserve."""
         self.events.append(_EMPTY_CACHE)
+
+    def multiplied(self, backward: bool, stream: int) -> None:
+        """Note that a product of matrices has its result: with the first of a thread and a stream comes a workspace.
+
+        Source: aten/src/ATen/cuda/CublasHandlePool.cpp of PyTorch (getCurrentCUDABlasHandle, setCublasWorkspace): a
+        kernel asks for its handle when its result is there; backward of a GPU runs in a thread of its own.
+        """
+        self.products.setdefault((backward, stream), len(self.events))
 
     def rename(self, number: int, kind: str) -> None:
         """Say what a storage is for, from its birth on."""
@@ -162,9 +172,17 @@ class Ledger:
             samples.append({"mark": phase, "event": top.event, "parts": top.named()})
         return samples
 
-    def replay(self, place: int) -> Iterator[tuple[int, int, int]]:
-        """Events of one place for an allocator: (number + 1, bytes, stream), (-number - 1, 0, 0), or (0, 0, 0)."""
-        for code in self.events:
+    def replay(self, place: int, workspace_bytes: int = 0) -> Iterator[tuple[int, int, int]]:
+        """Events of one place for an allocator, as `dsgen.allocators.caching.replay` takes them.
+
+        Args:
+            place: GPU or HOST.
+            workspace_bytes: That are set aside with the first product of each thread and stream; 0 for none.
+        """
+        waiting = sorted((event, stream) for (_, stream), event in self.products.items()) if workspace_bytes else []
+        for event, code in enumerate(self.events):
+            while waiting and waiting[0][0] <= event:
+                yield 0, workspace_bytes, waiting.pop(0)[1]
             if code == _EMPTY_CACHE:
                 yield 0, 0, 0
             elif self.places[abs(code) - 1] == place:

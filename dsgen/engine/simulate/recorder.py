@@ -17,6 +17,12 @@ __all__ = ["Recorder"]
 
 _PLACES = {devices.NAME: GPU, "cpu": HOST}  # tensors on "meta" hold nothing
 
+# Operators that ask for a handle of cuBLAS.
+_PRODUCTS = frozenset(
+    getattr(getattr(torch.ops.aten, name), way)
+    for name in ("mm", "addmm", "bmm", "baddbmm")
+    for way in ("default", "out")
+)
 _DEVICE = torch.ops.prim.device.default
 _DETACH = torch.ops.aten.detach.default  # torch's engine asks for it where Python watches; else it copies a pointer
 
@@ -103,6 +109,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                     for inner in item:
                         if isinstance(inner, torch.Tensor):
                             self._note(func, inner)
+        if func in _PRODUCTS and args[0].device.type == devices.NAME:
+            self.ledger.multiplied(self.phase == "backward", devices.streams.current.number)
         if program is not None and func.namespace != "c10d":
             program.add(*works.describe(func, args, kwargs, result, self._at(program), self.is_pinned))
         return result

@@ -15,6 +15,8 @@ DEFAULTS: dict[str, Any] = {
     "rank": 0,
     "gpus_per_node": 8,
     "gpu_memory_bytes": 80 * 2**30,  # DeepSpeed flattens on the host where less than the weights is free
+    # Of cuBLAS, one for each thread and stream that multiplies; the GPU's memory is without them.
+    "workspace_bytes": 0,
     "seq_len": 2048,
     "lengths": None,  # tokens per sequence of each step in turn, a list; None: seq_len in every step
     "target_len": None,  # tokens of the targets where a model has an encoder; None: as many as seq_len
@@ -67,6 +69,9 @@ def filled(request: dict[str, Any]) -> dict[str, Any]:
     for name in counts:
         if not _is_count(asked[name]):
             raise ValueError(f"{name} is {asked[name]!r}; it must be a whole number of at least 1")
+    workspace = asked["workspace_bytes"]
+    if not (_is_count(workspace) or workspace == 0):
+        raise ValueError(f"workspace_bytes is {workspace!r}; it must be a whole number of at least 0")
     if not 0 <= asked["rank"] < asked["world_size"]:
         raise ValueError(f"rank is {asked['rank']}; it must be from 0 to {asked['world_size'] - 1}")
     choices = {"attention": ATTENTION, "dtype": DTYPES, "method": METHODS, "own_optimizer": OPTIMIZERS}

@@ -17,13 +17,14 @@ _LARGEST = 40  # groups of equal tensors that a result lists for each place
 _SAMPLES = 400  # of the timeline, for each place
 
 
-def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "") -> dict[str, Any]:
+def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "", workspace_bytes: int = 0) -> dict[str, Any]:
     """Phases, peaks and timelines of a run.
 
     Args:
         ledger: The record of the run.
         capacity_bytes: The GPU's memory: the allocator gives back what it keeps in reserve before it asks for more.
         alloc_conf: The value of PYTORCH_CUDA_ALLOC_CONF.
+        workspace_bytes: Of one workspace of cuBLAS, which lies among the tensors and is in no number here.
 
     Returns:
         `phases`: phase, step, micro_batch and for gpu and host peak_bytes, peak_parts, end_bytes, end_parts;
@@ -45,7 +46,7 @@ def describe(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "") -> dict[
         }
         if place == HOST:
             peaks[name]["pinned"] = _pinned(ledger, tops[index].event)
-    peaks["gpu"]["allocator"] = allocated_and_reserved(ledger, capacity_bytes, alloc_conf)
+    peaks["gpu"]["allocator"] = allocated_and_reserved(ledger, capacity_bytes, alloc_conf, workspace_bytes)
     return {
         "phases": [_phase(phase) for phase in phases],
         "peak": peaks,
@@ -65,13 +66,16 @@ def _phase(phase: Phase) -> dict[str, Any]:
     return told
 
 
-def allocated_and_reserved(ledger: Ledger, capacity_bytes: int, alloc_conf: str = "") -> dict[str, Any]:
+def allocated_and_reserved(
+    ledger: Ledger, capacity_bytes: int, alloc_conf: str = "", workspace_bytes: int = 0
+) -> dict[str, Any]:
     """What torch's allocator would have said: on this GPU, and the least GPU on which the run goes through.
 
     `reserved_peak_bytes`, `out_of_memory`, `least_bytes` ... are with the settings as they are, those that begin with
     `expandable_` with expandable segments. `growing_steps` is how many steps after the simulated ones reserved more.
+    Workspaces of cuBLAS are in none of them, as the room for them is not in the capacity.
     """
-    settings, run = allocator_settings.parse(alloc_conf), steady.StepRequests(ledger)
+    settings, run = allocator_settings.parse(alloc_conf), steady.StepRequests(ledger, workspace_bytes)
 
     def default(capacity: int | None) -> Allocator:
         return Allocator(capacity, settings)

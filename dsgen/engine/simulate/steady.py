@@ -27,13 +27,14 @@ class StepRequests:
 
     __slots__ = ("before", "heirs", "last", "repeats")
 
-    def __init__(self, ledger: Ledger) -> None:
-        events = list(ledger.replay(GPU))
+    def __init__(self, ledger: Ledger, workspace_bytes: int = 0) -> None:
+        events = list(ledger.replay(GPU, workspace_bytes))
         last = max((step for _, step, _, _ in ledger.marks), default=0)
         begin = max((until for _, step, _, until in ledger.marks if step < last), default=0)
         host = sum(1 for code in ledger.events[:begin] if code and ledger.places[abs(code) - 1] != GPU)
-        self.before: Sequence[Event] = events[: begin - host]
-        self.last: Sequence[Event] = events[begin - host :]
+        aside = sum(1 for event in ledger.products.values() if event < begin) if workspace_bytes else 0
+        self.before: Sequence[Event] = events[: begin - host + aside]
+        self.last: Sequence[Event] = events[begin - host + aside :]
         self.heirs: dict[int, int] = {}  # handle of the step before -> of the last
         self.repeats = last > 0 and self._pair(ledger)
 
@@ -77,6 +78,9 @@ def played(run: StepRequests, allocator: Allocator, most: int = STEPS, stop: boo
                 allocator.allocate(fresh, size, stream)
             elif handle < 0:
                 allocator.free(own.get(-handle) or names.get(-handle, -handle))
+            elif size:
+                if not step:
+                    allocator.set_aside(size, stream)
             else:
                 allocator.empty_cache()
         names = {old: own[heir] for old, heir in run.heirs.items()}

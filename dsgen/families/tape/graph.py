@@ -45,13 +45,15 @@ class Storage:
         last: Steps after which no operator reads them and no name refers to them.
         kept: Steps after which no node keeps them for its backward; 0 if none does.
         again: The same under checkpointing, where they are made again for that.
+        product: Whether they are the result of a product of matrices.
     """
 
-    __slots__ = ("again", "each", "fixed", "kept", "kind", "last")
+    __slots__ = ("again", "each", "fixed", "kept", "kind", "last", "product")
 
     def __init__(self, kind: int, fixed: int, each: int, last: int) -> None:
         self.kind, self.fixed, self.each, self.last = kind, fixed, each, last
         self.kept = self.again = 0
+        self.product = False
 
 
 class Delivery(NamedTuple):

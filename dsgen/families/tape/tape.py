@@ -173,7 +173,10 @@ class Tape:
     def multiplies(
         self, m: Size, n: Size, k: Size, item: int, *, batch: Size = (1, 0), groups: int = 1, views: int = 0
     ) -> None:
-        """Note a product of (m, k) and (k, n) matrices, and the views that are dispatched around it."""
+        """Note a product of (m, k) and (k, n) matrices, which has been made, and the views dispatched around it."""
+        made = self.steps[-1] if self.steps else None
+        if isinstance(made, Storage):
+            made.product = True
 
     def attends(self, phase: str, query: Tensor, key: Tensor, heads: int, kv_heads: int) -> None:
         """Note a fused attention."""

@@ -4,10 +4,19 @@ import functools
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from dsgen.families.tape.moments import BACKWARD, FORWARD
 from dsgen.memory.activations import execution, recorded
 from dsgen.memory.buckets import arrivals
 from dsgen.memory.replaying.requests import Handle, Requests
-from dsgen.memory.replaying.stretches import BORN, FREED, HANDED, Happening, StretchRequests, stretch_requests
+from dsgen.memory.replaying.stretches import (
+    BORN,
+    FREED,
+    HANDED,
+    REACHED,
+    Happening,
+    StretchRequests,
+    stretch_requests,
+)
 from dsgen.memory.runs import Run
 from dsgen.memory.together import runs_of
 from dsgen.memory.trained import AFTER, BEFORE, trained
@@ -82,8 +91,9 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
 class ModelPasses:
     """Passes over a model, one behind the other."""
 
-    def __init__(self, requests: Requests) -> None:
-        self.requests = requests
+    def __init__(self, requests: Requests, workspace: int = 0) -> None:
+        self.requests, self.workspace = requests, workspace
+        self._idle = [FORWARD, BACKWARD]  # whose threads have multiplied nothing yet
         self._staying: list[Handle] = []  # what the loss of the last pass refers to
         self._waits = False  # whether the next gradient is that of a head that is the embedding too
         self._waiting: list[Handle] = []  # it, once it is there
@@ -98,7 +108,7 @@ class ModelPasses:
         for block, stretch in enumerate(stretches):
             place = block if block < len(model.blocks) else AFTER
             there = {stretch.entry: entry}
-            self._play(stretch.forward, there, {stretch.result}, taker, place)
+            self._play(stretch.forward, there, {stretch.result}, taker, place, FORWARD)
             entry = there.get(stretch.result, 0)
             held.append(there)
         requests.give(*self._staying)
@@ -128,13 +138,20 @@ class ModelPasses:
                 if block < last:
                     there[stretch.given] = gradient
                 self._waits = block == last and model.tied
-                self._play(stretch.backward, there, {stretch.passed}, taker, block if block < last else AFTER)
+                place = block if block < last else AFTER
+                self._play(stretch.backward, there, {stretch.passed}, taker, place, BACKWARD)
                 gradient = there.pop(stretch.passed, 0)
             requests.give(*there.values())
         return gradient
 
     def _play(
-        self, happenings: Iterable[Happening], there: dict[int, Handle], stays: set[int], taker: Taker, block: int
+        self,
+        happenings: Iterable[Happening],
+        there: dict[int, Handle],
+        stays: set[int],
+        taker: Taker,
+        block: int,
+        thread: int,
     ) -> None:
         requests = self.requests
         for what, one, two in happenings:
@@ -150,8 +167,11 @@ class ModelPasses:
                     self._waits, self._waiting = False, [gradient]
                 else:
                     taker.take(gradient, two)
-            else:
+            elif what == REACHED:
                 taker.reach(block, one, two)
+            elif thread in self._idle:
+                self._idle.remove(thread)
+                requests.set_aside(self.workspace)
 
     def _embed(self, gradients: tuple[int, ...], taker: Taker, passed: Handle) -> None:
         """The gradients of the embedding and of what is beside it, from that of what they make."""

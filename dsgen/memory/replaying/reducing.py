@@ -209,9 +209,9 @@ class Reducing:
             if states.size != states.wide:
                 stepped = [requests.take(states.wide * one.share)]
                 requests.give(flat)
-                if one is groups[-1]:
-                    requests.give(*self.summed)
-                    self.summed = []
+            if one is groups[-1] and (flat or states.size != states.wide):  # what they were copied from goes
+                requests.give(*self.summed)
+                self.summed = []
             self._make_states(states.moments * one.share // states.own if states.own else 0)
             requests.give(*stepped)
 

@@ -36,6 +36,7 @@ class Replay(NamedTuple):
         memory: Bytes of the GPU, on which stages 1 and 2 flatten weights where there is room.
         expandable: Segments grow.
         varied: Sequences have the mean length that is asked, and the longest of them the length.
+        workspace: Bytes of cuBLAS's workspace, one for forward's thread and one for backward's.
     """
 
     asked: Asked
@@ -47,6 +48,7 @@ class Replay(NamedTuple):
     memory: int
     expandable: bool
     varied: bool = False
+    workspace: int = 0
 
     @property
     def known(self) -> bool:
@@ -65,7 +67,10 @@ class Replay(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def reserved(replay: Replay) -> int:
-    """Bytes that are reserved at most, but for segments of small requests; 0 where the requests are not known."""
+    """Bytes that are reserved at most, but for segments of small requests; 0 where the requests are not known.
+
+    The workspaces lie among the tensors, and are not in the number.
+    """
     asked, layout, buffers, passes = replay.asked, replay.layout, replay.buffers, min(replay.passes, _PASSES)
     if not replay.known:
         return 0
@@ -86,7 +91,7 @@ def reserved(replay: Replay) -> int:
     else:
         alone = replay.world == layout.tp
         engine = Reducing(requests, held, layout.stage, buffers, passes, order, optimizer, alone)
-    ran = ModelPasses(requests)
+    ran = ModelPasses(requests, replay.workspace)
     mean = asked.training.mean_len if replay.varied else None
     lengths = padded(asked.seq_len, mean, replay.micro_batch) if mean else (asked.seq_len,) * _STEPS
     for step, length in enumerate(lengths):

@@ -46,6 +46,11 @@ class Requests:
         """Ask for bytes and give them back."""
         self.give(self.take(size, stream))
 
+    def set_aside(self, size: int) -> None:
+        """Ask for what stays, and is in no number that is told."""
+        if size:
+            self._allocator.set_aside(size)
+
     def together(self, sizes: Iterable[int]) -> list[Handle]:
         """Ask for several, one behind the other."""
         return [self.take(size) for size in sizes]

@@ -7,10 +7,11 @@ from dsgen.families.tape.graph import Storage
 from dsgen.families.tape.lifetimes import Record, Step
 from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FORWARD, Position
 
-__all__ = ["BORN", "FREED", "HANDED", "REACHED", "StretchRequests", "stretch_requests"]
+__all__ = ["BORN", "FREED", "HANDED", "MULTIPLIED", "REACHED", "StretchRequests", "stretch_requests"]
 
-# A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it.
-BORN, FREED, HANDED, REACHED = range(4)
+# A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it;
+# the first product of matrices of forward or of backward has its result.
+BORN, FREED, HANDED, REACHED, MULTIPLIED = range(5)
 Happening = tuple[int, int, int]  # which of them; the storage, or the way; bytes, or matrices of the block before it
 
 
@@ -40,6 +41,7 @@ class _Noted:
         self.micro_batch = micro_batch
         self.way = FORWARD
         self.now: list[Happening] = []
+        self.multiplied = False  # by now, in forward or in backward
         self.forward: tuple[Happening, ...] = ()
         self.numbers: dict[Storage | None, int] = {}
         self.made = 0
@@ -52,6 +54,9 @@ class _Noted:
                 self.made += 1
                 numbers[step] = self.made
                 now.append((BORN, self.made, step.fixed + step.each * micro_batch))
+                if step.product and not self.multiplied:
+                    self.multiplied = True
+                    now.append((MULTIPLIED, self.made, 0))
             elif isinstance(step, Position):
                 if step.stage == AT:
                     now.append((REACHED, self.way, step.matrices))
@@ -62,7 +67,7 @@ class _Noted:
 
     def end_forward(self) -> dict[Storage | None, int]:
         """Forward has ended, which has made these; backward begins."""
-        self.forward, self.now = tuple(self.now), []
+        self.forward, self.now, self.multiplied = tuple(self.now), [], False
         self.way = BACKWARD
         return dict(self.numbers)
 
