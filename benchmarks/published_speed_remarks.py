@@ -58,8 +58,8 @@ FITTED = (
     " {host:.1f} % instead of {own:.1f} %.",
     "That collectives of stage 3 hide nothing was concluded from DeepSpeed's blog on Azure. On the rows of stage 3 of"
     " all other sources the rule has a median absolute error of {others:.1f} %.",
-    "The interval was chosen on the rows that may be looked at; where the host bounds a step it reaches down to the speed "
-    "with a host 1.8 times as slow, which is what cores of 2018 to 2021 are beside those of 2024.",
+    "The interval was chosen on the rows that may be looked at; where the host bounds a step it reaches down to the"
+    " speed with a host 1.8 times as slow, which is what cores of 2018 to 2021 are beside those of 2024.",
 )
 
 # What the largest errors come from, as far as the sources show it.
