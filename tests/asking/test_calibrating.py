@@ -185,7 +185,7 @@ def test_a_config_is_costed_as_it_ran() -> None:
     assert "ZeRO-3 + CPU optimizer" in made.measurement.strategy
 
 
-@pytest.mark.parametrize(("of", "gib"), [("allocated", 28.7464), ("reserved", 31.4417), ("card", 32.8533)])
+@pytest.mark.parametrize(("of", "gib"), [("allocated", 28.7464), ("reserved", 34.5703), ("card", 35.9819)])
 def test_a_peak_is_compared_with_the_same_thing(of: str, gib: float) -> None:
     made = dsgen.calibrate(BOX, step_seconds=40.0, peak_gib=gib, peak_of=of)
 

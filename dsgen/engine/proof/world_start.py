@@ -122,7 +122,10 @@ def _phases(job: dict[str, Any], told: dict[str, Any]) -> None:
 
     told["phase"] = "step"
     before = _fingerprint(engine)
-    tokens = torch.randint(0, model.config.vocab_size, (int(observed["micro_batch"]), _TOKENS))
+    # Of an embedding that is split by its rows a twin has none for the tokens of other ranks, and backward through a
+    # norm of zeros is a thousand times as large: of the tokens each rank draws its own.
+    own = model.config.vocab_size // job["tp"]
+    tokens = rank % job["tp"] * own + torch.randint(0, own, (int(observed["micro_batch"]), _TOKENS))
     steps, losses = int(job["steps"]), []
 
     def step() -> None:
