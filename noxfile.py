@@ -367,10 +367,8 @@ def estimators(session: nox.Session) -> None:
 def install_proof(session: nox.Session) -> None:
     """The package with a real DeepSpeed, whose operators are built into the session's environment."""
     need_system_packages(session)
-    # torch before deepspeed, which otherwise takes whatever it finds first. Not compiled: of 17,000 modules most are
-    # never imported.
-    session.install("--no-compile", TORCH)
-    session.install("--no-compile", ".[simulate]", *dependencies("tests"), *dependencies("proof"))
+    session.install(TORCH)  # before deepspeed, which otherwise takes whatever torch it finds first
+    session.install(".[simulate]", *dependencies("tests"), *dependencies("proof"))
     # Operators are built for the torch of this environment: shared with another one, each would rebuild the other's.
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
 
