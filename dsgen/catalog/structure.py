@@ -260,7 +260,9 @@ def _bool_hook(_: Any) -> Hook:
 def _text_hook(_: Any) -> Hook:
     def read(value: Any, _: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise _WrongError(value, "it must be text")
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            todo = "Put it in quotes." if number else None
+            raise _WrongError(value, "it must be text", todo)
         return value
 
     return read

@@ -55,16 +55,18 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
 
 
 def _checked(package: str, release: str | None, oldest: int, such_as: str, provenance: Provenance) -> str | None:
-    """A release that somebody said."""
-    match = _VERSION.fullmatch(str(release))
-    if release is not None and (match is None or int(match[1]) < oldest):
+    """A release that somebody said; None where nobody did."""
+    if release is None:
+        return None
+    match = _VERSION.fullmatch(release)
+    if match is None or int(match[1]) < oldest:
         raise mistake(
             f"{package} is {release!r}",
             must=f"it must be a release from {oldest} on, such as {such_as}",
             where=provenance.where(f"training.{package}"),
             code="bad-value",
         )
-    return release if release is None else str(release)
+    return release
 
 
 def _with_loss(model: Model, release: str) -> Model:

@@ -77,7 +77,7 @@ def test_a_whole_float_of_a_whole_key_is_the_number_it_means() -> None:
         ({"training.lr": float("nan")}, "python: training.lr is nan; it must be a finite number"),
         ({"training.save_16bit": "no"}, "python: training.save_16bit is no; it must be true or false"),
         ({"training.save_16bit": 1}, "python: training.save_16bit is 1; it must be true or false"),
-        ({"training.nvme_path": 3}, "python: training.nvme_path is 3; it must be text"),
+        ({"training.nvme_path": 3}, "python: training.nvme_path is 3; it must be text\n  Put it in quotes."),
         (
             {"training.nvme_path": "a\0b"},
             'python: training.nvme_path is "a\\u0000b"; it must be text that UTF-8 can hold, without a null character',

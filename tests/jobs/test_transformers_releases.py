@@ -52,6 +52,13 @@ def test_adapters_of_experts_apart_are_refused() -> None:
     assert "--lora-targets q_proj,k_proj,v_proj,o_proj" in str(caught.value)
 
 
+def test_a_release_as_a_number_is_to_be_put_in_quotes() -> None:
+    """YAML and --set read 2.10 as 2.1, which is another release."""
+    with pytest.raises(DsgenError, match=r"training\.torch is 2\.1; it must be text") as caught:
+        job(torch=2.10)
+    assert "Put it in quotes" in str(caught.value)
+
+
 @pytest.mark.parametrize("release", ["new", "1.13", "2.x"])
 def test_what_is_no_release_of_torch_is_said_so(release: str) -> None:
     with pytest.raises(DsgenError, match=f"torch is '{release}'; it must be a release from 2 on"):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from children import answer
 
 from dsgen.engine.proof import siblings
 from dsgen.families.hf_config import model_from_hf
@@ -20,8 +16,6 @@ from dsgen.memory.gathered import uses_of
 from dsgen.memory.swapped_parameters import Swapping, kept_on_drive, walk
 from dsgen.shapes.profiles import Model
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "tests" / "helpers" / "trained_alike.py"
 PROFILES = {"llama": "llama-2-7b", "mixtral": "mixtral-8x7b", "qwen3_moe": "qwen3-235b-a22b",
             "gpt_oss": "gpt-oss-20b", "deepseek_v3": "deepseek-v3"}  # fmt: skip
 INNER = 256  # of trained_alike.py
@@ -120,18 +114,7 @@ def test_the_engine_stops_at_the_parameter_of_the_walk_and_with_one_buffer_fewer
         whole = {**config, "zero_optimization": {**zero, "offload_param": offload}}
         cases.append({"config": whole, "model": hf("mixtral"), "ranks": RANKS, "wide": True})
 
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    five, four = json.loads(done.stdout)
+    five, four = answer("trained_alike", asked=cases)
     (said,) = set(re.findall(r"param (\d+) already assigned swap buffer id", five["error"]))
     assert int(said) == stopped("mixtral", 5, 4_000_000, 8_000_000, 256, False)
     assert stopped("mixtral", 4, 4_000_000, 8_000_000, 256, False) is None

@@ -6,13 +6,13 @@ import functools
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+from children import answer
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # golden/ is a folder of the checkout, not of the installed package
@@ -22,7 +22,6 @@ from golden.structures import structure  # noqa: E402
 
 pytestmark = pytest.mark.proof
 
-PROGRAM = ROOT / "tests" / "helpers" / "trained_alike.py"
 WHOLE = "DSGEN_CELLS_ALONE" in os.environ  # `nox -s cells` trains all, `nox` these
 SOME = (
     "stage 0, bf16",
@@ -58,17 +57,8 @@ def chosen() -> tuple[str, ...]:
 @functools.cache
 def answers() -> dict[str, dict[str, Any]]:
     """All cases in one process, which imports torch once; each on forked ranks."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        input=json.dumps([attrs.asdict(all_of_them()[name]) for name in chosen()]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=2400,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(chosen(), json.loads(done.stdout), strict=True))
+    asked = [attrs.asdict(all_of_them()[name]) for name in chosen()]
+    return dict(zip(chosen(), answer("trained_alike", asked=asked, seconds=2400), strict=True))
 
 
 @pytest.mark.parametrize("name", chosen())

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from children import answer
 
 pytestmark = pytest.mark.proof
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "tests" / "helpers" / "resumed_elsewhere.py"
 WHOLE = "DSGEN_CELLS_ALONE" in os.environ  # `nox -s cells` runs all, `nox` some
 RANKS, FEWER, SAVED_AFTER = 4, 2, 5
 CPU = {"device": "cpu"}
@@ -59,17 +54,7 @@ RESUMED = {**ALWAYS, **(MORE if WHOLE else {})}
 def answers() -> dict[str, dict[str, Any]]:
     """All cases in one process, which imports torch once; each on forked ranks."""
     asked = {**RESUMED, **({name: one for name, (one, _) in REFUSED.items()})}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        input=json.dumps(list(asked.values())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1200,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(asked, json.loads(done.stdout), strict=True))
+    return dict(zip(asked, answer("resumed_elsewhere", asked=list(asked.values()), seconds=1200), strict=True))
 
 
 @pytest.mark.parametrize("name", RESUMED)

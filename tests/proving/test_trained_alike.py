@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from children import answer
 from chosen import chosen
 
 pytestmark = pytest.mark.proof
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "tests" / "helpers" / "trained_alike.py"
 # Of a loss of about 5.5. In fp32 only the order of sums differs. In bf16 gradients are rounded to 8 bits before
 # ranks and micro-steps add them up, and which sums are rounded depends on the stage: that moves the loss by 1e-3.
 FP32, BF16 = 1e-5, 1e-2
@@ -64,17 +58,7 @@ def answers(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """All cases that are run, in one process, which imports torch once."""
     names, made = chosen(request), cases()
     asked = [{"config": config, "ranks": ranks} for config, ranks in (made[name] for name in names)]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(zip(names, json.loads(done.stdout), strict=True))
+    return dict(zip(names, answer("trained_alike", asked=asked, seconds=900), strict=True))
 
 
 @pytest.mark.parametrize("name", cases())

@@ -20,8 +20,8 @@ _NONE_LEFT = "its tensors are kept for reuse in all buffers and DeepSpeed stops:
 
 def check(subject: Subject) -> Iterator[Fault]:
     """offload_param to "nvme", walked over a step of the model that is named."""
-    run = described(subject)
-    if run is None or subject.offload("param") != "nvme" or run.strategy.stage != 3 or run.strategy.tp > 1:
+    run = described(subject) if subject.offload("param") == "nvme" else None
+    if run is None or run.strategy.stage != 3 or run.strategy.tp > 1:
         return
     if run.job.training.method != "full" or subject.written("zero_optimization.leaf_module"):
         return

@@ -1,0 +1,37 @@
+"""A program of tests/helpers in a process of its own, which answers in JSON; it imports torch once for all asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["answer"]
+
+HELPERS = Path(__file__).resolve().parent
+ROOT = HELPERS.parents[1]
+
+
+def answer(program: str, *words: str, asked: Any = None, seconds: float = 600) -> Any:
+    """What a program prints.
+
+    Args:
+        program: A file of this folder, without its ending.
+        words: Its arguments.
+        asked: What it reads as JSON; None for nothing.
+        seconds: It may take at most.
+    """
+    done = subprocess.run(
+        [sys.executable, str(HELPERS / f"{program}.py"), *words],
+        input=None if asked is None else json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
