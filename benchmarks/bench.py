@@ -6,8 +6,9 @@ All but strategies is measured in CPU seconds, user and system: what waits for a
 machine a process on one core takes as long. A cold start is the whole process, measured in rounds, a bare interpreter,
 a control and then dsgen, so that what else the machine does meets all three. A series of rounds gives the median of
 their ratios, which one disturbed process does not move; what a busy neighbour takes of the caches only raises it, by up
-to a tenth, so of several series the lowest counts. The control imports dsgen's libraries and nothing of dsgen: it is
-shown, so that machines can be compared, and corrects nothing.
+to a tenth, so of several series the lowest counts. So it does of warm renders, measured before, amid and behind the
+rest. The control imports dsgen's libraries and nothing of dsgen: it is shown, so that machines can be compared, and
+corrects nothing.
 
 The matrix is measured where it is recorded, with --update; `nox -s golden`, which computes it anyway, holds the bound.
 
@@ -111,14 +112,14 @@ def _dsgen() -> str:
     return str(Path(sys.executable).with_name("dsgen"))
 
 
-def warm_render() -> dict[str, float]:
-    """`dsgen.render` from layers to Config, in CPU time: the slowest scene's median."""
+def warm_render() -> float:
+    """`dsgen.render` from layers to Config, in CPU milliseconds: the slowest scene's median."""
     medians = []
     for hardware, model in SCENES:
         layers = dsgen.profile(hardware) | dsgen.profile(model)
         dsgen.render(layers)
         medians.append(statistics.median(_used(lambda: dsgen.render(layers)) for _ in range(ROUNDS)))  # noqa: B023
-    return {"warm_render_ms": max(medians) * 1e3}
+    return max(medians) * 1e3
 
 
 def memory_of_strategies() -> dict[str, float]:
@@ -203,7 +204,12 @@ def main() -> None:
     options.add_argument("--deepspeed", default=sys.executable, help="the Python that has DeepSpeed")
     chosen = options.parse_args()
     os.environ.pop("DSGEN_PROFILE_PATH", None)  # a person's own profiles are no part of the matrix
-    results = {**cold_start(), **warm_render(), **memory_of_strategies(), **lint_folder(chosen.deepspeed)}
+    warm = [warm_render()]
+    results = cold_start()
+    warm.append(warm_render())
+    results |= {"warm_render_ms": 0.0, **memory_of_strategies(), **lint_folder(chosen.deepspeed)}
+    warm.append(warm_render())
+    results["warm_render_ms"] = min(warm)
     if chosen.update:
         results |= whole_matrix()
     for name, value in results.items():
