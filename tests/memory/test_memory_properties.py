@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import attrs
@@ -18,8 +19,9 @@ from dsgen.report import memory as report
 from dsgen.strategies.constraints import cannot
 from dsgen.strategies.wishes import check_wishes
 
-# Share by which torch may reserve less for more: requests that are a little larger can leave fewer holes in segments.
-FEWER_HOLES = 0.05
+# Share by which torch may reserve less for more: requests that are a little larger can leave fewer holes in segments. A
+# hole may have the size of the largest tensor, so it is rarely more, and how rarely is counted among batches in use.
+FEWER_HOLES, RARELY = 0.05, 0.02
 QUESTIONS = settings(max_examples=60)  # each answers some dozens of estimates
 
 HARDWARE = draw.sampled_from(["a100-40g", "rtx4090-24g", "t4-16g", "mi300x-192g", "v100-32g", "generic-24g"])
@@ -160,7 +162,25 @@ def test_a_larger_micro_batch_or_a_longer_sequence_never_takes_less(asked: Quest
         for before, after in zip(places(small), places(grown), strict=True):
             assert (before.low_bytes, before.peak_bytes) <= (after.low_bytes, after.peak_bytes)
             assert before.high_bytes <= after.high_bytes
-            assert (1 - FEWER_HOLES) * before.reserved_bytes <= after.reserved_bytes
+        assert small.gpu.peak_bytes <= grown.gpu.reserved_bytes
+
+
+def test_more_sequences_rarely_reserve_less() -> None:
+    falls = steps = 0
+    for model, stage, checkpointing in itertools.product(
+        ("7b", "qwen3-0.6b", "gemma-2-2b"), range(4), ("none", "full")
+    ):
+        said = {"zero_stage": stage, "checkpointing": checkpointing, "offload": "none", "seq_len": 1024}
+        layers = dsgen.profile("mi300x-192g") | dsgen.profile(model)
+        asked = ask(dsgen.job(layers | {"training": said, "cluster": {"gpus": 8}}))
+        reserved = [
+            estimate(asked.job, strategy_of(asked, micro_batch=size)).gpu.reserved_bytes for size in range(1, 7)
+        ]
+        steps += len(reserved) - 1
+        falls += sum(more < (1 - FEWER_HOLES) * fewer for fewer, more in itertools.pairwise(reserved))
+        assert max(reserved) == reserved[-1], asked
+
+    assert falls <= RARELY * steps
 
 
 @QUESTIONS
