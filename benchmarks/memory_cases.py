@@ -52,7 +52,7 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets, lora_dropout, lora_train_embeddings and target_len where they are not as usual.
+            lora_targets, lora_dropout, lora_train_embeddings, lora_fp32 and target_len where they are not as usual.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Case:
             lora_targets=tuple(options.get("lora_targets", (ALL_LINEAR,))),
             lora_dropout=options.get("lora_dropout", 0.0),
             lora_train_embeddings=options.get("lora_train_embeddings", False),
+            lora_fp32=options.get("lora_fp32", True),
             chunked_loss=options["chunked_loss"],
             checkpointing="full" if options["checkpointing"] else "none",
         )

@@ -78,8 +78,8 @@ CAUSES = (
     " is spent once a step, on what its source does not say.",
     "InternEvo on 512 and 1,024 GPUs: four links of 100 Gb/s a node carry the gradients and weights of 8 GPUs, with a"
     " collective's start-up likely growing by the rank; it falls by a third from 256 GPUs to 1,024.",
-    "Qwen-72B LoRA at stage 3: adapters had the type of the base (peft 0.5). Today's peft makes them fp32, which stage"
-    " 3 leaves, so that their products run outside tensor cores: dsgen says that.",
+    "Qwen-72B LoRA at stage 3 with 256 tokens (qwen-70): what is measured is as long as if each weight were gathered"
+    " once in backward; DeepSpeed 0.19.8 gathers most twice, for the second forward and for backward.",
     "ms-swift's scripts on H20: a card with little arithmetic reaches 0.9 of it, and attention stops at the borders of"
     " packed samples.",
     "DeepSpeed's blog on Azure on 1,024 GPUs: likely its NCCL 2.12, which gathers in a ring whose start-up grows with"

@@ -34,6 +34,8 @@ ZEROPP = {
     "hpZ": {"zero_hpz_partition_size": 8},
     "qwZ": {"zero_quantized_weights": True},
 }
+# Adapters in the type of the base at stage 3, which are fp32 where nobody says so: as TRL's SFTTrainer makes them.
+NARROW = ("qwen2.5-1.5b", "llama-3.1-8b", "llama-3.1-70b")
 CARDS = ("a100-80g",) * 3 + ("h100-80g",) * 3 + ("a100-40g", "rtx4090-24g", "rtx3090-24g", "l40s-48g", "a10g-24g",
          "h200-141g", "v100-32g")  # fmt: skip
 OLD = ("v100-32g",)  # cards without bf16
@@ -74,7 +76,7 @@ def _cluster(hardware: str, network: str | None) -> Job:
 
 
 def timed_cases() -> Iterator[TimedCase]:
-    """Every scenario: first one of each model, then more of the common ones, and those of ZeRO++."""
+    """Every scenario: first one of each model, then more of the common ones, of ZeRO++, and adapters in 16 bits."""
     facts = dict(models())
     for name, model in facts.items():
         yield _drawn(f"{name} 1", name, model)
@@ -90,6 +92,17 @@ def timed_cases() -> Iterator[TimedCase]:
         config |= {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "zero_optimization": zero}
         options = {**like.options, "method": "full", "chunked_loss": False, "attention": "flash"}
         yield attrs.evolve(like, gpus=16, hardware="a100-80g", network="ib-hdr-200g", config=config, options=options)
+    for model in NARROW:
+        like = _drawn(f"{model} narrow", model, facts[model])
+        config = {
+            "train_micro_batch_size_per_gpu": 2,
+            "gradient_accumulation_steps": 4,
+            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+            "zero_optimization": {"stage": 3, "overlap_comm": True},
+            "bf16": {"enabled": True},
+        }
+        options = {**like.options, "method": "lora", "lora_fp32": False, "checkpointing": True, "attention": "flash"}
+        yield attrs.evolve(like, gpus=8, hardware="a100-80g", config=config, options=options)
 
 
 def _drawn(name: str, model: str, facts: Any) -> TimedCase:

@@ -22,6 +22,7 @@ from dsgen.kernels import (
     traffic_seconds,
 )
 from dsgen.memory.numbers import Numbers, count
+from dsgen.memory.trained import narrow_adapters
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.strategies import Strategy
 
@@ -193,6 +194,7 @@ def _parts(
         zero3=zero3,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
+        narrow=narrow_adapters(training),
         target_len=target_len or None,
     ).parts
 

@@ -9,6 +9,7 @@ from dsgen.families.tape.moments import Size
 from dsgen.families.tape.work import FORWARD_PASS, Work
 from dsgen.jobs.job import Job
 from dsgen.kernels.rates import rates
+from dsgen.memory.trained import narrow_adapters
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["model_flops", "utilization"]
@@ -33,6 +34,7 @@ def model_flops(job: Job, strategy: Strategy) -> float:
         zero3=strategy.stage == 3,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
+        narrow=narrow_adapters(training),
         target_len=job.target_len,
     )
     done = _flops(model.forward, strategy.micro_batch) + _flops(model.backward, strategy.micro_batch)

@@ -89,12 +89,13 @@ def work(
     single: bool = False,
     drops: bool = False,
     embeddings: bool = False,
+    narrow: bool = False,
     target_len: int | None = None,
 ) -> ModelWork:
     """What a model's forward and backward do; arguments and errors are those of `activations`."""
     ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops)
     targets = target_len or seq_len
-    return _work(model, precision, attention, seq_len, *ways, embeddings and method != "full", targets)
+    return _work(model, precision, attention, seq_len, *ways, embeddings and method != "full", narrow, targets)
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -113,10 +114,11 @@ def _work(
     single: bool,
     drops: bool,
     embeddings: bool,
+    narrow: bool,
     target_len: int,
 ) -> ModelWork:
     """As `work`, whose arguments may be left out."""
-    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings)
+    ways = (tp, method, checkpointing, chunked_loss, lora_rank, lora_targets, zero3, single, drops, embeddings, narrow)
     on = execution(model, precision, attention, seq_len, *ways)
     forward = family_of(model).forward
     # AutoTP splits tensors and leaves the modules; spelled as memory asks for them, so that one answer serves both.

@@ -133,9 +133,10 @@ def _adapters(at: _AskedCode) -> str:
             f"    model,\n    use_gradient_checkpointing={checkpointing},\n{kind})\n"
             f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)})"
         )
+    kept = "" if at.plan.job.training.lora_fp32 else ", autocast_adapter_dtype=False"
     return (
         "from peft import LoraConfig, get_peft_model\n\n"
-        f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)})"
+        f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)}{kept})"
     )
 
 

@@ -17,7 +17,7 @@ from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run
 from dsgen.memory.shares import scattered
 from dsgen.memory.states import States
-from dsgen.memory.trained import AFTER, BEFORE, trained
+from dsgen.memory.trained import AFTER, BEFORE, narrow_adapters, trained
 from dsgen.strategies.buffers import Buffers
 
 __all__ = ["Together", "per_sequence", "runs_of", "together", "without_gradients"]
@@ -128,7 +128,7 @@ def without_gradients(
     """
     training = run.training
     ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
-    wide = (training.lora_train_embeddings, not (training.lora_fp32 and training.zero_init))
+    wide = (training.lora_train_embeddings, narrow_adapters(training))
     rest = (run.told and training.method != "full", run.single, False, *wide)
     on = execution(run.model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
     moments = inference(on, run.told)
@@ -171,7 +171,7 @@ def _active(run: Run) -> Activations:
         single=run.single,
         drops=training.lora_dropout > 0,
         embeddings=training.lora_train_embeddings,
-        narrow=not (training.lora_fp32 and training.zero_init),
+        narrow=narrow_adapters(training),
         target_len=training.target_len,
     )
 

@@ -16,6 +16,7 @@ __all__ = [
     "AFTER",
     "BEFORE",
     "Trained",
+    "narrow_adapters",
     "trained",
     "wide_adapters",
 ]
@@ -75,8 +76,12 @@ def wide_adapters(training: Training) -> bool:
     Where a copy of the embedding is trained too, it is the first tensor, whose type all trained ones get (stage3.py,
     _create_param_groups_fp16_flat_cpu_memory: parameters wait on the CPU, or DeepSpeed refuses the two types).
     """
-    upcast = training.lora_fp32 and training.zero_init
-    return upcast and training.method == "lora" and not training.lora_train_embeddings
+    return training.method == "lora" and not (training.lora_train_embeddings or narrow_adapters(training))
+
+
+def narrow_adapters(training: Training) -> bool:
+    """Whether adapters are in 16 bits at stage 3 whatever made the model: peft was told so, or DeepSpeed cast them."""
+    return not (training.lora_fp32 and training.zero_init)
 
 
 @functools.lru_cache(maxsize=1024)

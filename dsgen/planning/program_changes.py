@@ -10,6 +10,7 @@ from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job
 from dsgen.kernels.architectures import architecture
 from dsgen.kernels.attention import CUDNN_WIDEST, fused_kernel
+from dsgen.memory.trained import wide_adapters
 from dsgen.strategies.buffers import EIGHT_BITS
 from dsgen.strategies.wishes import allowed
 
@@ -45,8 +46,10 @@ class ProgramChange(NamedTuple):
         """What to say on the command line: `--chunked-loss`, `--method lora`."""
         if self.key:
             return f"--set {self.field}={json.dumps(self.value)}"
-        name = f"--{self.field.replace('_', '-')}"
-        return name if self.value is True else f"{name} {self.value}"
+        name = self.field.replace("_", "-")
+        if self.value is False:
+            return f"--no-{name}"
+        return f"--{name}" if self.value is True else f"--{name} {self.value}"
 
     @property
     def key(self) -> bool:
@@ -88,6 +91,9 @@ def _of_wishes(job: Job) -> Iterator[ProgramChange]:
         yield ProgramChange("attention", "sdpa", "attention that never holds its scores", True)
     elif wishes.attention == "flash" and wishes.flash_attention < CUDNN_BEATS and _by_cudnn(job):
         yield ProgramChange("attention", "sdpa", "torch's attention, which runs cuDNN's kernel on this GPU", True)
+    if wide_adapters(wishes):
+        words = "adapters in the type of the base (peft: autocast_adapter_dtype=False; DeepSpeed keeps an fp32 copy)"
+        yield ProgramChange("lora_fp32", False, words, True)
     if wishes.method == "full" and wishes.optimizer in ("AdamW", "Adam"):
         yield ProgramChange("optimizer", EIGHT_BITS, "optimizer states in 8 bits (bitsandbytes' AdamW8bit)", True)
     for method, words in (("lora", "adapters instead of all weights"), ("qlora", "adapters over weights in 4 bits")):

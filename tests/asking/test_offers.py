@@ -69,6 +69,18 @@ def test_torchs_attention_is_offered_where_it_runs_cudnns_kernel(make_job):
         assert "--attention sdpa" not in other
 
 
+def test_adapters_of_the_base_s_type_are_offered_where_stage_3_leaves_them_in_fp32(make_job):
+    """Their products run outside tensor cores: of a 70B, a fifth of its step. DeepSpeed casts them at other stages."""
+
+    def gains(model, stage):
+        wishes = {"training.method": "lora", "training.lora_rank": 64, "training.zero_stage": stage}
+        asked = plan(make_job("a100-80g", model, cluster={"gpus": 8}, **wishes))
+        return {one.change.option: one.gain for one in offers(asked)}
+
+    assert gains("qwen2.5-72b", 3)["--no-lora-fp32"] > 0.15
+    assert "--no-lora-fp32" not in gains("7b", 2)
+
+
 def test_states_in_8_bits_are_offered_where_they_leave_room_for_a_faster_plan(make_job):
     asked = plan(make_job("a100-80g", "34b", cluster={"gpus": 8}))
 
@@ -116,7 +128,9 @@ def test_what_trains_the_same_comes_first(make_job):
         ({"chunked_loss": True, "attention": "eager", "seq_len": 9}, ["--attention sdpa", EIGHT_BITS, *ADAPTERS]),
         ({"chunked_loss": True, "optimizer": "Lion", "seq_len": 9}, [*ADAPTERS]),
         ({"chunked_loss": True, "optimizer": "AdamW8bit", "seq_len": 9}, [*ADAPTERS]),
-        ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
+        ({"method": "lora", "seq_len": 511}, ["--chunked-loss", "--no-lora-fp32", "--method qlora"]),
+        ({"method": "lora", "lora_fp32": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
+        ({"method": "lora", "zero_init": False, "seq_len": 511}, ["--chunked-loss", "--method qlora"]),
         ({"method": "qlora", "seq_len": 512}, ["--chunked-loss", "--seq-len 256"]),
         ({"lora_targets": ["no_such_matrix"], "seq_len": 256}, ["--chunked-loss", EIGHT_BITS]),
     ],

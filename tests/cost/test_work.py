@@ -107,6 +107,17 @@ def test_products_take_two_flops_an_element_and_token(name):
     assert flops(found.backward) == 2 * flops(found.forward)
 
 
+def test_fp32_products_of_adapters_are_in_16_bits_where_they_have_the_type_of_the_base():
+    """As many products, of as many elements: only bytes and the speed of a product differ."""
+    at = {"method": "lora", "zero3": True, "chunked_loss": True}
+    wide, narrow = worked(**at), worked(**at, narrow=True)
+
+    assert {one.item for one, _ in wide.forward.products} == {2, 4}
+    assert {one.item for one, _ in narrow.forward.products} == {2}
+    assert flops(narrow.forward) == flops(wide.forward)
+    assert worked(method="lora", chunked_loss=True, narrow=True) == worked(method="lora", chunked_loss=True)
+
+
 def test_work_grows_with_the_micro_batch():
     found = worked()
 

@@ -72,6 +72,16 @@ def test_what_is_left_out_costs_what_dsgen_memory_says_of_it():
     assert "slower" in told["attention"] or "does not fit" in told["attention"]
 
 
+def test_adapters_of_the_base_s_type_are_asked_of_peft():
+    code = {
+        wide: next(item for item in needs(dsgen.plan({**JOBS["lora"], "lora_fp32": wide}), "deepspeed")
+                   if item.code == "adapters").snippet
+        for wide in (True, False)
+    }  # fmt: skip
+
+    assert code[False] == code[True].removesuffix(")") + ", autocast_adapter_dtype=False)"
+
+
 def test_a_plan_with_its_optimizer_on_nvme_says_what_does_not_resume():
     told = {
         offload: {item.code: item for item in needs(dsgen.plan({**JOBS["eager"], "offload": offload}), "deepspeed")}

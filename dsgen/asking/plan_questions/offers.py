@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from dsgen.memory.estimates import GATHERS
 from dsgen.planning.candidates import Candidate
 from dsgen.planning.planner import TIE, Plan, offloaded, plan
 from dsgen.planning.program_changes import ProgramChange, program_changes
@@ -54,6 +55,8 @@ def _offer(asked: Plan, change: ProgramChange) -> Offer | None:
     before = asked.chosen
     strained = not before.sure or offloaded(before.strategy) > 0
     if not (change.same or strained):
+        return None
+    if change.field == "lora_fp32" and before.strategy.stage != GATHERS:  # DeepSpeed casts them at any other stage
         return None
     states = before.memory.gpu.parts.get("optimizer states", 0)
     if change.field == "optimizer" and not strained and states < STATES * before.memory.gpu.limit_bytes:
