@@ -78,9 +78,6 @@ def question_of(record: Record) -> Question:
 # length too, 20 at a time, and its cache is emptied every ten steps, for which dsgen has no word
 # (huggingface/peft@026d1e0, method_comparison/MetaMathQA/run.py: BUCKET_FACTOR, ACCELERATOR_EMPTY_CACHE_SCHEDULE).
 _MEANS = {"peftmc": 210}
-# Programs whose adapters have the type of the base: LoRA of their own (LitGPT, torchtune), or peft before 0.12 of July
-# 2024, which makes them fp32 (huggingface/peft#1706): Qwen's runs are of 2023, fsdp_qlora's of March 2024.
-_OF_THE_BASE = ("fsdpq", "lith", "litr", "peft", "qwen", "tune")
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 
@@ -97,7 +94,7 @@ def job_of(record: Record) -> Job:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
         said["lora_dropout"] = source_of(record).lora_dropout
-        said["lora_fp32"] = source_of(record).prefix not in _OF_THE_BASE
+        said["lora_fp32"] = record["system"] != "deepspeed"  # every run is of a release before 0.19.2, which casts them
         said["lora_train_embeddings"] = lora.get("train_embeddings", False)
     training = attrs.evolve(
         base.training,

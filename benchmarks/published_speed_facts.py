@@ -7,7 +7,7 @@ from typing import Any
 
 from published_sources import source_of  # benchmarks/, beside this script
 
-__all__ = ["TORCH", "flash_attention", "launcher", "really"]
+__all__ = ["TORCH", "flash_attention", "launcher", "narrow_adapters", "really"]
 
 Record = Mapping[str, Any]
 
@@ -23,6 +23,15 @@ _RECIPE = {"dsaz": {"reduce_bucket": 90_000_000, "max_reuse": 3_000_000_000}}
 _STAGE_3 = "qwen"
 # DeepCompile's benchmark is started by Accelerate, which leaves each rank one CPU thread (DeepSpeedExamples@45b4b71).
 _ONE_THREAD = "dsdc"
+# Programs without DeepSpeed whose adapters have the type of the base: LoRA of their own (LitGPT, torchtune), or peft
+# before 0.12 of July 2024, which makes them fp32 (huggingface/peft#1706), without autocast (train.py of
+# AnswerDotAI/fsdp_qlora@05ed9f2, --precision bf16). Their memory is another matter: DeepSpeed keeps an fp32 copy.
+_OF_THE_BASE = ("fsdpq", "lith", "litr", "tune")
+
+
+def narrow_adapters(record: Record) -> bool:
+    """Whether the products of a record's adapters have the type of its base."""
+    return record["system"] == "deepspeed" or source_of(record).prefix in _OF_THE_BASE
 
 
 def really(record: Record) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
-from published_speed_facts import TORCH, flash_attention, launcher, really
+from published_speed_facts import TORCH, flash_attention, launcher, narrow_adapters, really
 from published_speed_reasons import sized
 
 from dsgen import catalog
@@ -47,7 +47,7 @@ def speed_question(record: Record) -> Question:
     """
     record = really(sized(record))
     job = job_of(record)
-    ways = {"flash_attention": flash_attention(record), "torch": TORCH}
+    ways = {"flash_attention": flash_attention(record), "torch": TORCH, "lora_fp32": not narrow_adapters(record)}
     training = attrs.evolve(job.training, launcher=launcher(record), **ways)
     job = attrs.evolve(job, training=training)
     if job.nodes > 1:

@@ -9,6 +9,7 @@ from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
 from dsgen.frameworks.rank_environment import job_variables
+from dsgen.jobs.releases import casts_adapters
 from dsgen.planning.planner import Plan
 from dsgen.rendering.configs import merged
 
@@ -133,7 +134,8 @@ def _adapters(at: _AskedCode) -> str:
             f"    model,\n    use_gradient_checkpointing={checkpointing},\n{kind})\n"
             f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)})"
         )
-    kept = "" if at.plan.job.training.lora_fp32 else ", autocast_adapter_dtype=False"
+    job = at.plan.job
+    kept = "" if job.training.lora_fp32 or casts_adapters(job.version) else ", autocast_adapter_dtype=False"
     return (
         "from peft import LoraConfig, get_peft_model\n\n"
         f"model = get_peft_model(model, {_call('LoraConfig', lora.arguments)}{kept})"

@@ -18,7 +18,7 @@ from dsgen.jobs.contradictions import contradictions
 from dsgen.jobs.exact import WHOLE, exact
 from dsgen.jobs.job import Job
 from dsgen.jobs.methods import settled, with_method
-from dsgen.jobs.releases import by_release
+from dsgen.jobs.releases import by_release, casts_adapters
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import DEEPEST, Layer, Override, Provenance, Rank, contradiction, fold, same, show
 from dsgen.shapes.limits import check_gpus
@@ -227,6 +227,8 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
     names = {kind: layer.name for layer in ranked for kind in (layer.rank.name.lower(),) if kind in SECTIONS}
     network, warnings = _network(tree, provenance, nodes, names.get("network"))
     names = {"network": ASSUMED_NETWORK, **names} if nodes > 1 else names
+    if casts_adapters(known.version):
+        wishes = attrs.evolve(wishes, lora_fp32=False)
     model = by_release(structure(Model, "model", tree, provenance), wishes, provenance)
     return Job(
         hardware=hardware,

@@ -1,6 +1,6 @@
-"""What a release of transformers makes of a model: how a mixture's experts are kept, and what a loss makes of logits.
+"""What a release makes of a model: transformers of a mixture's experts and of logits, DeepSpeed of adapters.
 
-In transformers 4 they were a list of modules with linear layers (modeling_mixtral.py 4.48, MixtralSparseMoeBlock;
+In transformers 4 experts were a list of modules with linear layers (modeling_mixtral.py 4.48, MixtralSparseMoeBlock;
 modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say otherwise. Until 4.48 a loss copied the
 logits without the last token's, from 4.49 on it shifts the labels (loss/loss_utils.py, ForCausalLMLoss); before a class
 of a model called that, its own forward did so, which most began by making the logits fp32 (OlderLoss of
@@ -18,10 +18,14 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance
 from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["by_release"]
+__all__ = ["by_release", "casts_adapters"]
 
 _VERSION = re.compile(r"(\d+)(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
+# The first release of DeepSpeed that leaves the types of what zero.Init did not make, and so of peft's fp32 adapters
+# (runtime/engine.py, _cast_module_mixed_precision); module.bfloat16() or half() cast them before. 0.19.2 itself fails
+# in the first step, which 0.19.3 mends (deepspeedai/DeepSpeed#8072).
+_KEEPS_ADAPTERS = (0, 19, 2)
 _OLDEST, _STACKED = 4, 5  # major releases: the first that is known, and the first that keeps all experts in one tensor
 _OLDEST_TORCH = 2  # likewise
 _NEWEST = 99  # a minor release above all of 4
@@ -52,6 +56,11 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
             code="refused",
         )
     return attrs.evolve(model, experts_apart=True)
+
+
+def casts_adapters(version: str) -> bool:
+    """Whether a release of DeepSpeed, as of a job, makes adapters 16-bit under zero.Init too."""
+    return tuple(int(part) for part in version.split(".")[:3]) < _KEEPS_ADAPTERS
 
 
 def _checked(package: str, release: str | None, oldest: int, such_as: str, provenance: Provenance) -> str | None:

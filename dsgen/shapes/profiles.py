@@ -368,8 +368,7 @@ class Training(Value):
         default=False,
     )
     lora_fp32: bool = fact(
-        "peft makes adapters fp32 (autocast_adapter_dtype); under zero.Init they stay so, and their products run "
-        "outside tensor cores. TRL says no there.",
+        "peft makes adapters fp32; under zero.Init they and their products stay so. TRL says no there.",
         default=True,
     )
     launcher: str = fact(

@@ -237,6 +237,19 @@ PROGRAMS = (
         source="https://github.com/bigcode-project/starcoder/issues/96",
     ),
     Cause(
+        code="adapters-in-fp32",
+        words="DeepSpeed 0.19.2 gathers fp32 adapters into buffers of 16 bits",
+        phase="step",
+        signs=(Sign("output tensor must have the same type as input tensor"),),
+        why="peft makes adapters fp32, which stage 3 leaves from 0.19.2 on; that release gathers what stays on every "
+        "rank into buffers of the first one's dtype.",
+        changes=(
+            "DeepSpeed 0.19.3 or later",
+            "get_peft_model(model, config, autocast_adapter_dtype=False)",
+        ),
+        source="https://github.com/deepspeedai/DeepSpeed/issues/8072",
+    ),
+    Cause(
         code="device-mismatch",
         words="tensors of different devices meet",
         signs=(Sign("Expected all tensors to be on the same device"),),
