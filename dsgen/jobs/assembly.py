@@ -248,7 +248,7 @@ def assemble(layers: Iterable[Layer], version: str | None = None) -> Job:
             *(left_open(said, known) if whole is None else ()),
             *folded.warnings,
             *warnings,
-            *contradictions(hardware, model, wishes, provenance),
+            *contradictions(hardware, model, wishes, provenance, known.version),
         ),
     )
 

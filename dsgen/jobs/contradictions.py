@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.jobs.job import DEFAULT_SEQ_LEN
+from dsgen.jobs.releases import casts_adapters
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
@@ -21,8 +22,10 @@ ADAPTERS = (
 )  # wishes that only adapters have
 
 
-def contradictions(hardware: Hardware, model: Model, training: Training, provenance: Provenance) -> Iterator[str]:
-    """Warnings about facts that hardly go together.
+def contradictions(
+    hardware: Hardware, model: Model, training: Training, provenance: Provenance, version: str
+) -> Iterator[str]:
+    """Warnings about facts that hardly go together, for a release of DeepSpeed.
 
     Raises:
         DsgenError: Facts that cannot: more usable memory than the card has, a card that others fill, or a decoder's
@@ -48,7 +51,7 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
     said, used = provenance.winner("hardware.gpu_memory"), provenance.winner("hardware.usable_memory")
     if said and used and said.rank > used.rank:
         yield f"{said.origin}: hardware.gpu_memory changes no plan: usable_memory is {gib(usable)} GiB ({where})"
-    yield from _idle(training, provenance)
+    yield from _idle(training, provenance, version)
     if training.target_len and not model.encoder_layers:
         raise mistake(
             f"training.target_len is {training.target_len}",
@@ -71,18 +74,20 @@ def contradictions(hardware: Hardware, model: Model, training: Training, provena
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
 
 
-def _idle(training: Training, provenance: Provenance) -> Iterator[str]:
+def _idle(training: Training, provenance: Provenance, version: str) -> Iterator[str]:
     """What a person wishes that nothing reads beside the other wishes."""
-    for path, why in _unread(training):
+    for path, why in _unread(training, version):
         winner = provenance.winner(path)
         if winner is not None and winner.rank >= Rank.SITE and winner.value is not None:
             yield f"{winner.origin}: {path} does nothing: {why}"
 
 
-def _unread(training: Training) -> Iterator[tuple[str, str]]:
+def _unread(training: Training, version: str) -> Iterator[tuple[str, str]]:
     if training.method == "full":
         why = "training.method is full, which has no adapters; --method lora has"
         yield from ((f"training.{name}", why) for name in ADAPTERS)
+    elif casts_adapters(version) and training.precision != "fp32":
+        yield "training.lora_fp32", f"DeepSpeed {version} makes adapters 16-bit, whatever peft has made of them"
     if training.scheduler == "none":
         yield "training.warmup_steps", "training.scheduler is none"
     if training.scheduler in ("none", "WarmupLR"):

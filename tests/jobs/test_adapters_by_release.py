@@ -18,6 +18,14 @@ def test_deepspeed_casts_adapters_before_0_19_2(release: str, fp32: bool) -> Non
     assert dsgen.job(LORA, release).training.lora_fp32 is fp32
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_wish_that_deepspeed_overrides_is_said_to_do_nothing(said: bool) -> None:
+    older, newer = (dsgen.job({**LORA, "lora_fp32": said}, release) for release in ("0.18", "0.19"))
+
+    assert older.warnings[-1].endswith("DeepSpeed 0.18.9 makes adapters 16-bit, whatever peft has made of them")
+    assert not [warning for warning in newer.warnings if "lora_fp32 does nothing" in warning]
+
+
 def test_an_older_release_is_as_fast_as_adapters_of_the_base_s_type() -> None:
     older, newer = dsgen.plan(LORA, "0.18"), dsgen.plan(LORA)
     told = dsgen.plan({**LORA, "lora_fp32": False})
