@@ -94,7 +94,6 @@ def job_of(record: Record) -> Job:
         method = "qlora" if config.get("quantization") else "lora"
         said = {"method": method, "lora_rank": lora["r"], "lora_targets": targets_of(record, model)}
         said["lora_dropout"] = source_of(record).lora_dropout
-        said["lora_fp32"] = record["system"] != "deepspeed"  # every run is of a release before 0.19.2, which casts them
         said["lora_train_embeddings"] = lora.get("train_embeddings", False)
     training = attrs.evolve(
         base.training,

@@ -226,7 +226,7 @@ BOUNDS = {
     "lith": (13, 0.022),
     "litr": (6, 0.035),
     "peftmc": (5, 0.082),
-    "qwen": (39, 0.059),
+    "qwen": (39, 0.068),
     "sws": (7, 0.04),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
@@ -234,7 +234,7 @@ READINGS = {
     "ALLOCATED": (41, 0.018, 34),
     "RESERVED": (11, 0.076, 10),
     "DRIVER": (19, 0.034, 18),
-    "UNSTATED": (55, 0.059, 50),
+    "UNSTATED": (55, 0.07, 50),
 }
 
 
@@ -276,7 +276,7 @@ def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
     assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.0373  # with adapters as DeepSpeed cast them; 0.0363 without
+    assert statistics.median(map(abs, errors)) <= 0.037
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:

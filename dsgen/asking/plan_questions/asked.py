@@ -44,8 +44,9 @@ def speedups(wanted: Wanted, config: Values | Path | None = None, deepspeed: str
 def program_changes(wanted: Wanted, deepspeed: str | None = None) -> tuple[Offer, ...]:
     """What the program could do otherwise, where that is worth it, each with the best strategy that it allows.
 
-    A chunked loss and attention that never holds its scores where they are 10 % faster, or save an offload or a doubt;
-    adapters and a shorter sequence only where the plan as asked offloads, or may not fit.
+    What trains the same (a chunked loss, another attention kernel, adapters of the base's type at stage 3) where it is
+    10 % faster, or saves an offload or a doubt; adapters and a shorter sequence only where the plan as
+    asked offloads, or may not fit.
 
     Raises:
         DsgenError: As `plan`.
