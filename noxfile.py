@@ -180,7 +180,8 @@ def operators(session: nox.Session) -> None:
     """DeepSpeed's operators built as DeepSpeed builds them, and the proofs that use them."""
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
-    session.run("pytest", "-m", "proof", "tests/proving", *BOTH_CORES, *session.posargs)
+    files = [f"tests/proving/test_{name}.py" for name in ("golden_proof", "prove_real", "resumed_from_nvme")]
+    session.run("pytest", "-m", "proof", *files, *BOTH_CORES, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -192,14 +193,14 @@ def cells(session: nox.Session) -> None:
     else:
         build_operators(session)
         files = [f"tests/proving/test_{name}.py" for name in ("every_cell", "golden_trained", "resumed_elsewhere")]
-        session.run("pytest", *files, env={"DSGEN_CELLS_ALONE": "200"})
+        session.run("pytest", *files, *BOTH_CORES, env={"DSGEN_CELLS_ALONE": "200"})
 
 
 @nox.session(python=PYTHON, default=False)
 def releases(session: nox.Session) -> None:
     """What is rendered for DeepSpeed 0.14 to 0.18, started under each; `-- update` renders all of it and records."""
     install_proof(session)
-    session.env.update(quick_compiler(session))
+    session.env.update(quick_compiler(Path(session.virtualenv.location)))
     folder = str(Path(session.virtualenv.location) / "releases")
     session.run("python", "benchmarks/release_environments.py", folder)
     session.run("python", "benchmarks/every_release.py", folder, *update(session))
@@ -268,6 +269,7 @@ def examples(session: nox.Session) -> None:
     python = Path(with_deepspeed(session))
     session.run(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", external=True)
     session.env["TORCH_EXTENSIONS_DIR"] = str(python.parents[1] / "torch_extensions")
+    session.env.update(quick_compiler(python.parents[1]))  # another compiler would build the proofs' operators anew
     for project in sorted((REPOSITORY / "examples").glob("*/pyproject.toml")):
         session.chdir(project.parent)
         session.run(python, "-m", "pytest", "--dsgen", external=True)
@@ -375,13 +377,13 @@ def install_proof(session: nox.Session) -> None:
 
 def build_operators(session: nox.Session) -> None:
     """DeepSpeed's operators, quickly: with little optimisation, and torch's header compiled once."""
-    session.env.update(quick_compiler(session))
+    session.env.update(quick_compiler(Path(session.virtualenv.location)))
     session.run("python", "tests/helpers/operators.py")
 
 
-def quick_compiler(session: nox.Session) -> dict[str, str]:
-    """What makes a build of operators quick."""
-    return {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(Path(session.virtualenv.location) / "headers")}
+def quick_compiler(environment: Path) -> dict[str, str]:
+    """What makes a build of operators quick in a virtual environment."""
+    return {"CXX": str(COMPILER), "DSGEN_TORCH_HEADERS": str(environment / "headers")}
 
 
 def with_deepspeed(session: nox.Session) -> str:

@@ -28,7 +28,11 @@ ACROSS_PYTHONS = (
     "cli/test_bad_files.py",
     "cli/test_bad_input.py",
     "cli/test_cli.py",
-    "cost",
+    "cost/test_bounds.py",
+    "cost/test_cost.py",
+    "cost/test_model_flops.py",
+    "cost/test_step_times.py",
+    "cost/test_work.py",
     "documents",
     "house/test_api.py",
     "house/test_golden.py",
@@ -117,8 +121,8 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# Files of which these cases alone are left to the night. A CPU without fp16 takes minutes for what is wide enough to be
-# swapped to a drive; other structures show fp16, and NVMe in bf16.
+# Files of which these cases alone are left to the night. A CPU without fp16 takes half a minute for each that is wide
+# enough to be swapped to a drive; other structures show fp16, and NVMe in bf16.
 NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
     "proving/test_golden_proof.py": ("fp16-nvme-both", "fp16-nvme-cpu-params"),
 }

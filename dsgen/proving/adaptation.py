@@ -16,7 +16,7 @@ _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
 _ACCUMULATION = 2  # the fewest micro-steps that accumulate anything; more only take time
 _BUFFER_SIZE = 10_000_000  # elements; more than any tensor of the tiny models
-_SUB_GROUP = 4_000_000  # elements: three groups of the 20 million of NVMe proofs, none so small that a load forgets it
+_SUB_GROUP = 3_000_000  # elements: three groups of the 9 million of NVMe proofs, none so small that a load forgets it
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LESS = "the proof tests the config, not the load"

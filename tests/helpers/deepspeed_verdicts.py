@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
+import gc
 import json
 import os
 import select
@@ -20,10 +20,23 @@ from pathlib import Path
 from typing import Any
 
 from dsgen.engine.proof import ops as proof_ops
+from dsgen.engine.serving import ask_cpu_once, preload
 
 SECONDS = 120.0  # for one config; most take under two
 BUILD_SECONDS = 900.0  # how long to wait for another process that builds
 OPERATORS = ("FusedAdamBuilder", "CPUAdamBuilder")
+# What a start imports, here once for all forks; what compiles is the longest, and every ZeRO stage asks for Muon.
+PRELOAD = (
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.testing._internal.distributed.fake_pg",
+    "deepspeed.runtime.zero.stage_1_and_2",
+    "deepspeed.runtime.zero.stage3",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.module_inject.auto_tp",
+)
 os.environ.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", TOKENIZERS_PARALLELISM="false")
 
 
@@ -86,18 +99,18 @@ def forked(asked: dict[str, Any]) -> str:
 
 def main() -> None:
     """Answer until stdin ends."""
-    import cpuinfo
     import deepspeed
-    import torch._dynamo  # noqa: F401 - every optimizer of torch imports it; here once for all forks
+    import torch
 
-    # Optimizers on the CPU ask for its name, which takes a second; once for all forks.
-    cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
-    cpuinfo.get_cpu_info()
+    torch.set_num_threads(1)
+    preload(PRELOAD)
+    ask_cpu_once()
 
     # Built before the forks: one that is killed while it builds would leave a lock behind.
     with tempfile.TemporaryDirectory() as folder:
         proof_ops.build(list(OPERATORS), BUILD_SECONDS, Path(folder) / "report.json")
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # a minute of building that fake ranks do not need
+    gc.freeze()  # DeepSpeed collects garbage often; a fork would look through all that was imported
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     for line in sys.stdin:

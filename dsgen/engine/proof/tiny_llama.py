@@ -10,7 +10,8 @@ __all__ = ["build"]
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _HEAD_DIM = 8  # the smallest that rotary embeddings and the CPU attention kernel accept without padding
-_WIDE_HEAD_DIM = 128  # matrices of 2**20 elements: half of one in bf16 is 1 MiB, the least that DeepSpeed swaps
+_WIDE_HEAD_DIM = 64  # of a model whose feed-forward matrices are swapped
+_WIDE_FFN = 4  # times the hidden size: matrices of 2**20 elements, of which half in bf16 is 1 MiB, the least that swaps
 _VOCAB = 256
 _TOKENS = 16  # per sample
 
@@ -20,7 +21,7 @@ def build(tp: int, wide: bool) -> Any:
 
     Args:
         tp: Tensor-parallel degree; the number of heads becomes a multiple of it.
-        wide: 20 million parameters instead of 100 thousand: DeepSpeed leaves small tensors out of NVMe
+        wide: 9 million parameters instead of 100 thousand: DeepSpeed leaves small tensors out of NVMe
             (runtime/swap_tensor, MIN_AIO_BYTES).
     """
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -30,7 +31,7 @@ def build(tp: int, wide: bool) -> Any:
     config = LlamaConfig(
         vocab_size=math.lcm(_VOCAB, max(tp, 1)),
         hidden_size=hidden,
-        intermediate_size=2 * hidden,
+        intermediate_size=(_WIDE_FFN * tp if wide else 2) * hidden,
         num_hidden_layers=_LAYERS,
         num_attention_heads=heads,
         num_key_value_heads=heads,

@@ -211,6 +211,7 @@ def _model(job: dict[str, Any], config: Witness) -> Any:
 @contextlib.contextmanager
 def _filled() -> Iterator[None]:
     """Give a number to what is made empty: experts, which no layer of torch's sets, would keep what lay in memory."""
+    import torch
     from deepspeed.runtime.zero import partition_parameters as made
 
     empty = made._orig_torch_empty
@@ -224,3 +225,4 @@ def _filled() -> Iterator[None]:
         yield
     finally:
         made._orig_torch_empty = empty
+        torch.empty = empty  # zero.Init put the other one there as it ended: the engine's buffers would be filled too
