@@ -152,7 +152,8 @@ def modules(
             own_adapter = adapting.get(item.name, ())
             # The adapter of an expert or router has no modules that run; what is gathered whole has none of its own.
             wrapped = bool(own_adapter) and item.matrix and name != whole
-            module = f"{name}.base_layer" if wrapped else name
+            layer = f"{name}.base_layer"  # which has the bias of an adapted matrix too
+            module = layer if wrapped or layer in own else name
             if item.layer and (item.matrix or item.kind == "expert"):
                 second = item.kind == "expert" and item.name.endswith("down_proj")
                 products[module] = len(own[module]) if second else products.get(module, 0)

@@ -55,11 +55,11 @@ def told() -> Any:
     ids=["default", "expandable"],
 )
 def test_it_reserves_what_the_engine_s_requests_do(told: Any, place: int, name: str) -> None:
-    """docs/reserved.md has every scenario: within 3 % in 112 and 111 of 121."""
+    """docs/reserved.md has every scenario: within 3 % in 113 and 112 of 121."""
     errors = [both[place]().bytes / row[name] - 1 for both, row in told]
     near = sum(abs(error) <= 0.03 for error in errors)
     assert len(errors) >= 121
-    assert near >= 110
+    assert near >= 111
     assert statistics.median(map(abs, errors)) < 0.003
     assert sum(both[place]().low <= row[name] <= both[place]().high for both, row in told) >= 0.97 * len(told)
 
@@ -245,3 +245,33 @@ def test_changing_lengths_leave_holes_by_default_and_none_in_segments_that_grow(
         assert changing.low == alike.low
         assert changing.high >= alike.high
         assert (estimate(job, strategy).gpu.high_bytes > estimate(same, strategy).gpu.high_bytes) is not way
+
+
+# Qwen-72B's shape with four blocks: 256 tokens, adapters on every matrix, 4 GPUs -> bytes that the engine's replay
+# reserved, adapters fp32 or not (DeepSpeed 0.19.8, torch 2.13). Biases come with their matrix in the first step.
+@pytest.mark.parametrize(("fp32", "replayed_gib"), [(False, 9.643), (True, 11.570)])
+def test_biases_and_adapters_come_and_leave_as_stage_3_has_them(fp32: bool, replayed_gib: float) -> None:
+    profiles = {"hardware": ("a100-80g",), "model": ("qwen2.5-72b",)}
+    base = assemble(layers(Scenario(profiles=profiles)), None)
+    model = attrs.evolve(base.model, layers=4, kv_heads=64, ffn_size=24576)
+    training = attrs.evolve(
+        base.training, seq_len=256, method="lora", lora_rank=64, lora_fp32=fp32, attention="flash", lora_dropout=0.05
+    )
+    job = attrs.evolve(base, model=model, training=training, gpus_per_node=4, pins=())
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 2,
+        "bf16": {"enabled": True},
+        "zero_optimization": {
+            "stage": 3,
+            "overlap_comm": True,
+            "reduce_bucket_size": 8192**2,
+            "stage3_prefetch_bucket_size": int(0.9 * 8192**2),
+            "stage3_param_persistence_threshold": 10 * 8192,
+        },
+    }
+    question = ask_config(job, given(config))
+    strategy = attrs.evolve(question.strategy, checkpointing=True)
+    holds = estimate(question.job, strategy).gpu.holds._replace(workspaces=False)
+
+    assert holds().bytes / 2**30 == pytest.approx(replayed_gib, rel=0.005)

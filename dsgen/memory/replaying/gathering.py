@@ -7,6 +7,7 @@ dsgen.memory.gathered.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 from dsgen.memory.activations import AGAIN, AT, BACKWARD, FORWARD
@@ -21,12 +22,12 @@ __all__ = ["Gathering"]
 
 
 class _Flat:
-    """A flat buffer that several tensors were gathered in: its handle, its uses, and those that wait for theirs."""
+    """Flat buffers of several tensors, one for each type: the uses as they are copied out, and how many still wait."""
 
-    __slots__ = ("copied", "handle", "uses", "waiting")
+    __slots__ = ("copied", "handles", "uses", "waiting")
 
-    def __init__(self, handle: Handle, uses: Sequence[int]) -> None:
-        self.handle, self.uses, self.waiting, self.copied = handle, uses, len(uses), False
+    def __init__(self, handles: Sequence[Handle], uses: Sequence[int]) -> None:
+        self.handles, self.uses, self.waiting, self.copied = handles, uses, len(uses), False
 
 
 class Gathering:
@@ -62,8 +63,8 @@ class Gathering:
         """The pass is over, and so are its modules; nothing stays."""
         self._until(len(self.events))
         self._finish(len(self.events))
-        flats = {id(flat): flat.handle for flat in self.coming.values()}
-        self.requests.give(*self.there.values(), *self.kept.values(), *flats.values())
+        flats = {id(flat): flat.handles for flat in self.coming.values()}
+        self.requests.give(*self.there.values(), *self.kept.values(), *itertools.chain(*flats.values()))
 
     def _until(self, end: int) -> None:
         for event in range(self.begun, end):
@@ -89,25 +90,30 @@ class Gathering:
                     self._place(other)
             flat.waiting -= 1
             if not flat.waiting:
-                requests.give(flat.handle)
+                requests.give(*flat.handles)
         for called in calls:
             if called[0] >= end:
                 self._gather(called)
 
     def _gather(self, called: Sequence[int]) -> None:
-        """One all-gather; adapters in fp32 come apart from what is in 16 bits."""
+        """One all-gather; adapters in fp32 come apart from what is in 16 bits, and are waited for with it."""
         uses, frozen = self.uses, self.uses.frozen
-        parts = [called]
-        if self.step.wide and len(called) > 1:
-            own = [use for use in called if uses.order[use] not in frozen]
-            parts = [own, [use for use in called if uses.order[use] in frozen]]
-        for part in parts:
-            if len(part) == 1 and len(called) == 1:
-                self._place(part[0])
-            elif part:
-                extent = sum([uses.extents[use] for use in part])
-                flat = _Flat(self.requests.take(self.size * extent, self.stream), part)
-                self.coming.update((uses.order[use], flat) for use in part)
+        if len(called) == 1:
+            self._place(called[0])
+            return
+        order = sorted(called, key=self._made)
+        parts = [order]
+        if self.step.wide:
+            base = [use for use in order if uses.order[use] in frozen]
+            parts = [part for part in (base, order[len(base) :]) if part]
+        sizes = [self.size * sum([uses.extents[use] for use in part]) for part in parts]
+        flat = _Flat([self.requests.take(size, self.stream) for size in sizes], order)
+        self.coming.update((uses.order[use], flat) for use in called)
+
+    def _made(self, use: int) -> tuple[bool, int]:
+        """The order in which DeepSpeed numbered the tensors: adapters behind all that is under zero.Init."""
+        place = self.uses.order[use]
+        return place not in self.uses.frozen, place
 
     def _place(self, use: int) -> None:
         taken = self.requests.take(self.size * self.uses.extents[use], self.stream)

@@ -66,13 +66,15 @@ class Scattering:
         buffers, usage, alone = self.buffers, self.usage, self.states.among == 1
         limits = buffers.persistence, buffers.prefetch, buffers.max_live, buffers.max_reuse
         anew = self.several and self.begun == 1 and not alone  # what persists is gathered once more
+        # Before the first step nothing persists yet: stage 3 has cut all of it, and gathers it with the others.
+        persists = buffers.persistence if self.begun or alone else 0
         if not self.begun:
-            walk = walked(usage, (buffers.persistence, 0, 0, 0), alone)
+            walk = walked(usage, (persists, 0, 0, 0), alone)
         elif self.several and not alone and not anew:
             walk = walked_later(usage, limits)
         else:
             walk = walked(usage, limits, alone, anew)
-        stream, uses = _GATHERS if buffers.overlap_comm else 0, uses_of(usage, buffers.persistence, anew)
+        stream, uses = _GATHERS if buffers.overlap_comm else 0, uses_of(usage, persists, anew)
         self.gathering = Gathering(self.requests, stream, usage, uses, walk, self.size)
         self.begun, self.place, self.last = self.begun + 1, 0, last
 
