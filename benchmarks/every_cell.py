@@ -66,7 +66,7 @@ run that is saved after five steps resumes with the losses that it had, in an en
 
 - **The structures of the matrix** (`tests/proving/test_golden_trained.py`). As it writes them, with its schedule,
   clipping and accumulation, on siblings of all 18 families, deepseek_v3 and qwen3_moe at stages 1 to 3; the numbers are
-  those of a tiny model. Of $structures structures $stood_for are trained. They are $told_apart that a training step
+  those of a tiny model. All $structures structures are trained. They are $told_apart that a training step
   can tell apart (`golden/trained.py`): `activation_checkpointing`, `steps_per_print`, `wall_clock_breakdown` and
   `stage3_gather_16bit_weights_on_model_save` do not reach it, and the AutoTP degrees 2, 4 and 8 are all trained as
   2 x 2 on four ranks. Each is trained in its own precision and in fp32, with NVMe and a leaf module in fp32 alone:
@@ -78,9 +78,8 @@ In fp32 the losses, of about 5.5, are the same to 1e-5 (4e-7 was seen); in bf16 
 2e-4 were seen, and 8e-3 in a mixture in bf16, whose router chooses by rounded numbers): gradients of 16 bits are
 rounded before they are added up.
 
-Not trained are three structures with NVMe in fp16: the products of a model wide enough to be swapped take a CPU
-minutes. With NVMe and a leaf module bf16 is 0.016 from plain PyTorch, in losses that fall from 5.7 to 0, which is more
-than is allowed.
+With NVMe and a leaf module bf16 is 0.016 from plain PyTorch, in losses that fall from 5.7 to 0, which is more than is
+allowed: these are trained in fp32.
 
 Not proven, because DeepSpeed 0.19.8 does not do it: a run with the optimizer on NVMe does not resume in a new engine,
 for `load_checkpoint` copies the swapped files and leaves out the rest of ZeRO's load (runtime/engine.py:4456). In a

@@ -92,6 +92,7 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "proving/test_proof_models.py": (
         "llama, stage 3",
         "experts, stage 3",
+        "experts, on a drive",
         "mistral over two ranks",
         "qlora, stage 3 and offload",
         "test_stage_3_trains_as_stage_2_does",

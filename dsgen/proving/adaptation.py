@@ -79,7 +79,7 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
     Returns:
         The config as used, and every difference to the one written.
     """
-    used = copy.deepcopy(dict(config))
+    used = {key: _apart(value) for key, value in config.items()}
     changes = [*_rescale(used, ranks), *_redirect(used, folder)]
     changes += _shrink(used)
     wandb = used.get("wandb")
@@ -91,6 +91,13 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
         why = "the proof loads the checkpoint it has just saved, which is not converted"
         changes.append(Adaptation("checkpoint.load_universal", True, False, why))
     return used, tuple(changes)
+
+
+def _apart(value: Any) -> Any:
+    """A copy in which no two sections are one object, as one dictionary named twice or a YAML alias is."""
+    if isinstance(value, Mapping):
+        return {key: _apart(inner) for key, inner in value.items()}
+    return [_apart(inner) for inner in value] if isinstance(value, list) else copy.deepcopy(value)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -25,7 +25,6 @@ STEPS, SAVED_AFTER = 10, 5
 DROPOUTS = ("attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout", "activation_dropout",
             "dropout", "classifier_dropout", "layerdrop")  # fmt: skip
 VOCABULARY, LENGTH = 256, 16  # of tiny_llama
-INNER = 256  # of a wide model, whose attention is swapped; its experts together are
 GRACE_SECONDS = 2  # for other ranks to say why they end
 SEED, OTHER_SEED = 20, 21  # of the weights; a resumed engine starts from other ones
 PRELOAD = ("torch._dynamo", "torch._inductor.compile_fx", "deepspeed.runtime.zero.stage3",
@@ -59,10 +58,7 @@ def build(case: dict[str, Any], seed: int) -> Any:
 
     said = dict(case["model"])
     if wide:
-        said = siblings.sibling(said, 1, wide=True)
-        said |= {
-            name: INNER for name in said if said[name] and name.endswith(("intermediate_size", "ffn_dim", "n_inner"))
-        }
+        said = siblings.sibling(said, 1, wide=True) | {"vocab_size": VOCABULARY}
     dropouts = dict.fromkeys((name for name in said if "drop" in name and isinstance(said[name], (int, float))), 0.0)
     described = AutoConfig.for_model(**{**said, **dropouts, "pad_token_id": None})
     for name in DROPOUTS:

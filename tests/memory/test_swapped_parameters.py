@@ -18,7 +18,6 @@ from dsgen.shapes.profiles import Model
 
 PROFILES = {"llama": "llama-2-7b", "mixtral": "mixtral-8x7b", "qwen3_moe": "qwen3-235b-a22b",
             "gpt_oss": "gpt-oss-20b", "deepseek_v3": "deepseek-v3"}  # fmt: skip
-INNER = 256  # of trained_alike.py
 RANKS, PERSISTENCE, SUB_GROUP, REUSE = 2, 100, 4_000_000, 0
 NONE_LEFT = -1
 # What DeepSpeed 0.19.8 did with wide siblings in bf16 on two ranks: model, buffers, prefetch, most live, vocabulary,
@@ -61,7 +60,6 @@ def stopped(
 ) -> int | None:
     """The parameter of the walk, for the model that trained_alike.py builds."""
     said = siblings.sibling(hf(name), 1, wide=True)
-    said |= {key: INNER for key in said if said[key] and key.endswith(("intermediate_size", "ffn_dim", "n_inner"))}
     facts: dict[str, Any] = model_from_hf({**said, "vocab_size": vocabulary}, name)
     step = Step(Model(**facts), "full", 0, (), 1, checkpointing=checkpointing)
     sizes = {held.place: held.numel for event in events(step) for held in event.module.tensors}

@@ -16,6 +16,8 @@ from dsgen.proving.proven_models import ProvenModel
 pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
 
 CPU = {"device": "cpu"}
+NVME = {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 5}
+DRIVE = {"offload_optimizer": NVME, "offload_param": NVME, "stage3_max_reuse_distance": 0}
 
 
 def config(stage: int, **keys: Any) -> dict[str, Any]:
@@ -35,6 +37,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mistral, stage 3": (config(3), {"model": "mistral-7b"}),
     "gemma, stage 3": (config(3), {"model": "gemma-2-9b"}),
     "experts, stage 3": (config(3), {"model": "mixtral-8x7b"}),
+    "llama, on a drive": (config(3, **DRIVE), {"model": "llama-3.1-8b"}),
+    "experts, on a drive": (config(3, **DRIVE), {"model": "gpt-oss-20b"}),
+    "many experts, on a drive": (config(3, **DRIVE), {"model": "qwen3-30b-a3b"}),
     "mistral over two ranks": ({**config(1), "tensor_parallel": {"autotp_size": 2}}, {"model": "mistral-7b"}),
     "lora, stage 2 and offload": (
         config(2, offload_optimizer=CPU), {"model": "llama-3.2-1b", "method": "lora", "lora_rank": 4},

@@ -92,6 +92,17 @@ def test_the_batch_resolves_as_deepspeed_does(batch: dict[str, Any], resolved: t
     assert resolve_batch(batch, 2) == resolved
 
 
+def test_sections_that_are_one_object_are_adapted_apart() -> None:
+    drive = {"device": "nvme", "nvme_path": "/drive"}
+    config = {"zero_optimization": {"stage": 3, "offload_optimizer": drive, "offload_param": drive}}
+
+    used, _ = adapt(config, 2, "/proof")
+
+    assert used["zero_optimization"]["offload_optimizer"] == {"device": "nvme", "nvme_path": "/proof"}
+    assert used["zero_optimization"]["offload_param"]["max_in_cpu"] == 0
+    assert drive == {"device": "nvme", "nvme_path": "/drive"}
+
+
 def test_paths_lead_into_the_proofs_own_folder() -> None:
     """Whatever DeepSpeed writes, it writes into the temporary folder, and the proof says so."""
     config = {

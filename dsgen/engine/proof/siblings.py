@@ -11,8 +11,12 @@ __all__ = ["sibling"]
 _LAYERS = 2  # one would hide a fault between two layers: prefetch and gather need a next one
 _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _GROUPS = 2  # key-value heads where several query heads share one
-_HEAD_DIM, _WIDE_HEAD_DIM = 8, 128  # as the tiny Llama of engine.proof has them; a wide one has tensors that swap
+_HEAD_DIM = 8  # as the tiny Llama of engine.proof has it
 _VOCAB = 256
+# Of a wide one: attention, head and experts together are swapped, matrices of 2**20 elements. Were its feed-forwards
+# as wide, the last would be read ahead for forward and backward at once; at full size a head lies between the two
+# (dsgen/memory/swapped_parameters.py).
+_WIDE_HEAD_DIM, _WIDE_INNER, _WIDE_VOCAB = 128, 256, 1024
 _POSITIONS = 64  # four times the tokens of a sample
 _WINDOW = 8  # tokens: half a sample, so that a sliding window leaves something out
 _EXPERTS, _CHOSEN = 4, 2  # experts, and those that a token takes
@@ -54,9 +58,9 @@ def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False) -> di
     hidden = heads * head_dim
     _put(small, _HEAD_KEYS, heads)
     _put(small, _HIDDEN_KEYS, hidden)
-    _put(small, _FFN_KEYS, 2 * hidden)
-    _put(small, ("moe_intermediate_size",), hidden)
-    _put(small, ("vocab_size",), math.lcm(_VOCAB, max(tp, 1)))
+    _put(small, _FFN_KEYS, _WIDE_INNER if wide else 2 * hidden)
+    _put(small, ("moe_intermediate_size",), _WIDE_INNER if wide else hidden)
+    _put(small, ("vocab_size",), math.lcm(_WIDE_VOCAB if wide else _VOCAB, max(tp, 1)))
     _put(small, _POSITION_KEYS, _POSITIONS)
     _put(small, _LOW_RANK_KEYS, 2 * head_dim)
     _put(small, ("sliding_window", "window_size"), _WINDOW)

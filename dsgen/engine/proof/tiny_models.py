@@ -42,14 +42,14 @@ class TinyModel:
         """Give a model that was born partitioned the weights of one that was not.
 
         transformers sets weights after it has made the modules, when those of stage 3 are gone already: experts, which
-        are no layers of torch's, would keep what lay in memory.
+        are no layers of torch's, would keep what lay in memory. One at a time: more would not fit into the buffers that
+        parameters on a drive are read to.
         """
         import deepspeed
         import torch
 
-        parameters = list(partitioned.parameters())
-        with torch.no_grad(), deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):
-            for own, given in zip(parameters, whole.parameters(), strict=True):
+        for own, given in zip(partitioned.parameters(), whole.parameters(), strict=True):
+            with torch.no_grad(), deepspeed.zero.GatheredParameters([own], modifier_rank=0):
                 own.copy_(given)
 
     def batch(self, samples: int, seed: int, device: Any) -> dict[str, Any]:
