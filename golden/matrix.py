@@ -17,12 +17,12 @@ from dsgen.jobs.scenarios import FIELDS
 from dsgen.memory import Verdict
 from dsgen.planning.candidates import Search
 from dsgen.planning.planner import contenders, decide
-from dsgen.rendering import render
+from dsgen.rendering import Config, render
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Layer, Origin, Override, Rank
 from dsgen.strategies.strategies import describe
 
-__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "digest", "labels", "rows", "text"]
+__all__ = ["CLUSTERS", "COLUMNS", "FILE_NAME", "digest", "labels", "rows", "text", "unexpected"]
 
 FILE_NAME = "matrix.csv"
 CLUSTERS = ((1, None), (4, "ethernet-25g"), (4, "ib-hdr-200g"))  # nodes, and what joins them
@@ -95,6 +95,11 @@ def _cluster(nodes: int, network: str | None) -> tuple[str, tuple[Layer, ...]]:
     return f"{nodes} nodes {network}", (catalog.find("network", network).layer, said)
 
 
+def unexpected(config: Config) -> list[str]:
+    """The codes of what the linter warns of in a rendered config, but for what nobody can mend."""
+    return [finding.code for finding in config.findings if finding.rule != _TOLD]
+
+
 def _answer(layers: tuple[Layer, ...], rendered: dict[str, str] | None = None) -> tuple[str, ...]:
     """The columns after the cluster. The search is asked first: a row where nothing fits needs no advice."""
     try:
@@ -105,8 +110,7 @@ def _answer(layers: tuple[Layer, ...], rendered: dict[str, str] | None = None) -
         config = render(decide(job, found))
     except DsgenError as error:
         return _nothing(str(error).splitlines()[0])
-    said = [finding.code for finding in config.findings if finding.rule != _TOLD]
-    if said:  # a config that the linter has other words for is no answer
+    if said := unexpected(config):  # a config that the linter has other words for is no answer
         return _nothing(f"lint: {', '.join(said)}")
     chosen = config.plan.chosen
     strategy, memory = chosen.strategy, chosen.memory

@@ -55,7 +55,7 @@ def rendered(release: str, places: Iterable[Place] | None = None) -> dict[Place,
             if places is None:
                 continue
             raise
-        if not config.findings:
+        if not matrix.unexpected(config):
             found[place] = json.loads(config.to_json())
     return found
 

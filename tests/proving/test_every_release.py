@@ -39,6 +39,13 @@ def test_cells_that_were_started_have_every_sibling_and_world(release: str) -> N
     assert set(releases.stands(configs)) <= set(places)
 
 
+@pytest.mark.parametrize("release", RECORD)
+def test_cells_that_were_started_still_have_a_config(release: str) -> None:
+    places = [tuple(place) for place in RECORD[release]["places"]]
+
+    assert list(releases.rendered(release, places)) == places
+
+
 def test_a_failure_that_is_not_listed_is_told() -> None:
     told = copy.deepcopy(RECORD["0.18.9"])
     told["scenes"]["stage-3-7b"] = "step: RuntimeError: out of luck"
