@@ -177,10 +177,11 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def operators(session: nox.Session) -> None:
-    """DeepSpeed's operators built as DeepSpeed builds them, and the proofs that use them."""
+    """DeepSpeed's operators built as DeepSpeed builds them, and proofs of what each computes, swaps and resumes."""
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
-    files = [f"tests/proving/test_{name}.py" for name in ("golden_proof", "prove_real", "resumed_from_nvme")]
+    names = ("golden_proof", "prove_real", "resumed_from_nvme", "trained_alike")
+    files = [f"tests/proving/test_{name}.py" for name in names]
     session.run("pytest", "-m", "proof", *files, *BOTH_CORES, *session.posargs)
 
 

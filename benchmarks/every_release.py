@@ -127,7 +127,7 @@ def started(release: str, folder: Path, places: Sequence[releases.Place] | None)
         told["configs"] = len({json.dumps(config) for config in configs.values()})
         told["cells"] = len(configs)
         places = releases.stands(configs)
-    places = [place for place in places if place in configs]  # one that has none any more is missing from the record's
+    places = [place for place in places if place in configs]  # others differ from the record then
     told["structures"] = len({structure(configs[place]) for place in places})
     told["forms"] = hashlib.sha256(repr(sorted({structure(configs[place]) for place in places})).encode()).hexdigest()
     told["places"] = [list(place) for place in places]

@@ -36,7 +36,7 @@ def rendered(release: str, places: Iterable[Place] | None = None) -> dict[Place,
 
     Args:
         release: Of DeepSpeed.
-        places: Which; each must have a config.
+        places: Which; one whose config the linter has words for is left out.
 
     Raises:
         DsgenError: A cell asked for has no config.

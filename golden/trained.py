@@ -60,7 +60,7 @@ TINY = {
     "stage3_max_live_parameters": 50_000,
     "sub_group_size": 30_000,
 }
-# Of a model that is swapped, of some 20 million: what is below 1 MiB stays (runtime/swap_tensor, MIN_AIO_BYTES).
+# Of a model that is swapped, of 7 million or more: what is below 1 MiB stays (runtime/swap_tensor, MIN_AIO_BYTES).
 WIDE = {
     "reduce_bucket_size": 4_000_000,
     "allgather_bucket_size": 4_000_000,

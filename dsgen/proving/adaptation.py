@@ -16,7 +16,9 @@ _DEFAULT_RANKS = 2  # the fewest that partition anything
 _MICRO_BATCH = 4  # the largest micro-batch that a proof runs
 _ACCUMULATION = 2  # the fewest micro-steps that accumulate anything; more only take time
 _BUFFER_SIZE = 10_000_000  # elements; more than any tensor of the tiny models
-_SUB_GROUP = 3_000_000  # elements: three groups of the 9 million of NVMe proofs, none so small that a load forgets it
+# Of what is swapped to a drive, elements of all ranks: every wide model on one to four of them has two groups at least,
+# and none so small that a load forgets it.
+_SUB_GROUP, _LEAST_GROUP = 4_500_000, 1 << 18
 
 _TRAIN, _MICRO, _STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 _LESS = "the proof tests the config, not the load"
@@ -81,7 +83,7 @@ def adapt(config: Mapping[str, Any], ranks: int, folder: str) -> tuple[dict[str,
     """
     used = {key: _apart(value) for key, value in config.items()}
     changes = [*_rescale(used, ranks), *_redirect(used, folder)]
-    changes += _shrink(used)
+    changes += _shrink(used, ranks // tensor_parallel_degree(used))
     wandb = used.get("wandb")
     if isinstance(wandb, dict) and wandb.get("enabled") is True:
         changes.append(Adaptation("wandb", "online", "offline", "a proof must not write to anyone's account"))
@@ -148,8 +150,8 @@ def _rescale(config: dict[str, Any], ranks: int) -> list[Adaptation]:
     return changes
 
 
-def _shrink(config: dict[str, Any]) -> list[Adaptation]:
-    """Make the tiny model swap as the true one does: several groups, no room in RAM, buffers of its own size."""
+def _shrink(config: dict[str, Any], sharing: int) -> list[Adaptation]:
+    """Make the tiny model, which so many ranks share, swap as the true one does: several groups, none of it in RAM."""
     zero = config.get("zero_optimization")
     if not isinstance(zero, dict):
         return []
@@ -163,7 +165,8 @@ def _shrink(config: dict[str, Any]) -> list[Adaptation]:
 
     optimizer, parameters = zero.get("offload_optimizer"), zero.get("offload_param")
     if isinstance(optimizer, dict) and optimizer.get("device") == "nvme":
-        use(zero, "sub_group_size", _SUB_GROUP, "the tiny model must have several groups to swap, as the true one has")
+        share = max(_SUB_GROUP // max(1, sharing), _LEAST_GROUP)
+        use(zero, "sub_group_size", share, "the tiny model must have several groups to swap, as the true one has")
     if isinstance(parameters, dict) and parameters.get("device") == "nvme":
         use(parameters, "offload_param.max_in_cpu", 0, "the tiny model must go to the drive, as the true one does")
         use(parameters, "offload_param.buffer_size", _BUFFER_SIZE, "a buffer for the tiny model's own largest tensor")

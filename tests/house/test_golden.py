@@ -12,7 +12,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dsgen import catalog
 from dsgen.deepspeed import surface
 from dsgen.proving.adaptation import resolve_batch
 from dsgen.shapes.layers import Rank
@@ -55,8 +54,8 @@ def test_nothing_golden_lies_about_without_a_scenario() -> None:
 
 
 def test_the_matrix_is_as_committed() -> None:
-    """Every twenty-fourth model on every Python; the session golden compares all."""
-    models = catalog.names("model")[::24]
+    """Some models on every Python; the session golden compares all."""
+    models = ("125m", "gemma-2-9b", "gpt2", "llama-3.1-70b", "mixtral-8x7b")
     with (scenes.FOLDER / matrix.FILE_NAME).open(encoding="utf-8", newline="") as file:
         committed = [tuple(row) for row in csv.reader(file) if row[1] in models]
     assert list(matrix.rows(models)) == committed, HOW

@@ -58,7 +58,7 @@ def chosen() -> tuple[str, ...]:
 def answers() -> dict[str, dict[str, Any]]:
     """All cases in one process, which imports torch once; each on forked ranks."""
     asked = [attrs.asdict(all_of_them()[name]) for name in chosen()]
-    return dict(zip(chosen(), answer("trained_alike", asked=asked, seconds=2400), strict=True))
+    return dict(zip(chosen(), answer("trained_alike", asked=asked, seconds=3600), strict=True))
 
 
 @pytest.mark.parametrize("name", chosen())

@@ -91,6 +91,14 @@ def test_only_adapters_are_trained(proofs: dict[str, prover.Proof]) -> None:
     assert "peft" not in proofs["llama, stage 2"].versions
 
 
+@pytest.mark.parametrize(("model", "ranks"), [({}, 4), ({"model": "bloom-560m"}, 2), ({"model": "gemma-3-1b"}, 3)])
+def test_a_drive_is_proved_on_more_ranks_and_with_large_embeddings(model: dict[str, Any], ranks: int) -> None:
+    named = trained(**model) if model else ProvenModel()
+    (proof,) = prover.prove_many([config(3, **DRIVE)], trained=[named], ranks=ranks, device="cpu")
+
+    assert proof.outcome == prover.PROVED, f"{proof.phase}: {proof.error or proof.failed_checks}"
+
+
 MINE = """
 import torch
 

@@ -13,9 +13,9 @@ _HEADS = 8  # divisible by the usual tensor-parallel degrees 1, 2, 4, 8
 _GROUPS = 2  # key-value heads where several query heads share one
 _HEAD_DIM = 8  # as the tiny Llama of engine.proof has it
 _VOCAB = 256
-# Of a wide one: attention, head and experts together are swapped, matrices of 2**20 elements. Were its feed-forwards
-# as wide, the last would be read ahead for forward and backward at once; at full size a head lies between the two
-# (dsgen/memory/swapped_parameters.py).
+# Of a wide one for two ranks: attention, embedding and experts together are swapped, matrices of 2**20 elements. Were
+# its feed-forwards as wide, the last would be read ahead for forward and backward at once; at full size a head lies
+# between the two (dsgen/memory/swapped_parameters.py).
 _WIDE_HEAD_DIM, _WIDE_INNER, _WIDE_VOCAB = 128, 256, 1024
 _POSITIONS = 64  # four times the tokens of a sample
 _WINDOW = 8  # tokens: half a sample, so that a sliding window leaves something out
@@ -41,7 +41,7 @@ _BY_NUMBER = ("mlp_only_layers", "global_attn_every_n_layers")
 _FACTORS = ("short_factor", "long_factor")  # of rotary frequencies: one for each pair of a head's numbers
 
 
-def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False) -> dict[str, Any]:
+def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False, sharing: int = 2) -> dict[str, Any]:
     """A config.json with small sizes; what the model is stays.
 
     Layers of each kind stay (attention over a window and over all, dense and with experts), shared key-value heads,
@@ -51,6 +51,7 @@ def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False) -> di
         config: A model's config.json.
         tp: Tensor-parallel degree; heads and vocabulary become multiples of it.
         wide: Tensors large enough for DeepSpeed to swap them to NVMe.
+        sharing: Ranks that share a tensor of a wide one; the embedding is as large for every pair of them.
     """
     small = dict(config)
     heads = math.lcm(_HEADS, max(tp, 1) * (2 if tp > 1 and _is_grouped(config) else 1))
@@ -60,12 +61,13 @@ def sibling(config: Mapping[str, Any], tp: int = 1, *, wide: bool = False) -> di
     _put(small, _HIDDEN_KEYS, hidden)
     _put(small, _FFN_KEYS, _WIDE_INNER if wide else 2 * hidden)
     _put(small, ("moe_intermediate_size",), _WIDE_INNER if wide else hidden)
-    _put(small, ("vocab_size",), math.lcm(_WIDE_VOCAB if wide else _VOCAB, max(tp, 1)))
+    _put(small, ("vocab_size",), math.lcm(_WIDE_VOCAB * math.ceil(sharing / 2) if wide else _VOCAB, max(tp, 1)))
     _put(small, _POSITION_KEYS, _POSITIONS)
     _put(small, _LOW_RANK_KEYS, 2 * head_dim)
     _put(small, ("sliding_window", "window_size"), _WINDOW)
     if "word_embed_proj_dim" in config and config.get("word_embed_proj_dim") != config.get("hidden_size"):
         small["word_embed_proj_dim"] = hidden // 2  # a projection beside the embedding stays one
+        _put(small, ("vocab_size",), small["vocab_size"] * (2 if wide else 1))
     elif "word_embed_proj_dim" in config:
         small["word_embed_proj_dim"] = hidden
     _share_heads(small, config, heads, tp)

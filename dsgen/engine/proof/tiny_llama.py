@@ -16,13 +16,14 @@ _VOCAB = 256
 _TOKENS = 16  # per sample
 
 
-def build(tp: int, wide: bool) -> Any:
+def build(tp: int, wide: bool, sharing: int = 2) -> Any:
     """A `LlamaForCausalLM` with random weights.
 
     Args:
         tp: Tensor-parallel degree; the number of heads becomes a multiple of it.
         wide: 9 million parameters instead of 100 thousand: DeepSpeed leaves small tensors out of NVMe
             (runtime/swap_tensor, MIN_AIO_BYTES).
+        sharing: Ranks that share a tensor; a wide one is as large for every pair of them.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -31,7 +32,7 @@ def build(tp: int, wide: bool) -> Any:
     config = LlamaConfig(
         vocab_size=math.lcm(_VOCAB, max(tp, 1)),
         hidden_size=hidden,
-        intermediate_size=(_WIDE_FFN * tp if wide else 2) * hidden,
+        intermediate_size=(_WIDE_FFN * tp * math.ceil(sharing / 2) if wide else 2) * hidden,
         num_hidden_layers=_LAYERS,
         num_attention_heads=heads,
         num_key_value_heads=heads,

@@ -80,7 +80,7 @@ def load(job: dict[str, Any]) -> TinyModel:
     """What builds the model of a job.
 
     Args:
-        job: model (kind tiny, sibling with a config.json, or factory; adapters), tp, wide, config.
+        job: model (kind tiny, sibling with a config.json, or factory; adapters), ranks, tp, wide, config.
 
     Raises:
         ImportError: The person's package or function is not there.
@@ -92,13 +92,13 @@ def load(job: dict[str, Any]) -> TinyModel:
     if asked["kind"] == "factory":
         build = _factory(asked)
     elif asked["kind"] == "sibling":
-        build = _sibling(asked["config"], job["tp"], job["wide"])
+        build = _sibling(asked["config"], job["tp"], job["wide"], job["ranks"] // job["tp"])
     else:
         # zero.Init patches the tensor constructors; torch 2.13 then cannot import these for the first time.
         import transformers.models.llama.modeling_llama  # noqa: F401
 
         def build() -> Any:
-            return tiny_llama.build(job["tp"], job["wide"])
+            return tiny_llama.build(job["tp"], job["wide"], job["ranks"] // job["tp"])
 
     unset = asked["kind"] == "sibling"
     if adapters is None:
@@ -107,11 +107,11 @@ def load(job: dict[str, Any]) -> TinyModel:
     return TinyModel(build, lambda model: _adapted(model, adapters, job["config"]), partitions=partitions, unset=unset)
 
 
-def _sibling(described: dict[str, Any], tp: int, wide: bool) -> Callable[[], Any]:
+def _sibling(described: dict[str, Any], tp: int, wide: bool, sharing: int) -> Callable[[], Any]:
     from dsgen.engine.simulate import models
 
     full, _, _ = models.known(described)  # with the class's own values for what the file leaves out
-    small = siblings.sibling({**full.to_dict(), "model_type": described["model_type"]}, tp, wide=wide)
+    small = siblings.sibling({**full.to_dict(), "model_type": described["model_type"]}, tp, wide=wide, sharing=sharing)
     hf_config, auto, _ = models.known(small)
 
     def build() -> Any:
