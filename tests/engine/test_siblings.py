@@ -116,7 +116,8 @@ def test_every_model_that_dsgen_knows_has_a_sibling_of_its_class(tp: int) -> Non
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for name, config in described().items():
-        subject = tiny_models.load({"model": {"kind": "sibling", "config": config}, "tp": tp, "wide": False})
+        asked = {"kind": "sibling", "config": config}
+        subject = tiny_models.load({"model": asked, "ranks": 2 * tp, "tp": tp, "wide": False})
         model = subject.take(subject.build())
 
         model(**subject.batch(2, 0, "cpu")).loss.backward()
