@@ -1,6 +1,8 @@
 """What replicas exchange in one optimizer step, each over the slowest link it crosses."""
 
 import functools
+import heapq
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ from dsgen.memory.gathers import Rows, gathers, persistent_tensors
 from dsgen.memory.numbers import count
 from dsgen.memory.runs import Run
 from dsgen.memory.together import runs_of
-from dsgen.memory.trained import trained
+from dsgen.memory.trained import Trained, trained
 from dsgen.shapes.profiles import Hardware, Model, Network, Training
 from dsgen.strategies.buffers import Buffers
 from dsgen.strategies.strategies import Strategy
@@ -27,7 +29,7 @@ class Exchange(NamedTuple):
     """Collectives of one kind and size.
 
     Attributes:
-        kind: As torch.distributed names it: all_gather, all_reduce, reduce_scatter.
+        kind: As torch.distributed names it: all_gather, all_reduce, broadcast, reduce_scatter.
         ranks: Ranks that take part.
         bytes: Of one call: the whole tensor.
         calls: How many in a step.
@@ -168,6 +170,8 @@ def _exchanges(asked: _Exchanged) -> Exchanges:
     if asked.stage < 3:
         # A bucket is summed whole, and each rank takes its part (stage_1_and_2.py, use_multi_rank_bucket_allreduce).
         reduced = mean("all_reduce", buckets)
+        if asked.stage == 1 and not asked.deepspeed:
+            return Exchanges(reduced=reduced, updated=_by_owner(gradients, replicas, size))
         # One call gathers all, whatever allgather_bucket_size says (runtime/utils.py, all_gather_dp_groups).
         whole = Exchange("all_gather", replicas, size * gradients.elements, 1)
         return Exchanges(reduced=reduced, updated=(whole,) if gradients.elements else ())
@@ -195,6 +199,20 @@ def _by_block(asked: _Exchanged, run: Run, size: int) -> Exchanges:
     every = Exchange("all_gather", replicas, size * block, blocks * passes)
     made = Exchange("reduce_scatter", replicas, size * numbers.trained / (blocks + 1), (blocks + 1) * passes)
     return Exchanges((every, rest), (every,), (made,), copied=2 * numbers.total)
+
+
+def _by_owner(tensors: Trained, replicas: int, size: int) -> tuple[Exchange, ...]:
+    """Updated weights at stage 1 without DeepSpeed: each rank owns whole tensors, and broadcasts them in one call.
+
+    The next largest tensor goes to the rank that owns least: InternEvo's hybrid_zero_optim.py (InternLM/InternEvo@
+    c18bec9, _partition_param_list, broadcast_params), and torch's ZeroRedundancyOptimizer.
+    """
+    owned = [(0, rank) for rank in range(min(replicas, len(tensors.numels)))]  # a heap
+    for numel in sorted(tensors.numels, reverse=True):
+        least, rank = owned[0]
+        heapq.heapreplace(owned, (least + numel, rank))
+    often = Counter(numel for numel, _ in owned)
+    return tuple(Exchange("broadcast", replicas, size * numel, calls) for numel, calls in sorted(often.items()))
 
 
 def _calls(asked: _Exchanged, rows: Rows, size: int, passes: int, group: int, second: bool) -> Iterable[Exchange]:

@@ -16,6 +16,7 @@ from dsgen.cost.handling import STEP_BYTES, beyond
 from dsgen.cost.micro_batches import node_rates
 from dsgen.cost.tensor_parallel import tensor_parallel_seconds
 from dsgen.families.hf_config import model_from_hf
+from dsgen.kernels import collective_seconds
 from dsgen.kernels.traffic import SORTS
 from dsgen.memory.numbers import count
 from dsgen.planning.planner import plan
@@ -106,6 +107,25 @@ def test_a_collective_is_bound_by_the_slowest_link(moved):
     assert across.reduce == pytest.approx(2 * gradients * 31 / 32 / (25e9 / 8 * 0.6), rel=0.1)
     assert inside.reduce < across.reduce / 50
     assert moved(cluster={"gpus": 1})[0].reduce == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 128])
+def test_without_deepspeed_the_owners_of_whole_tensors_broadcast_them(make_job, nodes):
+    """On 8 GPUs each owns as much; on 1,024 each tensor has an owner of its own, and the others have none."""
+    network = {"profiles": ["ib-hdr-200g"]} if nodes > 1 else {}
+    job = make_job(**network, cluster={"nodes": nodes})
+    asked = {"zero_stage": 1, "micro_batch": 1, "offload": "none", "tp": 1}
+    item = plan(make_job(**network, cluster={"nodes": nodes}, training=asked)).chosen.strategy
+    rates, ranks = node_rates(job.hardware, job.network), 8 * nodes
+    matrix, wide, table = 4096 * 4096, 4096 * 11008, 4096 * 32000
+    tensors = {matrix: 4 * 32, wide: 3 * 32, table: 2, 4096: 2 * 32 + 1}
+    whole = sum(numel * often for numel, often in tensors.items())
+    owned = tensors if nodes > 1 else {whole / ranks: ranks}
+    calls = [often * collective_seconds(rates, "broadcast", 2 * numel, ranks, 8) for numel, often in owned.items()]
+
+    assert collectives(job, item, deepspeed=False).update == pytest.approx(sum(calls), rel=1e-6 if nodes > 1 else 1e-3)
+    at_once = collective_seconds(rates, "all_gather", 2 * whole, ranks, 8)
+    assert collectives(job, item).update == pytest.approx(at_once)
 
 
 def test_lora_skips_the_gradients_of_frozen_weights(make_job):
