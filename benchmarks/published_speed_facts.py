@@ -14,9 +14,11 @@ Record = Mapping[str, Any]
 # A release of torch from before sdpa asked cuDNN first. The rows on Hopper that ran sdpa were published from 03-2024
 # (fsdp_qlora) to 06-2025 (TorchTitan), before torch 2.11.
 TORCH = "2.10"
-# LLM Foundry: up to 64 GPUs submit_benchmarks.py asked for `attn_impl: triton`, the first release's algorithm in Triton
-# (mosaicml/llm-foundry@b2a43a147); from 128 on sweep.py asked for flash-attn 2.4.2 (5e85bd62d).
-_TRITON, _TRITON_GPUS = "llmf", 64
+# LLM Foundry: submit_benchmarks.py asks for `attn_impl: triton` where nobody says else, the algorithm of the first
+# release in Triton (mosaicml/llm-foundry@5f43bf160 of May 2023, before FlashAttention 2, for A100; b2a43a147 for H100).
+# For the table of H100 from 128 GPUs on sweep.py says flash, then flash-attn 2.4.2, but for 13b and 30b (5e85bd62d).
+_TRITON, _LARGE = "llmf", "Large Scale"
+_TRITON_MODELS = ("MPT-13b", "MPT-30b")
 # DeepSpeed's Azure blog: the recipe that it points to (deepspeedai/Megatron-DeepSpeed@62bc4562, examples/azure).
 _RECIPE = {"dsaz": {"reduce_bucket": 90_000_000, "max_reuse": 3_000_000_000}}
 # Qwen: full training is finetune_ds.sh, whose config is of stage 3 (QwenLM/Qwen@e8e1596, README: "ZeRO 3").
@@ -48,7 +50,8 @@ def really(record: Record) -> Record:
 
 def flash_attention(record: Record) -> int:
     """The release of FlashAttention that a record ran with."""
-    early = source_of(record).prefix == _TRITON and record["hardware"]["gpus"] <= _TRITON_GPUS
+    asked = _LARGE not in record["source"] or record["model"]["name"] in _TRITON_MODELS
+    early = source_of(record).prefix == _TRITON and asked
     release: int = record["config"].get("flash_version", 1 if early else 2)
     return release
 

@@ -134,6 +134,22 @@ def test_what_becomes_of_a_record(cases: Any, name: str) -> None:
     assert next((case.kind, case.reason) for case in cases if case.name == name) == KINDS[name]
 
 
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("llmf-177", 1),  # 1B on 128 A100: its table is older than FlashAttention 2
+        ("llmf-008", 1),  # 13B on 256 H100: sweep.py says triton
+        ("llmf-001", 2),  # 70B on 512 H100: and here flash
+        ("llmf-020", 1),
+        ("tune-10", 2),
+    ],
+)
+def test_attention_is_what_the_script_of_a_table_asked_for(
+    module: Any, records: Mapping[str, Any], name: str, release: int
+) -> None:
+    assert module("published_speed_questions").speed_question(records[name]).job.training.flash_attention == release
+
+
 def test_a_sum_of_timings_is_never_held_against_an_end_to_end_speed(module: Any, cases: Any) -> None:
     said = [case for case in cases if case.source == "dsat" and case.ours]
     timed = {case.name for case in said if case.reason.startswith("a sum of timings")}
