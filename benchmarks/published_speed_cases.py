@@ -26,11 +26,13 @@ from dsgen.strategies.strategies import Strategy
 __all__ = [
     "APART",
     "COMPARED",
+    "DEEPSPEED",
     "LEFT_OUT",
     "STRATEGY",
     "Prediction",
     "Predictor",
     "SpeedCase",
+    "asked",
     "measured_speed",
     "predicted",
     "speed_cases",
@@ -75,8 +77,7 @@ def predicted(job: Job, strategy: Strategy, deepspeed: bool) -> Prediction:
 
 def without_fit(case: SpeedCase) -> float:
     """The error of a case with a host as fast as those of 2024, whatever its GPU."""
-    question = _asked(case.name)
-    assert not isinstance(question, str)
+    question = asked(case.name)
     hardware = attrs.evolve(question.job.hardware, dispatch_seconds=HOST.dispatch_seconds)
     ours = predicted(attrs.evolve(question.job, hardware=hardware), question.strategy, case.system == DEEPSPEED)
     return ours.speed / case.measured - 1
@@ -190,12 +191,18 @@ _DOUBTS = {Verdict.FITS: 0.0, Verdict.UNCERTAIN: 1.0, Verdict.DOES_NOT_FIT: math
 
 @functools.cache
 def _doubt(name: str) -> float:
-    question = _asked(name)
-    assert not isinstance(question, str)
+    question = asked(name)
     planned = attrs.evolve(
         question.job.training, expandable_segments=True
     )  # as a plan has it, and dsgen launch sets it
     return _DOUBTS[estimate(attrs.evolve(question.job, training=planned), question.strategy).verdict]
+
+
+def asked(name: str) -> Question:
+    """The question of a record of which dsgen says something."""
+    question = _asked(name)
+    assert not isinstance(question, str)
+    return question
 
 
 @functools.cache

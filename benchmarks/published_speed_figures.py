@@ -17,6 +17,7 @@ __all__ = [
     "Regret",
     "Row",
     "agreement",
+    "fastest",
     "leave_one_source_out",
     "ordered",
     "pairs",
@@ -148,8 +149,16 @@ def ordered(those: Sequence[Pair]) -> float:
     return sum(pair.right for pair in those) / len(those)
 
 
+def fastest(those: Sequence[R]) -> R:
+    """The row that is said to be the fastest; of equals the slowest as measured."""
+    return max(those, key=lambda row: (row.speed, -row.measured))
+
+
 def regrets(
-    rows: Iterable[Row], strategy: Sequence[str], doubt: Callable[[Row], float] = lambda _: 0.0
+    rows: Iterable[R],
+    strategy: Sequence[str],
+    doubt: Callable[[R], float] = lambda _: 0.0,
+    choose: Callable[[Sequence[R]], R] = fastest,
 ) -> list[Regret]:
     """For every job of which several strategies were measured, what it costs to take dsgen's fastest among them.
 
@@ -159,6 +168,7 @@ def regrets(
         rows: Rows of several jobs.
         strategy: The facts of a setup that a strategy decides; the others are the job's.
         doubt: How little dsgen says that a row fits: it takes one of the least, and none where that is infinite.
+        choose: Which of those it takes.
     """
     found = []
     for those in _alike(rows, strategy):
@@ -167,7 +177,7 @@ def regrets(
             least = min(map(doubt, those))
             if least == math.inf:
                 continue
-            pick = max((row for row in those if doubt(row) == least), key=lambda row: (row.speed, -row.measured))
+            pick = choose([row for row in those if doubt(row) == least])
             names = tuple(row.name for row in those)
             found.append(Regret(best.source, names, pick.name, best.name, best.measured / pick.measured - 1))
     return found
@@ -193,9 +203,9 @@ def leave_one_source_out(
     return found
 
 
-def _alike(rows: Iterable[Row], but: Sequence[str]) -> list[list[Row]]:
+def _alike(rows: Iterable[R], but: Sequence[str]) -> list[list[R]]:
     """Rows of one source whose setups differ at most in these facts; two or more each."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[R]] = {}
     for row in rows:
         rest = tuple(value for fact, value in row.setup.items() if fact not in but)
         groups.setdefault((row.source, rest), []).append(row)

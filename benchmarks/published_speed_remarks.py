@@ -72,9 +72,11 @@ CAUSES = (
     " From transformers 5 on they lie in one tensor, which is what dsgen counts.",
     "fsdp_qlora on two 3090 with one sequence (fsdpq-03, fsdpq-04): 512 tokens take 5.1 s and 2,048 take 6.0, so that"
     " nearly all is the gathering of weights over PCIe without peer-to-peer, at less than half of what such cards"
-    " reached elsewhere.",
-    "Coastline, 8B: 8 sequences on one GPU (coast-036) and 16 on four (coast-047) are measured slower than 2 and 8, on"
-    " cards that are full: the allocator gives back and asks anew.",
+    " reached elsewhere: its source blames an older motherboard with slow PCI lanes.",
+    "Full cards: Coastline's 8B with 8 sequences on one GPU (coast-036) and 16 on four (coast-047) is slower than with"
+    " 2 and 8. So is fms-acceleration's with 8 instead of 4 (fms-liger-067), where nvidia-smi saw 79.2 GiB; runs with"
+    " up to 77.2 show nothing of it. Torch's allocator then gives back what it keeps and asks anew, and the GPU waits."
+    " dsgen says of these three that they do not fit, and a plan takes none of them.",
     "fms-acceleration with a 4-bit base: bitsandbytes before 0.47 multiplies in the type of its input, which peft"
     " leaves in fp32 here; and the same setup was measured 20 % apart on two days.",
     "XTuner on 32 GPUs (xtuner-06, xtuner-10): with four micro-batches a step each takes 10 s less (70B), so that much"

@@ -288,6 +288,21 @@ def test_a_plan_takes_only_what_it_says_fits(module: Any) -> None:
     assert regrets(rows, ("stage",), lambda _: math.inf) == []
 
 
+def test_of_measured_strategies_a_plan_takes_the_smallest_near_the_best_and_the_simplest(
+    module: Any, cases: Any
+) -> None:
+    named = {case.name: case for case in cases}
+    decided = module("published_speed_choices").decided
+    batches = [named[name] for name in ("coast-043", "coast-044", "coast-046", "coast-047")]
+    stages = [named[name] for name in ("dsat-18", "dsat-19")]
+
+    assert max(batches, key=lambda case: case.speed).name == "coast-047"
+    assert decided(batches).name == "coast-046"  # 8 sequences are said to be 1 % slower than 16, 2 are 8 %
+    assert decided(batches[:2]).name == "coast-044"
+    assert stages[1].speed > 0.93 * stages[0].speed
+    assert decided(stages).name == "dsat-18"
+
+
 def test_a_fit_never_sees_the_source_that_it_is_judged_by(module: Any) -> None:
     rows = [row("1", 2, 1), row("2", 4, 1), row("3", 10, 1, source="b")]
     seen = []
