@@ -21,16 +21,20 @@ import attrs
 from memory_agreement_page import page
 from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
+from memory_cases_foreach import with_foreach
 from memory_cases_keys import with_keys
+from memory_cases_linear import with_plain_linear
 from memory_cases_muon import with_muon
 from memory_cases_split import split
 from memory_cases_widened import widening
 from memory_compared import (
     DROPPING,
     EMBEDDINGS,
+    FOREACH,
     HEADS,
     KEYS,
     LATER,
+    LINEAR,
     MUON,
     NARROW,
     OF_ENCODERS,
@@ -62,6 +66,8 @@ GROUPS = {  # what was recorded -> what draws it
     KEYS: with_keys,
     SPLIT: split,
     WIDENED: widening,
+    FOREACH: with_foreach,
+    LINEAR: with_plain_linear,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

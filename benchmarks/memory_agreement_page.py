@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
+from memory_cases_foreach import DEPTH as FOREACH_DEPTH
 from memory_cases_keys import KEYS_DEPTH
+from memory_cases_linear import LINEAR_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
 from memory_cases_split import SPLIT_DEPTH, SPLIT_ROUNDS
 from memory_cases_widened import DEEPER, WIDENED_DEPTH
@@ -44,6 +46,8 @@ def page(
     keys: list[Compared],
     split: list[Compared],
     widened: list[Compared],
+    foreach: list[Compared],
+    linear: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -62,6 +66,8 @@ def page(
         keys: Those of keys that few configs say.
         split: Those of AutoTP beside stage 3.
         widened: Those of keys that are in the interval, not in the peak.
+        foreach: Those that torch's own AdamW steps.
+        linear: Those without zero.Init's own linear layer.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -168,6 +174,16 @@ def page(
         "",
         *_table(sorted(muon, key=lambda item: int(item.case.name.rpartition(" m")[2]))),
         "",
+        "## torch's own AdamW",
+        "",
+        "A config with `torch_adam`, or without an optimizer, has torch's AdamW, whose step makes square roots of the",
+        "second moments of all that it updates at once (`foreach`): 4 bytes an element of a rank's share, at stage 3",
+        f"of a sub-group. Five models at their real width, {FOREACH_DEPTH} blocks of each.",
+        "",
+        summary(foreach) + ".",
+        "",
+        *_table(sorted(foreach, key=lambda item: int(item.case.name.rpartition(" f")[2]))),
+        "",
         "## Keys that few configs say",
         "",
         "`zero_hpz_partition_size`: at stage 3 a second copy of the parameters is cut among the GPUs of a group. It is",
@@ -178,6 +194,17 @@ def page(
         summary(keys) + ".",
         "",
         *_table(sorted(keys, key=lambda item: int(item.case.name.rpartition(" k")[2]))),
+        "",
+        "## Without zero.Init's own linear layer",
+        "",
+        "`memory_efficient_linear: false`: autograd keeps a view of each weight that stage 3 has gathered, and so the",
+        "weight, until its backward, where no checkpointing runs a block again. That is counted as all parameters, the",
+        "embedding among them, which is not kept; a tied one is gathered once more in backward, which is not counted.",
+        f"{LINEAR_DEPTH} or 12 blocks of each model, in one run all 32.",
+        "",
+        summary(linear) + ".",
+        "",
+        *_table(sorted(linear, key=lambda item: int(item.case.name.rpartition(" p")[2]))),
         "",
         "## AutoTP beside stage 3",
         "",

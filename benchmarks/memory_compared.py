@@ -17,9 +17,11 @@ from dsgen.memory.estimates import ERROR
 __all__ = [
     "DROPPING",
     "EMBEDDINGS",
+    "FOREACH",
     "HEADS",
     "KEYS",
     "LATER",
+    "LINEAR",
     "MUON",
     "NARROW",
     "OF_ENCODERS",
@@ -42,8 +44,10 @@ RECORD = Path(__file__).resolve().parent / "memory_agreement.json"
 LATER = Path(__file__).resolve().parent / "memory_agreement_later.json"  # scenarios drawn when the model was finished
 DROPPING = Path(__file__).resolve().parent / "memory_agreement_dropout.json"  # adapters with a dropout
 EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding and head trained beside adapters
+FOREACH = RECORD.with_name("memory_agreement_foreach.json")  # torch's own AdamW, whose step copies moments
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs say
+LINEAR = RECORD.with_name("memory_agreement_linear.json")  # without zero.Init's own linear layer
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits
 OF_ENCODERS = RECORD.with_name("memory_agreement_encoders.json")  # decoders behind an encoder

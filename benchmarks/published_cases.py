@@ -21,7 +21,19 @@ from dsgen.memory.overheads import WORKSPACE
 from dsgen.memory.reserved import ReservedBytes
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["LEFT_OUT", "PEAK", "REFUSED", "VERDICT", "Case", "Peak", "case_of", "cases", "ours", "records"]
+__all__ = [
+    "LEFT_OUT",
+    "PEAK",
+    "REFUSED",
+    "VERDICT",
+    "Case",
+    "Peak",
+    "case_of",
+    "cases",
+    "growing",
+    "ours",
+    "records",
+]
 
 RECORDS = tuple(Path(__file__).resolve().parent / "data" / name for name in ("published.json", "published_2.json"))
 
@@ -103,8 +115,17 @@ def cases() -> tuple[Case, ...]:
     return tuple(case_of(record) for record in records())
 
 
-def case_of(record: Mapping[str, Any]) -> Case:
-    """What becomes of one record."""
+# Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360).
+_GROWING = ("sws-02", "sws-03", "sws-07", "sws-12", "sws-13")
+
+
+def growing() -> list[Case]:
+    """The runs whose segments grew, with growing segments, which `cases` does not tell them."""
+    return [case_of(record, growing=True) for record in records() if record["id"] in _GROWING]
+
+
+def case_of(record: Mapping[str, Any], growing: bool = False) -> Case:
+    """What becomes of one record; `growing` with expandable_segments:True."""
     source, why = source_of(record), reason(record)
     case = Case(
         name=record["id"],
@@ -118,7 +139,8 @@ def case_of(record: Mapping[str, Any]) -> Case:
         return case
     try:
         question = question_of(record)
-        found = estimate(question.job, question.strategy)
+        training = attrs.evolve(question.job.training, expandable_segments=growing)
+        found = estimate(attrs.evolve(question.job, training=training), question.strategy)
     except DsgenError as refusal:
         return attrs.evolve(case, reason=f"{REFUSED}: {str(refusal).splitlines()[0]}")
     peaks = tuple(_peaks(record, source.reading, found))

@@ -60,6 +60,14 @@ _BUCKET = 200_000_000  # elements
 _PREFETCH_SHARE = 0.9  # of hidden_size squared
 _PERSISTENT = 10  # times hidden_size
 _LIVE = 1_000_000_000  # elements
+# What a record has of a run's own config -> DeepSpeed's key.
+_KEYS = {
+    "reduce_bucket": "reduce_bucket_size",
+    "allgather_bucket": "allgather_bucket_size",
+    "prefetch_bucket": "stage3_prefetch_bucket_size",
+    "max_live": "stage3_max_live_parameters",
+    "overlap_comm": "overlap_comm",
+}
 
 
 def question_of(record: Record) -> Question:
@@ -149,7 +157,7 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     stage, offload = stage_of(record), offload_of(record)
     assert stage is not None
     assert offload is not None
-    zero: dict[str, Any] = {"stage": stage, **_buffers(record, model, stage)}
+    zero: dict[str, Any] = {"stage": stage, **_buffers(record, model, stage), **_written(record)}
     if offload[0] == "cpu" and stage:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if offload[1] == "cpu" and stage == 3:
@@ -163,6 +171,17 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
     precision = config["precision"].removeprefix("pure ")
     if precision != "fp32":
         found[precision] = {"enabled": True}
+    return found
+
+
+def _written(record: Record) -> dict[str, Any]:
+    """The keys that the record has of the run's own DeepSpeed config."""
+    if record["system"] != "deepspeed":
+        return {}
+    config = record["config"]
+    found = {key: config[name] for name, key in _KEYS.items() if name in config}
+    if not source_of(record).efficient_linear:
+        found["memory_efficient_linear"] = False
     return found
 
 

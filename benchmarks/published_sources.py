@@ -37,6 +37,7 @@ class Source:
         length: Why the sequences were not as long as the record says; empty where they were.
         fused_loss: Its program's loss keeps fewer copies of the logits than torch's.
         lora_dropout: The dropout of its adapters, as its program has it by default.
+        efficient_linear: zero.Init has its own linear layer (memory_efficient_linear).
         own_loss: Who makes the logits fp32, and whether they are copied, in a loss of the program's own (logits_upcast
             and logits_shifted of Model); None: as the model's class has it.
     """
@@ -50,6 +51,7 @@ class Source:
     length: str = ""
     fused_loss: bool = False
     lora_dropout: float = 0.0
+    efficient_linear: bool = True
     own_loss: tuple[str, bool] | None = None
 
 
@@ -175,7 +177,13 @@ _SOURCES = (
     ),
     Source(title="SimuMax, B200", prefix="smx"),
     Source(title="Coastline, database of runs", prefix="coast"),
-    Source(title="FlagPerf", prefix="flagp", why="printed as used of 80 without a method", unit=GIB),
+    Source(
+        title="FlagPerf",
+        prefix="flagp",
+        why="printed as used of 80 without a method",
+        unit=GIB,
+        efficient_linear=False,  # training/benchmarks/llama2_7b/deepspeed/run_pretraining.py, get_deepspeed_engine
+    ),
     Source(title="InternEvo, performance", prefix="intern", why="whole GB without a method"),
     Source(title="Sailor, validation runs", prefix="sailor"),
     Source(

@@ -51,7 +51,7 @@ _METAVARS = {
     "gpu_memory_used": "SIZE",
     "host_memory": "SIZE",
 }
-_SWITCHES = ("chunked_loss", "expandable_segments", "lora_fp32", "lora_train_embeddings", "zero_init")
+_SWITCHES = ("chunked_loss", "expandable_segments", "foreach", "lora_fp32", "lora_train_embeddings", "zero_init")
 _LISTS = ("lora_targets",)
 _TEXTS = ("torch", "transformers")  # 4.50 is no number
 _TOKENS = ("total_tokens",)  # 300M, 1.5B or 2T as well
@@ -87,6 +87,7 @@ _FIELD_HELP = {
     "transformers": "Release of transformers that loads the model, such as 4.57 (default: the newest known).",
     "loading": "How each rank reads the model where no zero.Init makes it (default: not known, or by --target).",
     "zero_init": "At stage 3 the model is made under zero.Init (default: it is).",
+    "foreach": "The program's AdamW is torch's, not fused: each step copies a moment (default: by config and release).",
     "lora_fp32": "peft keeps adapters in fp32 (default: it does; TRL does not at stage 3).",
     "gpu_memory": "Memory of one GPU as sold, such as 24GiB: instead of --hw, or of what it has.",
     "gpu_memory_used": "What other processes hold on every GPU, such as 2GiB (default: nothing).",

@@ -27,7 +27,7 @@ _OPTION = {"hardware": "hw", "files": "file", "sets": "set"}  # parameter -> its
 # What a config of one's own leaves to say; the rest describes a scenario, which is planned.
 _WITH_CONFIG = ("hardware", "model", "network", "gpus", "nodes", "seq_len", "target_len", "mean_len", "micro_batch",
                 "accumulation", "precision", "checkpointing", "method", "lora_rank", "lora_targets", "lora_dropout",
-                "lora_train_embeddings", "lora_fp32", "zero_init", "attention", "chunked_loss", "gpu_memory",
+                "lora_train_embeddings", "lora_fp32", "zero_init", "foreach", "attention", "chunked_loss", "gpu_memory",
                 "gpu_memory_used", "host_memory")  # fmt: skip
 _MEMORIES = ("gpu_memory", "gpu_memory_used", "host_memory")
 _TICK_SECONDS = 1.0
@@ -295,6 +295,7 @@ def _from_file(config: str, scenario: str | None, options: dict[str, Any]) -> Re
             lora_fp32=wished["lora_fp32"],
             zero_init=wished["zero_init"],
             chunked_loss=wished["chunked_loss"],
+            foreach=wished["foreach"],
         ),
         title=config,
     )

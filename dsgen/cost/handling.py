@@ -20,6 +20,9 @@ from dsgen.strategies.strategies import Strategy
 __all__ = ["GATHERS", "NO_HANDLING", "Handling", "adam_bytes", "beyond", "handling", "update_seconds", "updates_alone"]
 
 WEIGHT_MOVES, MOMENT_MOVES = 3, 4  # of an element that Adam updates: it reads a gradient, and reads and writes the rest
+# The same of torch's own loop, operator by operator (optim/adam.py, _multi_tensor_adam): mul of the weight, lerp of the
+# first moment, mul and addcmul of the second, its sqrt, div and add of that, addcdiv.
+FOREACH_WEIGHT_MOVES, FOREACH_MOMENT_MOVES = 6, 14
 # Of a gradient that is reduced, by the sort of its kernel; each moves its own two or four bytes so many times.
 DIVIDED = 2  # stream: by the number of replicas (stage_1_and_2.py, average_tensor; stage3.py, __avg_scatter_grads)
 BUCKETED = 2  # stream: copied into the bucket, where it is no larger than that (contiguous_gradients)
@@ -217,8 +220,10 @@ def _counted(
 
 
 def adam_bytes(job: Job, strategy: Strategy) -> int:
-    """Bytes that Adam moves for an element: 28, or fewer where what it holds is in 16 bits."""
+    """Bytes that Adam moves for an element: 28, 80 by torch's own loop, fewer where what it holds is in 16 bits."""
     weight, moment = widths(job, strategy)
+    if job.foreach and strategy.offload_optimizer == "none":
+        return FOREACH_WEIGHT_MOVES * weight + FOREACH_MOMENT_MOVES * moment
     return WEIGHT_MOVES * weight + MOMENT_MOVES * moment
 
 

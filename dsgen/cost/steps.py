@@ -95,6 +95,7 @@ class _Asked:
             job.gpus_per_node,
             job.narrow,
             job.unsure,
+            job.foreach,
             strategy,
         )
 

@@ -11,7 +11,7 @@ from dsgen.shapes.layers import Provenance, Rank
 from dsgen.shapes.profiles import Hardware, Model, Training
 from dsgen.shapes.units import gib
 
-__all__ = ["ADAPTERS", "contradictions"]
+__all__ = ["ADAPTERS", "contradictions", "idle_in_plans"]
 
 ADAPTERS = (
     "lora_rank",
@@ -72,6 +72,13 @@ def contradictions(
     length = 0 if model.relative_buckets else training.seq_len or 0
     if length > model.max_positions and not family_of(model).learned_positions:
         yield f"{length} tokens are more than the {model.max_positions} of the model: its positions need scaling"
+
+
+def idle_in_plans(training: Training, provenance: Provenance) -> Iterator[str]:
+    """What a person wishes that only a config of their own leaves open."""
+    if training.foreach is not None:
+        where = provenance.where("training.foreach")
+        yield f"{where}: training.foreach does nothing in a plan, whose AdamW is DeepSpeed's and copies no moment"
 
 
 def _idle(training: Training, provenance: Provenance, version: str) -> Iterator[str]:

@@ -81,8 +81,9 @@ def _wide(dtype: Any) -> bool:
 class Job(Value):
     """The assembled whole: what is there, what is wanted, and what was pinned.
 
-    `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted. `whole`
-    is whether the layers say every key of the config, so that a plan adds none (dsgen.jobs.exact).
+    `narrow` is what its keys keep in 16 bits: see `narrowed`; `unsure` what they ask for that is not counted. `foreach`
+    is whether AdamW is torch's foreach one, of a config or of the program: a plan's is DeepSpeed's. `whole` is whether
+    the layers say every key of the config, so that a plan adds none (dsgen.jobs.exact).
     """
 
     hardware: Hardware
@@ -99,6 +100,7 @@ class Job(Value):
     version: str
     warnings: tuple[str, ...] = ()
     whole: bool = False
+    foreach: bool = False
     narrow: str = attrs.field()
     unsure: Unsure = attrs.field()
 

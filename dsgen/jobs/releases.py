@@ -4,7 +4,8 @@ In transformers 4 experts were a list of modules with linear layers (modeling_mi
 modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say otherwise. Until 4.48 a loss copied the
 logits without the last token's, from 4.49 on it shifts the labels (loss/loss_utils.py, ForCausalLMLoss); before a class
 of a model called that, its own forward did so, which most began by making the logits fp32 (OlderLoss of
-dsgen.families.family, by family).
+dsgen.families.family, by family). What the Trainer does by itself hangs on the release too: how its AdamW steps, and
+whether Liger's loss is chunked in an evaluation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance
 from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["by_release", "casts_adapters"]
+__all__ = ["brings_foreach", "by_release", "casts_adapters", "evaluates_in_chunks"]
 
 _VERSION = re.compile(r"(\d+)(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
@@ -28,6 +29,13 @@ _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and n
 _KEEPS_ADAPTERS = (0, 19, 2)
 _OLDEST, _STACKED = 4, 5  # major releases: the first that is known, and the first that keeps all experts in one tensor
 _OLDEST_TORCH = 2  # likewise
+# The first releases of which the Trainer's optim is adamw_torch_fused, adamw_torch before (training_args.py,
+# default_optim): transformers 4.53.3 has not a word of it, 4.54.1 asks torch for 2.8.
+_FUSED, _FUSED_TORCH = (4, 54), (2, 8)
+# The first release whose Trainer says skip_logits to a model of Liger's in an evaluation (Trainer.prediction_step):
+# 5.14.0 does not. Without it Liger's forward makes all logits when it does not train (liger-kernel 0.4.2 to 0.8.4,
+# transformers/model/qwen2.py, lce_forward).
+_SKIPS_LOGITS = (5, 15)
 _NEWEST = 99  # a minor release above all of 4
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
@@ -63,6 +71,33 @@ def casts_adapters(version: str) -> bool:
     return tuple(int(part) for part in version.split(".")[:3]) < _KEEPS_ADAPTERS
 
 
+def brings_foreach(trainer: bool, training: Training) -> bool:
+    """Whether the AdamW that a program brings is torch's foreach one, which steps through copies.
+
+    Args:
+        trainer: The program is the Trainer, whose default hangs on releases; any other has torch's own default.
+        training: How it is trained.
+    """
+    if training.foreach is not None or not trainer:
+        return training.foreach is not False
+    return _before(training.transformers, _FUSED) or _before(training.torch, _FUSED_TORCH)
+
+
+def evaluates_in_chunks(training: Training) -> bool:
+    """Whether an evaluation by the Trainer never holds all logits, as its training does not."""
+    return training.chunked_loss and not _before(training.transformers, _SKIPS_LOGITS)
+
+
+def _before(release: str | None, first: tuple[int, int]) -> bool:
+    """Whether a release is older than a line; `4` is the last of it, and one that nobody said the newest."""
+    return release is not None and _line(release) < first
+
+
+def _line(release: str) -> tuple[int, int]:
+    parts = [int(part) for part in release.split(".")]
+    return parts[0], parts[1] if len(parts) > 1 else _NEWEST
+
+
 def _checked(package: str, release: str | None, oldest: int, such_as: str, provenance: Provenance) -> str | None:
     """A release that somebody said; None where nobody did."""
     if release is None:
@@ -80,8 +115,7 @@ def _checked(package: str, release: str | None, oldest: int, such_as: str, prove
 
 def _with_loss(model: Model, release: str) -> Model:
     """The model with the loss of a release; `4.48` means all of that line, and `4` its last, as `5` does."""
-    parts = [int(part) for part in release.split(".")]
-    line = (parts[0], parts[1] if len(parts) > 1 else _NEWEST)
+    line = _line(release)
     if line >= (_STACKED, 0) or family_of(model).encodes:  # T5's targets are not shifted
         return model
     older, upcast = family_of(model).older_loss, "loss"

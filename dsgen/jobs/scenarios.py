@@ -59,6 +59,7 @@ FIELDS = {
     "chunked_loss": "training.chunked_loss",
     "loading": "training.loading",
     "zero_init": "training.zero_init",
+    "foreach": "training.foreach",
     "expandable_segments": "training.expandable_segments",
     "torch": "training.torch",
     "transformers": "training.transformers",

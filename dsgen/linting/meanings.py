@@ -7,7 +7,9 @@ from typing import Any
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.deepspeed.surface import Surface
+from dsgen.jobs.releases import brings_foreach
 from dsgen.linting.subjects import OPEN, Subject
+from dsgen.shapes.profiles import Training
 from dsgen.strategies.buffers import (
     DEFAULT_BUCKET,
     DEFAULT_LIVE,
@@ -24,6 +26,7 @@ __all__ = [
     "beyond",
     "buffers",
     "degree",
+    "foreach",
     "offloads",
     "optimizer",
     "precision",
@@ -56,12 +59,22 @@ _UNCOUNTED = (
     "zero_optimization.zero_quantized_nontrainable_weights",
     "zero_optimization.zero_quantized_weights",
 )
+_ADAMS = ("AdamW", "Adam")
 _MOST = 2**63  # nothing larger is a size
 
 
 def optimizer(subject: Subject) -> str | None:
     """The optimizer that the config names, as a wish names it; None where it names none, or one we do not count."""
     return OPTIMIZERS.get(subject.optimizer)
+
+
+def foreach(subject: Subject, training: Training) -> bool:
+    """Whether AdamW is torch's foreach one, which steps through copies: the config's, or that of the program."""
+    if subject.raw("optimizer") is None:
+        return training.optimizer in _ADAMS and brings_foreach(subject.target.name == "hf-trainer", training)
+    told = {name: subject.value(f"optimizer.params.{name}") for name in ("torch_adam", "fused", "foreach")}
+    of_torch = subject.optimizer in ("adam", "adamw") and told["torch_adam"] is True
+    return of_torch and told["fused"] is not True and told["foreach"] is not False
 
 
 def precision(subject: Subject) -> str | None:
@@ -156,6 +169,7 @@ def buffers(subject: Subject, stage: int) -> Buffers:
         overlap_comm=overlap if isinstance(overlap, bool) else stage == 3,
         secondary=size("zero_hpz_partition_size", 0, 0),
         contiguous=subject.value(f"{zero}.contiguous_gradients") is not False,
+        efficient_linear=subject.value(f"{zero}.memory_efficient_linear") is not False,
     )
 
 

@@ -20,12 +20,14 @@ __all__ = [
     "batchless",
     "copied",
     "felt",
+    "kept_by_autograd",
     "recording",
     "resident_bytes",
     "tells",
     "through_training",
 ]
 
+_ALL = 1 << 62  # elements that no model has
 _SPLITS = (1, 2)  # stages that share out states and leave weights whole
 
 
@@ -104,6 +106,17 @@ def felt(buffers: Buffers, stage: int, loose: bool = False) -> Buffers:
     )
 
 
+def kept_by_autograd(buffers: Buffers, checkpointing: bool) -> Buffers:
+    """The buffers of a pass with gradients, in which nothing is released where `memory_efficient_linear` is off.
+
+    F.linear then saves a view of its weight, which holds what was gathered until its backward (torch's `t()` before
+    `mm`); not where checkpointing runs a block again, whose weights are gathered anyway.
+    """
+    if buffers.efficient_linear or checkpointing:
+        return buffers
+    return buffers._replace(max_live=_ALL, max_reuse=_ALL)
+
+
 def recording(buffers: Buffers) -> Buffers:
     """Those that the first pass of all has, which records the order of use: each tensor goes right after its use."""
     return buffers._replace(persistence=-1, prefetch=0, max_live=0, max_reuse=0)
@@ -132,6 +145,7 @@ class Asked(NamedTuple):
         single: As in a run.
         narrow: As in a job.
         returns_wide: Weights that the CPU has stepped come back in fp32 (dsgen.memory.older_releases).
+        foreach: AdamW is torch's foreach one.
     """
 
     model: Model
@@ -141,10 +155,11 @@ class Asked(NamedTuple):
     single: bool = False
     narrow: str = ""
     returns_wide: bool = False
+    foreach: bool = False
 
 
 def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     """What a job asks with a layout; `single` as in a run."""
     world = job.world if layout.stage else layout.tp
     wide = layout.stage in _SPLITS and layout.offload_optimizer == "cpu" and returns_wide(job.version)
-    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, wide)
+    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, wide, job.foreach)

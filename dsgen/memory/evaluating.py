@@ -1,14 +1,18 @@
 """What an evaluation takes on a GPU beside the states of training: a forward without gradients, of some sequences.
 
 The Trainer's (transformers 5.23, Trainer.prediction_step and evaluation_loop): the loss alone is asked for, logits are
-of one batch, `use_cache` is off, and with Liger's loss `skip_logits` is said, so that it is chunked there too. Who
-hands the Trainer `compute_metrics` keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
+of one batch, `use_cache` is off, and with Liger's loss `skip_logits` is said, so that it is chunked there too. It was
+not before 5.15, and Liger's forward made all logits (dsgen.jobs.releases). Who hands the Trainer `compute_metrics`
+keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
 """
 
 import functools
 from typing import NamedTuple
 
+import attrs
+
 from dsgen.jobs.job import Job
+from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory.activations import evaluates
 from dsgen.memory.asked import Asked, Plain, asked_of, batchless, felt, tells, through_training
 from dsgen.memory.backward import start
@@ -96,6 +100,8 @@ def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
 
 def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:
     single = sequences == 1 and tells(job, strategy.tp)
+    if job.training.chunked_loss and not evaluates_in_chunks(job.training):
+        job = attrs.evolve(job, training=attrs.evolve(job.training, chunked_loss=False))
     return _moments(asked_of(job, strategy, single), batchless(strategy), felt(strategy.buffers, strategy.stage))
 
 

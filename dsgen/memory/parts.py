@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.activations import FORWARD, Activity
-from dsgen.memory.asked import Asked, Plain, asked_of, batchless, copied, felt, recording, through_training
+from dsgen.memory.asked import (
+    Asked,
+    Plain,
+    asked_of,
+    batchless,
+    copied,
+    felt,
+    kept_by_autograd,
+    recording,
+    through_training,
+)
 from dsgen.memory.backward import Load, aside, beside, buckets, epilogue, of_two, reductions, start, stays
 from dsgen.memory.beginning import beginning
 from dsgen.memory.buckets import kept_from
@@ -84,7 +94,11 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
     return _parts(
         asked_of(job, layout, single),
         batchless(layout),
-        felt(buffers, stage, waits and (stage == 3 or layout.offload_optimizer == "none")),
+        felt(
+            kept_by_autograd(buffers, layout.checkpointing),
+            stage,
+            waits and (stage == 3 or layout.offload_optimizer == "none"),
+        ),
         accumulates,
         twice,
         anew,

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dsgen.jobs.job import Job
-from dsgen.memory.asked import asked_of, batchless, tells
+from dsgen.memory.asked import asked_of, batchless, kept_by_autograd, tells
 from dsgen.memory.moments import Moment
 from dsgen.memory.overheads import workspace_bytes
 
@@ -157,7 +157,7 @@ class Reserving(NamedTuple):
             Replay(
                 asked_of(job, strategy, single),
                 batchless(strategy),
-                strategy.buffers,
+                kept_by_autograd(strategy.buffers, strategy.checkpointing),
                 strategy.accumulation,
                 strategy.micro_batch,
                 job.world,

@@ -25,6 +25,9 @@ NF4_BITS = 4 + SCALE_BITS
 # At stage 0 their wrapper also flattens the fp32 gradients (fp16/fused_optimizer.py).
 FUSED = ("AdamW", "Adam")
 ADAGRAD, MUON = "Adagrad", "Muon"
+# fp32 copies of what a step updates: torch's own loops take all tensors of a group at once; Adagrad's makes square
+# roots and updates (optim/adagrad.py, _multi_tensor_adagrad), AdamW's roots alone (optim/adam.py, _multi_tensor_adam).
+_ADAGRAD_COPIES, _ADAMW_COPIES = 2, 1
 # Of a state in 8 bits: bytes of an element, elements that share an fp32 scale, and bytes of the two tables by which all
 # of a rank's states are read (bitsandbytes 0.50.2, optim/optimizer.py: Optimizer2State.init_state).
 STATE_BYTES, STATE_BLOCK, STATE_TABLES = 1, 256, 2 * 256 * FP32
@@ -56,6 +59,7 @@ class States(NamedTuple):
         early: Bytes of those among them that are there from init on.
         updates: Bytes that Muon's updates take at most.
         staged: Bytes that Muon keeps from its first step on: a second momentum, or what it gathers through.
+        listed: Bytes of an element that is stepped which torch's own loop makes meanwhile, on the GPU.
         on_gpu: Whether master weights and states are on the GPU.
         swaps: Whether they are on NVMe.
         secondary: The second copy of the parameters that hpZ keeps; None where there is none.
@@ -82,6 +86,7 @@ class States(NamedTuple):
     early: int
     updates: int
     staged: int
+    listed: int
     on_gpu: bool
     swaps: bool
     secondary: Secondary | None
@@ -129,7 +134,7 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
     """The states of a layout.
 
     Args:
-        job: Anything with model, training, world and narrow, as a Job has.
+        job: Anything with model, training, world, narrow and foreach, as a Job has.
         layout: Anything with stage, offload_optimizer, offload_param, tp and precision.
         buffers: Element counts of the communication buffers.
     """
@@ -206,10 +211,18 @@ def states(job: Any, layout: Any, buffers: Buffers) -> States:
         early=early,
         updates=updates,
         staged=staged,
+        listed=_listed(job, wide) if on_gpu else 0,
         on_gpu=on_gpu,
         swaps=layout.offload_optimizer == "nvme" and stage == 3,
         secondary=second,
     )
+
+
+def _listed(job: Any, wide: int) -> int:
+    """Bytes of an element that torch's own loop makes while it steps."""
+    if job.training.optimizer == ADAGRAD:
+        return _ADAGRAD_COPIES * wide
+    return _ADAMW_COPIES * wide if job.foreach and job.training.optimizer in FUSED else 0
 
 
 def flattening(states: States, stage: int) -> tuple[int, int]:

@@ -12,15 +12,11 @@ from dsgen.memory.backward import NORM, start
 from dsgen.memory.cuts import cut, widest_of
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, moment
 from dsgen.memory.shares import flattened
-from dsgen.memory.states import ADAGRAD, FP32, FUSED, MUON, States
+from dsgen.memory.states import FP32, FUSED, MUON, States
 from dsgen.memory.together import Together
 from dsgen.strategies.buffers import Buffers
 
 __all__ = ["stepped"]
-
-# fp32 copies of all gradients of a step: torch's Adagrad makes square roots and updates of a whole list of tensors
-# (optim/adagrad.py, _multi_tensor_adagrad).
-_ADAGRAD_COPIES = 2
 
 
 def stepped(
@@ -47,11 +43,12 @@ def stepped(
     """
     size, wide, asked = states.size, states.wide, both.active.asked
     alive = NOTHING._replace(activations=asked, temporaries=asked)
-    listed = _ADAGRAD_COPIES * wide if optimizer == ADAGRAD else 0  # bytes an element, on the GPU
+    listed = states.listed  # bytes an element, on the GPU
     if stage == 0:
-        copies = FP32 * states.own * (2 if optimizer in FUSED else 1) if size != FP32 else 0
-        copies += listed * states.own + states.updates
-        yield moment("step", held, size * states.tensors.elements + copies, 0, 0, 0, alive)
+        fused = optimizer in FUSED and not listed
+        copies = FP32 * states.own * (2 if fused else 1) if size != FP32 else 0
+        grads = size * states.tensors.elements + copies + states.updates
+        yield moment("step", held, grads, 0, listed * states.own, 0, alive)
     elif stage == 3:
         yield from _of_stage_3(precision, buffers, states, held, both.packed, alive, listed)
     elif states.on_gpu:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import Job
 from dsgen.memory import UNITS_OF, Place
 from dsgen.planning.candidates import Candidate, Search, search
@@ -124,7 +125,8 @@ def decide(job: Job, search: Search) -> Plan:
         warnings = (*warnings, said)
     if chosen.parts.warning:
         warnings = (*warnings, chosen.parts.warning)
-    return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *warnings))
+    idle = idle_in_plans(job.training, job.provenance)
+    return Plan(job=job, chosen=chosen, reason=reason, warnings=(*job.warnings, *idle, *warnings))
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:

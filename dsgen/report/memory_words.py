@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.asking.memory_questions import Change, Footprint, Observation
+from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
 from dsgen.report import footprints
 from dsgen.report.loading_words import loading_lines
@@ -33,11 +34,16 @@ def later(footprint: Footprint) -> Iterator[PhaseMemory]:
 def warnings(footprint: Footprint) -> Iterator[str]:
     """What of that does not fit, how the model comes in, and what an evaluation leaves behind."""
     yield from loading_lines(footprint)
-    one, most = footprint.evaluation, footprint.most_evaluated
+    one, most, training = footprint.evaluation, footprint.most_evaluated, footprint.question.job.training
     if one is not None and one.verdict is not Verdict.FITS:
         takes = f"an evaluation of {one.sequences} sequences, which is the Trainer's default, takes up to"
         todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
+    if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
+        yield (
+            f"the Trainer of transformers {training.transformers} makes all logits in an evaluation, which with "
+            "Liger's loss it does not in training: from 5.15 on it says skip_logits"
+        )
     if one is not None and one.left_bytes > 0:
         yield (
             f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "

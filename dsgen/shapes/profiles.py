@@ -312,10 +312,9 @@ class Training(Value):
         "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
     )
     transformers: str | None = fact(
-        "Release of transformers that loads the model, such as 4.57; empty means the newest that is known. Before 5 a "
-        "mixture's experts are linear layers, which a 4-bit base packs; before 4.49 a loss copies the logits.",
-        default=None,
-    )
+        "Release of transformers that runs, such as 4.57; empty means the newest that is known. Before 5 a mixture's "
+        "experts are linear layers, which a 4-bit base packs; before 4.49 a loss copies the logits.", default=None,
+    )  # fmt: skip
     loading: str = fact(
         "How each rank reads a model that no zero.Init makes: mapped (files of the dtype asked for), copied (into its "
         "own RAM, from a config or another dtype), fp32 (so, in fp32), gpu (by device_map), gpu-fp32 (what is trained "
@@ -326,16 +325,17 @@ class Training(Value):
     zero_init: bool = fact(
         "At stage 3 the model is made under zero.Init; without, each rank moves all of it to its GPU.", default=True
     )
+    foreach: bool | None = fact(
+        "The program's AdamW is torch's foreach one, which copies a moment; empty: as its release has it.", default=None
+    )
     expandable_segments: bool = fact(
         "torch's allocator runs with expandable_segments:True, as dsgen launch sets it for NVIDIA's GPUs; a plan with "
-        "torch's default settings must leave more free.",
-        default=True,
-    )
+        "torch's default settings must leave more free.", default=True,
+    )  # fmt: skip
     optimizer: str = fact(
         "Optimizer that DeepSpeed builds; AdamW8bit is bitsandbytes', which the program brings.",
-        default="AdamW",
-        choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
-    )
+        default="AdamW", choices=("AdamW", "Adam", "Lion", "Adagrad", "SGD", "Muon", "AdamW8bit"),
+    )  # fmt: skip
     lr: float = fact("Peak learning rate.", default=2e-5, above=0)
     beta1: float = fact("First Adam beta.", default=0.9, minimum=0, below=1)
     beta2: float = fact("Second Adam beta.", default=0.95, minimum=0, below=1)

@@ -12,6 +12,7 @@ import attrs
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
 from dsgen.jobs import model_configs
+from dsgen.jobs.releases import brings_foreach
 from dsgen.kernels import Rates, rates
 from dsgen.memory import expandable
 from dsgen.memory.overheads import overhead, workspace_bytes
@@ -57,8 +58,7 @@ class Options:
     """How the engine is run; None where a config's plan or the model says it.
 
     Attributes:
-        rank: The rank that is simulated.
-        steps: Optimizer steps.
+        rank, steps: The rank that is simulated, and its optimizer steps.
         seq_len: Tokens per sequence.
         target_len: Tokens per target sequence, of a model with an encoder; None: as many.
         mean_len: Tokens of a sequence in the mean; None: all have `seq_len`, which else is the longest.
@@ -68,6 +68,7 @@ class Options:
         lora_fp32: peft makes adapters fp32.
         zero_init: At stage 3 the model is made under zero.Init.
         chunked_loss: The loss never holds all logits.
+        foreach: The AdamW that a program brings is torch's foreach one; None: by the target.
         older_loss: What an older release of transformers does with the logits; None: as the installed one.
         own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
@@ -92,6 +93,7 @@ class Options:
     lora_fp32: bool | None = None
     zero_init: bool | None = None
     chunked_loss: bool | None = None
+    foreach: bool | None = None
     older_loss: Mapping[str, Any] | None = None
     own_optimizer: str = ""
     dtype: str | None = None
@@ -111,8 +113,7 @@ class Request:
         model: A config.json.
         world_size: GPUs in all.
         gpus_per_node: GPUs of a node.
-        hardware: What there is; None where nobody said.
-        network: What joins the nodes; None where nobody said.
+        hardware, network: What there is, and what joins the nodes; None where nobody said.
         launcher, torch, flash_attention: As in Training; the latter two decide what an attention runs.
         run: The options, each of them decided.
         filled: What the training program would fill in.
@@ -292,6 +293,7 @@ def from_config(
         micro_batch=micro_batch,
         accumulation=accumulation,
         precision=precision,
+        foreach=brings_foreach(target == "hf-trainer", Training(foreach=options.foreach)),
     )
     longest = facts.get("max_position_embeddings", facts.get("n_positions"))
     decided = attrs.evolve(

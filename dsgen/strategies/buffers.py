@@ -33,7 +33,8 @@ class Buffers(NamedTuple):
     """Element counts, not bytes; how many tensors NVMe swapping holds; whether communication runs beside backward.
 
     `secondary` is the ranks that share hpZ's second copy of the parameters; below 2 there is none. `contiguous`
-    is whether gradients are copied into a bucket when they are made, and do not wait where they are.
+    is whether gradients are copied into a bucket when they are made, and do not wait where they are. `efficient_linear`
+    is zero.Init's own linear layer, without which autograd keeps every gathered weight until backward.
     """
 
     reduce_bucket: int
@@ -46,6 +47,7 @@ class Buffers(NamedTuple):
     overlap_comm: bool
     secondary: int = 0
     contiguous: bool = True
+    efficient_linear: bool = True
 
 
 def choose(job: Job, stage: int, tp: int, optimizer: str = "none", parameters_at: str = "none") -> Buffers:

@@ -23,6 +23,7 @@ _SCHEDULE_STEPS = 1000  # stands for the training's length, which no memory depe
 
 _MICRO, _STEPS, _TRAIN = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"
 _ZERO = "zero_optimization"
+_TORCH = "torch_adam"
 
 
 @attrs.frozen
@@ -57,6 +58,7 @@ def fill(
     micro_batch: int | None = None,
     accumulation: int | None = None,
     precision: str | None = None,
+    foreach: bool = False,
 ) -> tuple[dict[str, Any], tuple[Filled, ...]]:
     """The config as the program hands it to DeepSpeed, and what was filled in.
 
@@ -68,6 +70,8 @@ def fill(
         micro_batch: Sequences per GPU and forward pass, for "auto"; None is the Trainer's default.
         accumulation: Forward passes per optimizer step, for "auto".
         precision: bf16, fp16 or fp32, for "auto"; None is bf16.
+        foreach: The AdamW that the program brings for a config without one is torch's foreach one; on the CPU it is
+            DeepSpeed's all the same.
     """
     program = targets.find(target)
     used = copy.deepcopy(dict(config))
@@ -92,8 +96,11 @@ def fill(
         used[_MICRO] = known.micro_batch
         done.append(Filled(_MICRO, known.micro_batch, _source(known.batch_said, "--micro-batch")))
     if "optimizer" not in used:
-        used["optimizer"] = {"type": "AdamW", "params": {"lr": _TRAINER_LR}}
+        of_torch = foreach and lookup(used, f"{_ZERO}.offload_optimizer.device")[1] in (None, "none")
+        used["optimizer"] = {"type": "AdamW", "params": {"lr": _TRAINER_LR, **({_TORCH: True} if of_torch else {})}}
         done.append(Filled("optimizer.type", "AdamW", "the config names no optimizer, so the program brings one"))
+        if of_torch:
+            done.append(Filled(f"optimizer.params.{_TORCH}", True, "it is torch's, in the foreach way (--no-foreach)"))
     return used, tuple(done)
 
 

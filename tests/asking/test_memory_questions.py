@@ -20,7 +20,7 @@ from dsgen.asking.memory_questions import (
     given,
 )
 from dsgen.asking.memory_questions.counterfactuals import _largest, _least
-from dsgen.asking.memory_questions.questions import strategy_of
+from dsgen.asking.memory_questions.questions import DEFAULT, strategy_of
 from dsgen.families.hf_config import model_from_hf
 from dsgen.jobs.job import Job, Unsure
 from dsgen.memory import Verdict, estimate
@@ -219,6 +219,56 @@ def test_a_dtype_that_the_program_fills_in_is_one_that_the_gpu_has(hardware: str
 
     assert asked.strategy.precision == dtype
     assert asked.said["precision"].by == CHOSEN
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "by"),
+    [
+        ({}, {}, DEFAULT),
+        ({}, {"foreach": False}, None),
+        ({"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}, {}, None),
+        ({"optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}, {}, "the config"),
+        ({"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "fused": True}}}, {}, None),
+        ({"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "foreach": False}}}, {}, None),
+        ({"optimizer": {"type": "Lion", "params": {"lr": 1e-5}}}, {}, None),
+        ({"gradient_clipping": "auto"}, {}, None),  # the Trainer's, which is fused
+        ({"gradient_clipping": "auto"}, {"transformers": "4.51"}, DEFAULT),
+        ({}, {"optimizer": "Lion"}, None),
+    ],
+)
+def test_adamw_is_torchs_own_where_the_program_or_the_config_has_it(
+    config: dict[str, Any], said: dict[str, Any], by: str | None
+) -> None:
+    whole = {
+        "bf16": {"enabled": True},
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": {"stage": 3},
+        **config,
+    }
+    asked = dsgen.memory({"hw": "a100-80g", "gpus": 2, "model": "llama-3.1-8b", **said}, config=whole).question
+
+    told = asked.said.get("AdamW foreach")
+    assert asked.job.foreach is (by is not None)
+    assert (told and told.by) == by
+
+
+def test_adamw_on_the_cpu_is_deepspeeds() -> None:
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    config = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
+    job = {"hw": "a100-80g", "gpus": 2, "model": "llama-3.1-8b"}
+    told, never = (dsgen.memory({**job, "foreach": one}, config=config) for one in (True, False))
+
+    assert "AdamW foreach" not in told.question.said
+    assert told.memory.gpu.peak_bytes == never.memory.gpu.peak_bytes
+
+
+def test_foreach_is_said_in_vain_where_the_optimizer_is_deepspeeds() -> None:
+    job = {"hw": "a100-80g", "gpus": 2, "model": "llama-3.1-8b", "foreach": True}
+    named = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}
+
+    for found in (dsgen.memory(job), dsgen.memory(job, config=named)):
+        assert any("training.foreach" in note and "does nothing" in note for note in found.question.notes)
+    assert any("training.foreach does nothing in a plan" in warning for warning in dsgen.plan(job).warnings)
 
 
 def test_bf16_in_a_config_for_a_gpu_without_it_is_answered_with_a_note() -> None:

@@ -171,6 +171,22 @@ def test_the_optimizer_moves_less_where_its_states_are_in_16_bits(make_job, offl
     assert found == pytest.approx(share, rel=0.001)
 
 
+def test_the_cpus_adam_is_deepspeeds_whatever_the_program_brings(make_job):
+    job = make_job(training={"zero_stage": 2, "offload": "optimizer", "checkpointing": "full"})
+    item = plan(job).chosen.strategy
+
+    assert cost(attrs.evolve(job, foreach=True), item).parts == cost(job, item).parts
+
+
+def test_torchs_own_adamw_moves_80_bytes_an_element(make_job):
+    """And DeepSpeed's 28: every operator of torch's loop reads and writes what it updates."""
+    job = make_job(training={"zero_stage": 2, "checkpointing": "full"})
+    item = plan(job).chosen.strategy
+    found = cost(attrs.evolve(job, foreach=True), item).parts["optimizer"] / cost(job, item).parts["optimizer"]
+
+    assert found == pytest.approx((80 / SORTS["adam"] + _BESIDE) / (28 / SORTS["adam"] + _BESIDE), rel=0.001)
+
+
 def test_a_cpu_is_no_gpu(make_job):
     job = make_job("cpu", "125m")
 

@@ -1,4 +1,4 @@
-"""What a release of transformers makes of a model: experts apart before 5, losses that copy logits before 4.49."""
+"""What a release of transformers makes of a model and of an optimizer: experts apart, copied logits, foreach."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 
 import dsgen
 from dsgen.families.parameters import parameter_count
+from dsgen.jobs.releases import brings_foreach
 from dsgen.memory.numbers import count
 from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.profiles import Training
 
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 QLORA = {"hw": "a100-80g", "gpus": 1, "method": "qlora", "lora_targets": ATTENTION, "zero_stage": 0, "micro_batch": 1}
@@ -131,3 +133,24 @@ def test_published_runs_of_mistral_are_near(method: str, micro_batch: int, measu
     said = {**QLORA, "model": "mistral-7b", "method": method, "micro_batch": micro_batch, "seq_len": 4096}
     found = dsgen.memory({**said, "transformers": "4.48.1", "checkpointing": "full", "lora_dropout": 0.1})
     assert found.memory.gpu.allocated_bytes / 2**30 == pytest.approx(measured, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "said", "copies"),
+    [
+        (False, {}, True),
+        (False, {"foreach": False}, False),
+        (True, {}, False),
+        (True, {"foreach": True}, True),
+        (True, {"transformers": "4.53.3"}, True),
+        (True, {"transformers": "4.54.0"}, False),
+        (True, {"transformers": "5.23.0", "torch": "2.7.1"}, True),
+        (True, {"transformers": "5.23.0", "torch": "2.8"}, False),
+        (True, {"transformers": "4"}, False),  # the last of 4
+        (True, {"transformers": "4.46", "foreach": False}, False),
+    ],
+)
+def test_the_trainers_adamw_is_fused_from_4_54_and_torch_2_8_on(
+    trainer: bool, said: dict[str, Any], copies: bool
+) -> None:
+    assert brings_foreach(trainer, Training(**said)) is copies

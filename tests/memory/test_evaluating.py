@@ -76,6 +76,25 @@ def test_a_chunked_loss_holds_no_logits_in_an_evaluation() -> None:
     assert chunked.peak_bytes < whole.peak_bytes - 30 * GIB
 
 
+@pytest.mark.parametrize(("release", "chunked"), [("4.57", False), ("5.14.0", False), ("5.15", True), ("5.23.0", True)])
+def test_the_trainer_says_skip_logits_from_5_15_on(release: str, chunked: bool) -> None:
+    """Liger's forward makes all logits when it does not train, unless it is told not to."""
+    took, whole, never = (
+        evaluation(*planned(zero_stage=2, **said))
+        for said in ({"chunked_loss": True, "transformers": release}, {}, {"chunked_loss": True})
+    )
+    assert took is not None
+    assert whole is not None
+    assert never is not None
+    assert took.peak_bytes == (never if chunked else whole).peak_bytes
+
+
+def test_who_evaluates_with_an_older_trainer_is_told() -> None:
+    args = ("memory", "--hw", "a100-80g", "--gpus", "8", "--model", "llama-3.1-8b", "--chunked-loss")
+    assert "skip_logits" in run(*args, "--transformers", "4.57").out
+    assert "skip_logits" not in run(*args).out
+
+
 @pytest.mark.parametrize(("hardware", "gpus"), [("rtx3090-24g", 1), ("a100-80g", 8)])
 def test_the_largest_batch_fits_and_the_next_does_not(hardware: str, gpus: int) -> None:
     """An edge."""

@@ -298,7 +298,7 @@ def test_four_weights_in_4_bits_are_one_element_for_stage_3(make_job):
 def reduced(numels: tuple[int, ...], **states: object) -> SimpleNamespace:
     """States of the first of two ranks in 16 bits, the optimizer in RAM, of tensors of one block."""
     tensors = Trained(numels, (0,) * len(numels), tuple(itertools.accumulate(numels)), max(numels), 0, False)
-    return SimpleNamespace(size=2, wide=4, tensors=tensors, ranks=2, on_gpu=False, **states)
+    return SimpleNamespace(size=2, wide=4, listed=0, tensors=tensors, ranks=2, on_gpu=False, **states)
 
 
 def test_after_backward_stage_1_copies_a_bucket_flat_beside_what_has_not_gone():

@@ -46,7 +46,9 @@ def told() -> Any:
         fit = importlib.import_module("reserved_fit")
         rows = {row["name"]: row for row in json.loads(fit.RECORD.read_text("utf-8"))["cases"]}
         asked, uncounted = fit.asked(), fit.UNCOUNTED
-    return [(asked[name], row) for name, row in rows.items() if row["group"] != uncounted and asked[name][0].replayed()]
+    return [
+        (asked[name], row) for name, row in rows.items() if row["group"] not in uncounted and asked[name][0].replayed()
+    ]
 
 
 @pytest.mark.parametrize(

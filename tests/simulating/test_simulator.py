@@ -133,11 +133,27 @@ def test_auto_that_deepspeed_itself_gets_stays() -> None:
 
 
 def test_a_config_without_an_optimizer_gets_the_programs() -> None:
-    found = request({key: value for key, value in CONFIG.items() if key != "optimizer"})
+    bare = {key: value for key, value in CONFIG.items() if key != "optimizer"}
+    found = request({**bare, "zero_optimization": {"stage": 3}})
 
-    assert found.config["optimizer"]["type"] == "AdamW"
-    assert [one.key for one in found.filled] == ["optimizer.type"]
+    assert found.config["optimizer"] == {"type": "AdamW", "params": {"lr": 5e-5, "torch_adam": True}}
+    assert [one.key for one in found.filled] == ["optimizer.type", "optimizer.params.torch_adam"]
     assert request().filled == ()
+
+
+@pytest.mark.parametrize(("target", "foreach"), [("hf-trainer", None), ("deepspeed", False)])
+def test_the_trainers_own_optimizer_is_fused(target: str, foreach: bool | None) -> None:
+    bare = {key: value for key, value in CONFIG.items() if key not in ("optimizer", "zero_optimization")}
+    found = request(bare, target=target, options=Options(foreach=foreach))
+
+    assert "torch_adam" not in found.config["optimizer"]["params"]
+
+
+def test_the_programs_optimizer_on_the_cpu_is_deepspeeds() -> None:
+    bare = {key: value for key, value in CONFIG.items() if key != "optimizer"}
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+
+    assert "torch_adam" not in request({**bare, "zero_optimization": zero}).config["optimizer"]["params"]
 
 
 def test_a_model_is_a_profile_a_file_or_a_folder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from dsgen import targets
-from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, buffers, said_of
+from dsgen.asking.memory_questions.questions import CHOSEN, DEFAULT, Question, Said, buffers, place, said_of
 from dsgen.asking.memory_questions.scenario_questions import (
     FIELDS,
     ask,
@@ -97,7 +97,13 @@ def ask_config(job: Job, source: Source) -> Question:
         training = attrs.evolve(training, optimizer=optimizer)
     if not _above(job, "training.expandable_segments"):  # who runs a config of their own has torch's default settings
         training = attrs.evolve(training, expandable_segments=False)
-    asked = attrs.evolve(job, training=training, narrow=narrowed(subject.value), unsure=unsure(subject.value))
+    asked = attrs.evolve(
+        job,
+        training=training,
+        narrow=narrowed(subject.value),
+        unsure=unsure(subject.value),
+        foreach=meanings.foreach(subject, training),
+    )
     check_wishes(asked)
     chosen = _chosen(asked, subject, fixed)
     refuse(asked, chosen)
@@ -106,13 +112,28 @@ def ask_config(job: Job, source: Source) -> Question:
     )
     if optimizer and not _above(job, "training.optimizer"):
         said["optimizer"] = Said(optimizer, _where(subject, "optimizer.type"))
-    notes = (*job.warnings, *_idle(job), *doubts(asked, chosen, keys(subject.value)), *_notes(subject, asked, chosen))
+    if asked.foreach and chosen.offload_optimizer == "none":  # else it is DeepSpeed's CPU Adam
+        said["AdamW foreach"] = _foreach(subject, job)
+    notes = (
+        *job.warnings,
+        *_idle(job, subject),
+        *doubts(asked, chosen, keys(subject.value)),
+        *_notes(subject, asked, chosen),
+    )
     return Question(job=asked, strategy=chosen, said=said, subject=subject, notes=notes)
 
 
-def _idle(job: Job) -> Iterator[str]:
+def _foreach(subject: Subject, job: Job) -> Said:
+    """That AdamW is torch's foreach one, and who says so: the config, a person, or what the program has by default."""
+    if subject.raw("optimizer") is not None:
+        return Said(True, _where(subject, "optimizer.params.torch_adam"))
+    return Said(True, place(job, "training.foreach") or DEFAULT)
+
+
+def _idle(job: Job, subject: Subject) -> Iterator[str]:
     """What a person says that a config leaves nothing to do for."""
-    for path, instead in _IDLE.items():
+    named = {} if subject.raw("optimizer") is None else {"training.foreach": "its optimizer's torch_adam says it"}
+    for path, instead in (_IDLE | named).items():
         if _above(job, path):
             yield f"{path} ({job.provenance.where(path)}) does nothing beside a config: {instead}"
 

@@ -15,6 +15,7 @@ import attrs
 from dsgen.asking.memory_questions.questions import CHOSEN, Question, Said, place, said_of
 from dsgen.deepspeed import surface
 from dsgen.deepspeed.keys import lookup
+from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import STATES, Job, Unsure
 from dsgen.linting import meanings
 from dsgen.memory import MemoryEstimate, Verdict, doubted, estimate, widened
@@ -73,7 +74,8 @@ def ask(job: Job) -> Question:
     }
     said |= said_of(job)
     keys = meanings.uncounted(job.deepspeed, surface.load(job.version), counted(job, chosen))
-    notes = (*job.warnings, *doubts(job, chosen), *not_counted(job, chosen, keys))
+    idle = idle_in_plans(job.training, job.provenance)
+    notes = (*job.warnings, *idle, *doubts(job, chosen), *not_counted(job, chosen, keys))
     return Question(job=job, strategy=chosen, said=said, notes=notes)
 
 

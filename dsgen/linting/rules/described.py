@@ -96,6 +96,7 @@ def _job(subject: Subject, hardware: Hardware) -> Job | None:
     wishes = facts.training or Training()
     training = attrs.evolve(wishes, seq_len=facts.seq_len, optimizer=meanings.optimizer(subject) or wishes.optimizer)
     return Job(
+        foreach=bool(subject.optimizer) and meanings.foreach(subject, training),
         hardware=hardware,
         model=facts.model,
         network=facts.network if facts.network is not None and count > 1 else _ALONE,

@@ -191,11 +191,13 @@ class Reducing:
         requests, states = self.requests, self.states
         if states.size == FP32:
             self._make_states(states.moments)
+            requests.give(*requests.together([states.listed * numel for numel in states.tensors.numels]))
             return
-        copies = [FP32 * numel for numel in states.tensors.numels] if self.optimizer in FUSED else []
-        wide = requests.together(copies)
-        flat = requests.take(FP32 * states.own)
-        requests.give(*wide, *self.where.values(), flat)
+        wide = requests.together([FP32 * numel for numel in states.tensors.numels])
+        if self.optimizer in FUSED and not states.listed:
+            requests.borrow(FP32 * states.own)
+        requests.give(*requests.together([states.listed * numel for numel in states.tensors.numels]))
+        requests.give(*wide, *self.where.values())
         self.where = {}
 
     def _step_groups(self) -> None:
@@ -213,6 +215,7 @@ class Reducing:
                 requests.give(*self.summed)
                 self.summed = []
             self._make_states(states.moments * one.share // states.own if states.own else 0)
+            requests.borrow(states.listed * one.share)
             requests.give(*stepped)
 
     def _make_states(self, size: int) -> None:

@@ -118,6 +118,7 @@ class Scattering:
                 count = MOMENTS[self.optimizer]
                 if not self.stepped and count:
                     requests.together([states.moments * share // states.own // count] * count)
+                requests.borrow(states.listed * share)
                 requests.give(stepped)
         self.stepped = True
 
