@@ -88,7 +88,7 @@ def not_built(failed: Mapping[str, str]) -> tuple[str, str]:
     """Why an operator is missing, and what to install: of the first that failed."""
     name, words = next(iter(failed.items()))
     if "/dev/shm" in words:
-        return words, "mount a tmpfs there (docker run --shm-size=1g), or prove on one rank: --ranks 1"
+        return words, "mount a tmpfs there (docker run --shm-size=1g): AutoTP sums its parts there on a CPU"
     if name == "AsyncIOBuilder" and "compatible" in words:
         todo = "NVMe offload needs the headers of libaio: apt-get install libaio-dev, or dnf install libaio-devel"
     elif _NO_FOLDER.search(words) is not None and "nvcc" not in words:

@@ -34,6 +34,8 @@ CONFIG: dict[str, Any] = {
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},  # no operator to build
     "zero_optimization": {"stage": 2},
 }
+BUILT = {**CONFIG, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}  # FusedAdam is compiled
+PARTED = {**CONFIG, "tensor_parallel": {"autotp_size": 2}}  # its parts are summed in shared memory
 PROVE = """
 import json, sys
 from dsgen.asking import proofs
@@ -98,7 +100,9 @@ class Place:
         self.where.write_text("", encoding="utf-8")
         (folder / "faulty.py").write_text(MODEL, encoding="utf-8")
 
-    def start(self, *before: str, model: str = "", count: int = 1, **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *before: str, config: dict[str, Any] = CONFIG, model: str = "", count: int = 1, **variables: str
+    ) -> subprocess.Popen[str]:
         """Proofs in a process of their own; `before` is what stands before its command."""
         environment = {
             **os.environ,
@@ -109,7 +113,7 @@ class Place:
             **variables,
         }
         return subprocess.Popen(
-            [*before, sys.executable, "-c", PROVE, json.dumps(CONFIG), model, str(count)],
+            [*before, sys.executable, "-c", PROVE, json.dumps(config), model, str(count)],
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -118,9 +122,9 @@ class Place:
             start_new_session=True,
         )
 
-    def prove(self, *before: str, **variables: str) -> dict[str, Any]:
+    def prove(self, *before: str, config: dict[str, Any] = CONFIG, **variables: str) -> dict[str, Any]:
         """The proof of a process that is waited for."""
-        return self.ended(self.start(*before, **variables))[0]
+        return self.ended(self.start(*before, config=config, **variables))[0]
 
     def ended(self, process: subprocess.Popen[str], seconds: float = 240) -> list[dict[str, Any]]:
         """What proofs say when their process ends."""
@@ -217,8 +221,18 @@ def test_a_parent_that_is_killed_leaves_nothing(place: Place) -> None:
     process = place.start(model="faulty:make")
     place.marked()
     assert len(list(place.temporary.glob("dsgen-prove-*"))) == 1
-    assert len(place.left_over()) > 3
-    assert place.shared_memory()  # there is something to leave
+    assert len(place.left_over()) > 3  # there is something to leave
+
+    process.kill()
+    process.communicate()
+
+    wait_until(lambda: not place.left_over(), MOST_SECONDS)
+
+
+def test_a_parent_that_is_killed_leaves_no_shared_memory(place: Place) -> None:
+    """Nor do the collectives with which ranks of AutoTP sum their parts."""
+    process = place.start(config=PARTED, count=20)  # it is killed while one of them is under way
+    wait_until(lambda: bool(place.left_over()) and bool(place.shared_memory()), 120)
 
     process.kill()
     process.communicate()
@@ -251,16 +265,26 @@ def test_a_full_disk_while_saving_is_said(place: Place) -> None:
 
 
 def test_without_shared_memory(place: Place) -> None:
-    """A container without /dev/shm: DeepSpeed's CPU collectives have no place; it is said, and nothing hangs."""
+    """A container without /dev/shm: the sums of AutoTP on a CPU have no place; it is said, and nothing hangs."""
     hide = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
     began = time.monotonic()
 
-    proof = place.prove(*apart(), "sh", "-c", hide, "sh")
+    proof = place.prove(*apart(), "sh", "-c", hide, "sh", config=PARTED)
 
     assert time.monotonic() - began < 2 * MOST_SECONDS
     assert proof["outcome"] == "not run"
     assert "/dev/shm, which cannot be written" in proof["error"]
     assert "mount a tmpfs there" in proof["todo"]
+
+
+def test_without_autotp_no_shared_memory_is_needed(place: Place) -> None:
+    """Nor its operator: a proof of ranks with whole models starts in such a container, and builds nothing."""
+    hide = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
+
+    proof = place.prove(*apart(), "sh", "-c", hide, "sh", TORCH_EXTENSIONS_DIR=str(place.folder / "extensions"))
+
+    assert proof["outcome"] == "proved", proof["error"]
+    assert not list(place.folder.glob("extensions/*"))
 
 
 def test_no_compiler_is_said(place: Place) -> None:
@@ -271,7 +295,8 @@ def test_no_compiler_is_said(place: Place) -> None:
     assert ninja is not None
     (tools / "ninja").symlink_to(ninja)
 
-    proof = place.prove(PATH=str(tools), TORCH_EXTENSIONS_DIR=str(place.folder / "extensions"), CXX="no-such-compiler")
+    nothing = {"PATH": str(tools), "TORCH_EXTENSIONS_DIR": str(place.folder / "extensions"), "CXX": "no-such-compiler"}
+    proof = place.prove(config=BUILT, **nothing)
 
     assert proof["outcome"] == "not run"
     assert "could not be built" in proof["error"]
@@ -281,7 +306,8 @@ def test_no_compiler_is_said(place: Place) -> None:
 
 def test_a_home_that_cannot_be_written(place: Place) -> None:
     """What is to be built there says what to name instead."""
-    proof = place.prove("env", "-u", "TORCH_EXTENSIONS_DIR", HOME="/proc", XDG_CACHE_HOME="/proc/cache")
+    homeless = {"HOME": "/proc", "XDG_CACHE_HOME": "/proc/cache"}
+    proof = place.prove("env", "-u", "TORCH_EXTENSIONS_DIR", config=BUILT, **homeless)
 
     assert proof["outcome"] == "not run"
     assert "TORCH_EXTENSIONS_DIR" in proof["todo"]

@@ -65,6 +65,8 @@ def test_a_structure_is_proved(name: str, proofs: dict[str, Proof]) -> None:
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
     assert proof.outcome == PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''} {proof.todo or ''}"
     assert proof.checks
+    changed = {one.key for one in proof.adaptations}
+    assert ("torch.compile" in changed) == (name.startswith("optimizer-muon") and proof.device == "cpu")
     swapped = optimizer_place(configs()[name]) == "nvme"
     assert any("DSG352" in note for note in proof.notes) == swapped  # it loads in the engine that saved
 

@@ -179,13 +179,13 @@ def test_a_killed_proof_leaves_no_lock(number: signal.Signals, tmp_path: Path) -
     """Killed in the middle of a build; a stale lock that lay there before is gone too."""
     import json
 
-    stale = tmp_path / "fused_adam" / "lock"
+    stale = tmp_path / "deepspeed_shm_comm" / "lock"
     stale.parent.mkdir()
     stale.touch()
     environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(tmp_path)}
     command = [sys.executable, "-c", PROVE, json.dumps(RIGHT["stage 1 bf16"])]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
-        building = tmp_path / "deepspeed_shm_comm" / "lock"
+        building = tmp_path / "fused_adam" / "lock"
         wait_until(building.exists, 120)
         assert not stale.exists()
         process.send_signal(number)

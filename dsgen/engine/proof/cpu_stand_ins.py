@@ -6,10 +6,12 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["allow_files", "allow_fp16", "allow_locked_pages", "name_device"]
+__all__ = ["allow_files", "allow_fp16", "allow_locked_pages", "leave_uncompiled", "name_device", "share_memory"]
 
 _FILES = "AsyncIOBuilder"
+_SHARED_MEMORY = "deepspeed_shm_comm"  # the operator of a CPU's own collectives
 _NAMED_SINCE = (0, 18)  # the line whose AutoTP sends objects by the device's name, "cpu" (runtime/engine.py)
+_compatible: dict[str, bool] = {}  # what DeepSpeed itself said of an operator
 
 
 def allow_fp16(accelerator: Any) -> None:
@@ -70,3 +72,27 @@ def allow_locked_pages(accelerator: Any) -> None:
 
     kind.pin_memory = pin_memory
     kind.is_pinned = lambda self, tensor: tensor.untyped_storage().data_ptr() in locked
+
+
+def share_memory(wanted: bool) -> None:
+    """Let `init_distributed` load a CPU's own collectives, or not: only AutoTP's forward asks for them.
+
+    Each rank writes 66 MiB of /dev/shm for them as it joins (csrc/cpu/comm/shm.cpp, `allreduce_workspace`).
+    """
+    compatible: dict[str, bool] = importlib.import_module("deepspeed.ops").__compatible_ops__
+    able = _compatible.setdefault(_SHARED_MEMORY, compatible.get(_SHARED_MEMORY, False))
+    compatible[_SHARED_MEMORY] = wanted and able
+
+
+def leave_uncompiled(config: dict[str, Any]) -> bool:
+    """Run Muon's functions as they are written; whether the config has any.
+
+    They are compiled at their first call, for each shape, by each rank: half a minute of C++ that no GPU runs.
+    """
+    import torch
+
+    chosen = config.get("optimizer")
+    if not isinstance(chosen, dict) or str(chosen.get("type", "")).lower() != "muon":
+        return False
+    torch.compiler.set_stance("force_eager")
+    return True

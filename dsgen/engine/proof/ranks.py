@@ -106,6 +106,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
     observed = report["observed"]
     _allow_fp16(job, report)
     _name_device(job, report)
+    _leave_uncompiled(job, report)
     _connect(job, rank)
     DeepSpeedConfig(copy.deepcopy(config))
 
@@ -177,6 +178,13 @@ def _name_device(job: dict[str, Any], report: dict[str, Any]) -> None:
     if job["tp"] > 1 and job["device"] == "cpu" and cpu_stand_ins.name_device(get_accelerator()):
         why = "DeepSpeed before 0.18 asks torch for a device of the rank's number, which no CPU has"
         report["notes"].append(["accelerator.current_device", "0", "cpu", why])
+
+
+def _leave_uncompiled(job: dict[str, Any], report: dict[str, Any]) -> None:
+    """Let Muon's functions run as they are written."""
+    if job["device"] == "cpu" and cpu_stand_ins.leave_uncompiled(job["config"]):
+        why = "Muon's functions run as written: compiled for a CPU they would be other code than a GPU's"
+        report["notes"].append(["torch.compile", "inductor", "eager", why])
 
 
 def _connect(job: dict[str, Any], rank: int) -> None:

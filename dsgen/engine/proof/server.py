@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgen.engine.children import GroupLeader, die_with_parent, end, fork, spawn, wait
-from dsgen.engine.proof import locks, ops, ranks
+from dsgen.engine.proof import cpu_stand_ins, locks, ops, ranks
 from dsgen.engine.serving import ask_cpu_once, preload, serve
 
 __all__ = ["main"]
@@ -31,13 +31,25 @@ _LAST_SECONDS = 3.0  # for killed compilers to leave the folder of a lock
 _SHARED_MEMORY = Path("/dev/shm")  # where DeepSpeed's CPU collectives keep files, left behind by a killed rank
 _TAIL_CHARACTERS = 600  # of a rank's log: a crash's last words
 _BOOT = 4  # the first entries of sys.orig_argv: interpreter, -c, code, package folder
-# Imported by every `initialize`; torch._dynamo must come before deepspeed.zero.Init patches the tensor constructors.
+# Imported by most of `initialize`; torch._dynamo must come before deepspeed.zero.Init patches tensor constructors.
 _PRELOAD = (
     "torch._dynamo",
     "torch._inductor.compile_fx",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._subclasses.schema_check_mode",
+    "torch.profiler._cupti_monitor",
+    "torch.utils.serialization.config",
+    "deepspeed.comm.mori",
+    "deepspeed.module_inject.auto_ep_config",
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.module_inject.auto_tp",
+    "deepspeed.module_inject.tp_plan_converter",
+    "deepspeed.ops.op_builder.all_ops",
+    "deepspeed.runtime.superoffload.superoffload_stage3",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
     "deepspeed.runtime.zero.stage_1_and_2",
     "deepspeed.runtime.zero.stage3",
-    "deepspeed.module_inject.auto_tp",
+    "deepspeed.utils.pin_memory",
     "transformers.models.llama.modeling_llama",
 )
 
@@ -78,6 +90,7 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
 
     if device == "cpu":
         preload(_PRELOAD)
+        cpu_stand_ins.share_memory(False)  # DeepSpeed looks through its operators once, and a rank need not
         ask_cpu_once()
         gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
     versions = {package.__name__: package.__version__ for package in (deepspeed, torch, transformers)}
@@ -117,7 +130,9 @@ class Server:
         began = time.monotonic()
         self.root = ops.extensions_root()
         deadline = began + job["timeout_seconds"]
-        if job["device"] == "cpu" and job["ranks"] > 1:
+        if job["device"] == "cpu":
+            cpu_stand_ins.share_memory(job["tp"] > 1)
+        if job["device"] == "cpu" and job["tp"] > 1:
             # `init_distributed` builds it on a CPU, whatever the config says.
             job = {**job, "operators": ["ShareMemCommBuilder", *job["operators"]]}
             if not os.access(_SHARED_MEMORY, os.W_OK):  # its ranks would wait for each other without end
