@@ -85,14 +85,15 @@ def share_memory(wanted: bool) -> None:
 
 
 def leave_uncompiled(config: dict[str, Any]) -> bool:
-    """Run Muon's functions as they are written; whether the config has any.
+    """Run Muon's functions as they are written; whether the config has any, and torch (from 2.6 on) can leave them so.
 
     They are compiled at their first call, for each shape, by each rank: half a minute of C++ that no GPU runs.
     """
     import torch
 
     chosen = config.get("optimizer")
-    if not isinstance(chosen, dict) or str(chosen.get("type", "")).lower() != "muon":
+    muon = isinstance(chosen, dict) and str(chosen.get("type", "")).lower() == "muon"
+    if not muon or not hasattr(torch.compiler, "set_stance"):
         return False
     torch.compiler.set_stance("force_eager")
     return True
