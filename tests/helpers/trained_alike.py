@@ -8,7 +8,7 @@ a model (a config.json; else the tiny Llama) and wide (sizes that DeepSpeed swap
 from __future__ import annotations
 
 import copy
-import importlib
+import gc
 import json
 import os
 import signal
@@ -27,9 +27,6 @@ DROPOUTS = ("attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hid
 VOCABULARY, LENGTH = 256, 16  # of tiny_llama
 GRACE_SECONDS = 2  # for other ranks to say why they end
 SEED, OTHER_SEED = 20, 21  # of the weights; a resumed engine starts from other ones
-PRELOAD = ("torch._dynamo", "torch._inductor.compile_fx", "deepspeed.runtime.zero.stage3",
-           "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.superoffload",
-           "transformers.models.llama.modeling_llama")  # fmt: skip
 
 
 def tensor_parallel(config: dict[str, Any]) -> int:
@@ -255,16 +252,22 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for name in ("deepspeed", *PRELOAD):
-        importlib.import_module(name)
-    from dsgen.engine.proof import ops
+    import deepspeed  # noqa: F401
+
+    from dsgen.engine.proof import cpu_stand_ins, ops
+    from dsgen.engine.proof.server import PRELOAD
+    from dsgen.engine.serving import preload
+
+    preload(PRELOAD)
 
     cases, answers = json.load(sys.stdin), []
     operators = ["ShareMemCommBuilder", "FusedAdamBuilder", "CPUAdamBuilder"]
     for name in [*operators, *(["AsyncIOBuilder"] if any(case.get("wide") for case in cases) else [])]:
         ops.load(name)  # forked ranks inherit them
+    gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
     for number, case in enumerate(cases):
         began = time.monotonic()
+        cpu_stand_ins.share_memory(tensor_parallel(case["config"]) > 1)
         answers.append(answer(case))
         print(f"{number + 1} of {len(cases)}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     with os.fdopen(out, "w", encoding="utf-8") as file:

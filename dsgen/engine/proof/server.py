@@ -24,7 +24,7 @@ from dsgen.engine.children import GroupLeader, die_with_parent, end, fork, spawn
 from dsgen.engine.proof import cpu_stand_ins, locks, ops, ranks
 from dsgen.engine.serving import ask_cpu_once, preload, serve
 
-__all__ = ["main"]
+__all__ = ["PRELOAD", "main"]
 
 _GRACE_SECONDS = 5.0  # for the other ranks to end by themselves once one has failed
 _LAST_SECONDS = 3.0  # for killed compilers to leave the folder of a lock
@@ -32,7 +32,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # where DeepSpeed's CPU collectives keep file
 _TAIL_CHARACTERS = 600  # of a rank's log: a crash's last words
 _BOOT = 4  # the first entries of sys.orig_argv: interpreter, -c, code, package folder
 # Imported by most of `initialize`; torch._dynamo must come before deepspeed.zero.Init patches tensor constructors.
-_PRELOAD = (
+PRELOAD = (
     "torch._dynamo",
     "torch._inductor.compile_fx",
     "torch._dynamo.repro.after_dynamo",
@@ -89,7 +89,7 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
     import transformers
 
     if device == "cpu":
-        preload(_PRELOAD)
+        preload(PRELOAD)
         cpu_stand_ins.share_memory(False)  # DeepSpeed looks through its operators once, and a rank need not
         ask_cpu_once()
         gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
