@@ -19,6 +19,10 @@ TORCH = "2.10"
 # For the table of H100 from 128 GPUs on sweep.py says flash, then flash-attn 2.4.2, but for 13b and 30b (5e85bd62d).
 _TRITON, _LARGE = "llmf", "Large Scale"
 _TRITON_MODELS = ("MPT-13b", "MPT-30b")
+# MPT as LLM Foundry's yamls have it: learned positions, and norms before each part (mosaicml/llm-foundry@15fb4ffaa,
+# scripts/train/yamls/pretrain/mpt-7b.yaml says nothing of alibi or rope). OPT does as much, whose ReLU moves what a
+# GELU does; GPT-NeoX, which keeps as much for backward, turns query and key besides.
+_TIMED_AS = {"llmf": "opt"}
 # DeepSpeed's Azure blog: the recipe that it points to (deepspeedai/Megatron-DeepSpeed@62bc4562, examples/azure).
 _RECIPE = {"dsaz": {"reduce_bucket": 90_000_000, "max_reuse": 3_000_000_000}}
 # Qwen: full training is finetune_ds.sh, whose config is of stage 3 (QwenLM/Qwen@e8e1596, README: "ZeRO 3").
@@ -45,7 +49,8 @@ def really(record: Record) -> Record:
     more: dict[str, Any] = {name: value for name, value in _RECIPE.get(prefix, {}).items() if name not in config}
     if prefix == _STAGE_3 and config.get("zero_stage") == 2 and "lora" not in config:
         more["zero_stage"] = 3
-    return {**record, "config": {**config, **more}} if more else record
+    timed = {"timed_as": _TIMED_AS[prefix]} if prefix in _TIMED_AS else {}
+    return {**record, "config": {**config, **more}, **timed} if more or timed else record
 
 
 def flash_attention(record: Record) -> int:

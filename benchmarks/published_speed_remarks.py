@@ -46,6 +46,8 @@ HOW = (
     "Weights and states without an fp32 copy are said as 16 bits with one: only the optimizer's pass differs.",
     "Where a program set what its table does not say (kernel, stage, buckets, launcher), its repository was read:"
     " benchmarks/published_speed_facts.py has each with its place.",
+    "MPT is timed as OPT: it has learned positions too, and no rotary embedding as GPT-NeoX has, which it is weighed"
+    " as.",
     "At stage 1 InternEvo, like torch's ZeroRedundancyOptimizer, gives whole tensors to ranks, and each broadcasts what"
     " it owns in one call; DeepSpeed gathers all in one.",
     "Tensor parallelism that leaves sequences whole (InternEvo's) is AutoTP: two all-reduces a block and pass.",

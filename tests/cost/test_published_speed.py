@@ -150,6 +150,17 @@ def test_attention_is_what_the_script_of_a_table_asked_for(
     assert module("published_speed_questions").speed_question(records[name]).job.training.flash_attention == release
 
 
+def test_mpt_is_timed_as_what_does_as_much_and_weighed_as_what_keeps_as_much(
+    module: Any, records: Mapping[str, Any]
+) -> None:
+    """OPT has no rotary embedding, GPT-NeoX a GELU."""
+    timed, weighed = module("published_speed_questions").speed_question, module("published_questions").question_of
+    asked = timed(records["llmf-120"]).job.model, weighed(records["llmf-120"]).job.model
+
+    assert [model.architecture for model in asked] == ["opt", "gpt_neox"]
+    assert asked[0].hidden_size == asked[1].hidden_size == 1536
+
+
 def test_a_sum_of_timings_is_never_held_against_an_end_to_end_speed(module: Any, cases: Any) -> None:
     said = [case for case in cases if case.source == "dsat" and case.ours]
     timed = {case.name for case in said if case.reason.startswith("a sum of timings")}
