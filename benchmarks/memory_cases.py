@@ -27,7 +27,7 @@ from dsgen.shapes.layers import Origin
 from dsgen.shapes.profiles import Model, Network
 from dsgen.strategies.strategies import Strategy
 
-__all__ = ["Case", "cases", "drawn", "later", "models", "of_type"]
+__all__ = ["Case", "cases", "drawn", "later", "models", "of_type", "usual"]
 
 SEED = 20260
 ROUNDS = 4  # scenarios of each model
@@ -112,6 +112,19 @@ class Case:
             "dtype": dtype,
             **self.options,
         }
+
+
+def usual(seq_len: int, lora_rank: int, **more: Any) -> dict[str, Any]:
+    """The options of a scenario: a whole model with FlashAttention and checkpointing, but for what is said."""
+    return {
+        "seq_len": seq_len,
+        "attention": "flash",
+        "checkpointing": True,
+        "method": "full",
+        "lora_rank": lora_rank,
+        "chunked_loss": False,
+        **more,
+    }
 
 
 def cases() -> Iterator[Case]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases import Case, usual  # benchmarks/memory_cases.py, beside this script
 
 __all__ = ["KEYS_DEPTH", "with_keys"]
 
@@ -106,13 +106,5 @@ def with_keys() -> Iterator[Case]:
             **({} if precision == "fp32" else {precision: {"enabled": True}}),
             "zero_optimization": zero,
         }
-        options = {
-            "seq_len": SEQ_LEN,
-            "attention": "flash",
-            "checkpointing": True,
-            "method": "full",
-            "lora_rank": LORA_RANK,
-            "chunked_loss": False,
-            **rest,
-        }
+        options = usual(**{"seq_len": SEQ_LEN, "lora_rank": LORA_RANK, **rest})
         yield Case(name=f"{model} k{number + 1}", model=model, depth=depth, gpus=gpus, config=config, options=options)

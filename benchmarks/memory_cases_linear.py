@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases import Case, usual  # benchmarks/memory_cases.py, beside this script
 
 __all__ = ["LINEAR_DEPTH", "with_plain_linear"]
 
@@ -48,13 +48,5 @@ def with_plain_linear() -> Iterator[Case]:
             precision: {"enabled": True},
             "zero_optimization": {**_PLAIN, **zero},
         }
-        options = {
-            "seq_len": SEQ_LEN,
-            "attention": "flash",
-            "checkpointing": False,
-            "method": "full",
-            "lora_rank": LORA_RANK,
-            "chunked_loss": False,
-            **rest,
-        }
+        options = usual(**{"seq_len": SEQ_LEN, "lora_rank": LORA_RANK, "checkpointing": False, **rest})
         yield Case(name=f"{model} p{number + 1}", model=model, depth=depth, gpus=gpus, config=config, options=options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
+from memory_cases import Case, usual  # benchmarks/memory_cases.py, beside this script
 
 __all__ = ["DEPTH", "with_muon"]
 
@@ -67,13 +67,5 @@ def with_muon() -> Iterator[Case]:
             **({} if precision == "fp32" else {precision: {"enabled": True}}),
             "zero_optimization": {"stage": stage, **zero},
         }
-        options = {
-            "seq_len": SEQ_LEN,
-            "attention": "flash",
-            "checkpointing": True,
-            "method": "full",
-            "lora_rank": LORA_RANK,
-            "chunked_loss": False,
-            **rest,
-        }
+        options = usual(**{"seq_len": SEQ_LEN, "lora_rank": LORA_RANK, **rest})
         yield Case(name=f"{model} m{number + 1}", model=model, depth=DEPTH, gpus=gpus, config=config, options=options)
