@@ -208,6 +208,21 @@ def test_the_first_item_behind_two_dashes_leaves_its_place_to_the_next(text: str
     assert in_yaml(text, Remove(path)) == new
 
 
+@pytest.mark.parametrize(
+    ("text", "path", "new"),
+    [
+        ("a:\n  -\n    # c\n    b: {}\nz: 1", "a[0]", "a: []\n    # c\nz: 1"),
+        ("a:\n  -\n    # c\n    b: 1\n  - 2\n", "a[0]", "a:\n    # c\n  - 2\n"),
+        ("a:\n  - 2\n  - # c\n    b: 1\n", "a[1]", "a:\n  - 2\n  # c\n"),
+        ("a:\n  - 2\n  -\n    b: 1", "a[1]", "a:\n  - 2"),
+        ("a:\n  - -\n      b: 1\n    - 3\n", "a[0][0]", "a:\n  - \n    - 3\n"),
+    ],
+)
+def test_an_item_goes_with_a_dash_that_stands_above_it(text: str, path: str, new: str) -> None:
+    """What is said between the two stays."""
+    assert in_yaml(text, Remove(path)) == new
+
+
 # What moves takes its text and its comment with it.
 
 

@@ -80,8 +80,11 @@ def removing(layout: TextLayout, node: TextNode) -> Iterator[list[Patch]]:
     start, end = node.start, layout.end(node)
     tail = layout.tail(end, len(text))
     head = text[layout.line_start(start) : start]
+    dash = layout.dash_above(node)
     if len(section.children) == 1:
         yield from _emptied(layout, node, tail)
+    elif dash is not None:
+        yield _lines(layout, node, tail)
     elif not head.strip() or (node.key is None and not head.replace("-", "", 1).strip()):
         yield [layout.lines(start, tail)]
     elif after is not None:  # the first key, or the first item, behind the dash of an item
@@ -101,5 +104,19 @@ def _emptied(layout: TextLayout, node: TextNode, tail: int) -> Iterator[list[Pat
         colon = layout.colon(section)
         if layout.is_blank(colon, first):
             yield [(colon, tail, f" {empty}")]
-        yield [(colon, colon, f" {empty}"), layout.lines(start, tail)]
-    yield [(start, tail, empty)]
+        yield [(colon, colon, f" {empty}"), *_lines(layout, node, tail)]
+    dash = layout.dash_above(node)
+    yield [*([] if dash is None else [(dash, dash + 1, "")]), (start, tail, empty)]
+
+
+def _lines(layout: TextLayout, node: TextNode, tail: int) -> list[Patch]:
+    """The removal of an entry's lines, and of the dash above them; a comment between the two stays."""
+    dash = layout.dash_above(node)
+    if dash is None:
+        return [layout.lines(node.start, tail)]
+    alone = layout.is_blank(layout.line_start(dash), dash)
+    if layout.is_blank(dash + 1, node.start):
+        return [layout.lines(dash, tail) if alone else (dash, tail, "")]
+    whole = alone and layout.is_blank(dash + 1, layout.line_end(dash).start)
+    gone = layout.lines(dash, dash + 1) if whole else (dash, layout.blanks_behind(dash + 1), "")
+    return [gone, layout.lines(node.start, tail)]

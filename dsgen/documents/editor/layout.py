@@ -121,6 +121,14 @@ class TextLayout:
         behind = _SPACE.match(self.bare, end).end()  # type: ignore[union-attr]  # it matches nothing as well
         return behind + 1 if self.bare.startswith(":", behind) else end
 
+    def dash_above(self, node: TextNode) -> int | None:
+        """Where the dash of an item stands whose value starts in a later line; None where there is none such."""
+        if node.key is not None or node.around is None or self.is_braced(node.around):
+            return None
+        ahead = self.bare[: node.start].rstrip()
+        above = ahead.endswith("-") and self.line_start(len(ahead)) < self.line_start(node.start)
+        return len(ahead) - 1 if above else None
+
     def is_braced(self, node: TextNode) -> bool:
         """Whether a map or list stands in braces or brackets."""
         if node.place is not None:
