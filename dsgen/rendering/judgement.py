@@ -43,14 +43,14 @@ def judge(plan: Plan, values: Mapping[str, Any], provenance: Provenance) -> tupl
     if not keys:
         return ()
     from dsgen.linting.linter import lint_config
-    from dsgen.linting.rules import about
+    from dsgen.linting.rules import RULES, about
     from dsgen.shapes.findings import Severity
 
     # A person's "auto" makes the config one that another program fills in, and then every rule may say another thing.
     # So may one that somebody said whole.
-    rules = None if plan.job.whole or any(lookup(values, key)[1] == "auto" for key in keys) else about(keys, values)
-    heard = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job), rules=rules)
-    findings = [finding for finding in heard if finding.rule not in WEIGHED]
+    every = plan.job.whole or any(lookup(values, key)[1] == "auto" for key in keys)
+    rules = [rule for rule in (RULES if every else about(keys, values)) if rule.name not in WEIGHED]
+    findings = lint_config(values, deepspeed=plan.job.version, facts=facts(plan.job), rules=rules)
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise _refusal(errors, values, provenance)

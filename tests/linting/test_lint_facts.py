@@ -9,7 +9,7 @@ from dsgen import targets
 from dsgen.deepspeed import surface
 from dsgen.documents.document import unwritten
 from dsgen.linting import facts as lint_facts
-from dsgen.linting.rules.described import Described, described
+from dsgen.linting.rules.described import Described, described, least
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.profiles import Hardware, Model, Network
@@ -23,18 +23,21 @@ ZERO_2: Config = {
 }
 
 
-def asked(config: Config, target: str = "deepspeed", **said: object) -> Described | None:
-    """What the rules see of a config on named hardware with a named model."""
+def subject(config: Config, target: str = "deepspeed", **said: object) -> Subject:
+    """A config on named hardware with a named model, as the rules get it."""
     facts = lint_facts.facts(config, **{"hardware": "a100-40g", "model": "7b", **said})  # type: ignore[arg-type]
-    return described(
-        Subject(
-            config=config,
-            surface=surface.load(),
-            target=targets.find(target),
-            document=unwritten(config),
-            facts=facts,
-        )
+    return Subject(
+        config=config,
+        surface=surface.load(),
+        target=targets.find(target),
+        document=unwritten(config),
+        facts=facts,
     )
+
+
+def asked(config: Config, target: str = "deepspeed", **said: object) -> Described | None:
+    """What the rules see of it."""
+    return described(subject(config, target, **said))
 
 
 def test_names_become_profiles() -> None:
@@ -117,10 +120,12 @@ def test_the_memory_is_that_of_the_plan_that_renders_the_config() -> None:
 
 
 def test_the_least_is_less() -> None:
-    found = asked({**ZERO_2, "optimizer": {"type": "Lamb"}})
+    asked_about = subject({**ZERO_2, "optimizer": {"type": "Lamb"}})
+    found = described(asked_about)
+    assert found is not None
+    lean = least(asked_about, found)
 
-    assert found is not None and found.least is not None
-    assert found.least.gpu.peak_bytes < found.memory.gpu.peak_bytes
+    assert lean is not None and lean.gpu.peak_bytes < found.memory.gpu.peak_bytes
     assert "optimizer states" in found.memory.gpu.parts
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what counts memory and time loads when a profile is named
     from dsgen.memory import MemoryEstimate
     from dsgen.strategies.strategies import Strategy
 
-__all__ = ["Described", "described", "nodes", "speed"]
+__all__ = ["Described", "described", "least", "nodes", "speed"]
 
 SHORTEST = 1  # token: where the length is not said, only what does not depend on it is certain
 _ALONE = Network(fabric="none", bandwidth_bytes_per_second=0.0, latency_seconds=0.0, rdma=False)
@@ -32,21 +32,27 @@ class Described:
         job, strategy: What the config asks for, with activation checkpointing and all parameters trained where nobody
             says otherwise.
         memory: What that takes at the sequence length said, or a usual one.
-        least: What it takes at least: one token where no length is said, no logits kept, and no optimizer states
-            where the config names no optimizer. None where even the size of the weights is open.
         host_bytes: RAM of one node while it trains.
     """
 
     job: Job
     strategy: Strategy
     memory: MemoryEstimate
-    least: MemoryEstimate | None
     host_bytes: int
 
 
 def described(subject: Subject) -> Described | None:
     """The job and strategy of a config; None where hardware or model is not named, or no strategy is like it."""
     return subject.once("described", lambda: _described(subject))
+
+
+def least(subject: Subject, run: Described) -> MemoryEstimate | None:
+    """What a config takes at least: one token where no length is said, no logits kept, and no optimizer states where it
+    names no optimizer. None where even the size of the weights is open.
+    """
+    from dsgen.memory import estimate
+
+    return estimate(_leanest(subject, run.job), run.strategy) if run.strategy.precision != "fp32" else None
 
 
 def nodes(subject: Subject) -> int:
@@ -80,11 +86,10 @@ def _described(subject: Subject) -> Described | None:
     try:
         counted = parts(job, strategy, strategy.buffers, strategy.accumulation)
         memory = estimate(job, strategy, counted)
-        least = estimate(_leanest(subject, job), strategy) if strategy.precision != "fp32" else None
     except DsgenError:  # an architecture that is not known
         return None
     host = sum(counted.host.phases["training"].values()) + memory.host.overhead_bytes
-    return Described(job=job, strategy=strategy, memory=memory, least=least, host_bytes=host)
+    return Described(job=job, strategy=strategy, memory=memory, host_bytes=host)
 
 
 def _job(subject: Subject, hardware: Hardware) -> Job | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dsgen.linting.rules.described import described
+from dsgen.linting.rules.described import described, least
 from dsgen.linting.rules.rule import Rule
 from dsgen.linting.subjects import Subject
 from dsgen.shapes.findings import Fault, Severity
@@ -27,16 +27,17 @@ def check(subject: Subject) -> Iterator[Fault]:
         return
     from dsgen.memory import Verdict
 
-    gpu, least = run.memory.gpu, run.least.gpu if run.least is not None else None
-    limit = gib(gpu.limit_bytes)
+    if (gpu := run.memory.gpu).verdict is Verdict.FITS:
+        return
+    lean, limit = least(subject, run), gib(gpu.limit_bytes)
     path = "zero_optimization" if subject.written("zero_optimization") else "train_micro_batch_size_per_gpu"
-    if least is not None and least.verdict is Verdict.DOES_NOT_FIT:
+    if lean is not None and lean.gpu.verdict is Verdict.DOES_NOT_FIT:
         trained = _TRAINED[run.job.training.method] + ("" if run.strategy.checkpointing else " without checkpointing")
-        message = f"training {trained} takes at least {gib(least.low_bytes)} GiB of a GPU with {limit}"
+        message = f"training {trained} takes at least {gib(lean.gpu.low_bytes)} GiB of a GPU with {limit}"
         unsaid = subject.facts.training is None and subject.target.brings_optimizer
         maybe = Severity.WARNING if unsaid else None  # it may train adapters only
-        yield Fault(path, f"{message}: {_parts(least)}", severity=maybe)
-    elif gpu.verdict is not Verdict.FITS:
+        yield Fault(path, f"{message}: {_parts(lean.gpu)}", severity=maybe)
+    else:
         where = f"{run.job.seq_len} tokens and micro-batch {run.strategy.micro_batch}"
         takes = f"{gib(gpu.low_bytes)} to {gib(gpu.high_bytes)} GiB of a GPU with {limit}"
         recomputed = ", and activation checkpointing," if run.strategy.checkpointing else ", without checkpointing,"
