@@ -99,14 +99,13 @@ def reductions(states: States, stage: int, buffers: Buffers, accumulates: bool, 
             yield Load(flush.block, flush.place, prior + held, bucket + copied + moved, fresh, 0, flush.tensor)
     elif beside(stage, buffers, accumulates):
         for flush in flushes(states.tensors, buffers.reduce_bucket, states.ranks, runs, stage == 1):
-            stay = stays(states, buffers, runs, flush.done) if stage == 1 else 0
-            load, normed = _reduced(states, flush, prior + stay, bucket)
+            load, normed = _reduced(states, flush, prior + states.size * flush.stay, bucket)
             yield load
             if normed is not None:
                 yield normed
             if not states.on_gpu and flush.current > buffers.reduce_bucket:  # it is cloned first (offload only)
-                stay = stays(states, buffers, runs, flush.done + flush.elements) if stage == 1 else 0
-                yield load._replace(gradients=prior + stay + states.size * flush.current, buckets=bucket)
+                there = prior + states.size * (flush.left + flush.current)
+                yield load._replace(gradients=there, buckets=bucket)
             if flush.begun and states.on_gpu:  # the flat copy is gone by then
                 gradients = load.gradients + states.size * flush.begun
                 yield load._replace(gradients=gradients, buckets=bucket, temporaries=0)

@@ -51,6 +51,8 @@ class Flush(NamedTuple):
             them is in the bucket.
         done: Elements of earlier reductions.
         before: Elements of this rank's shares of the gradients in the bucket that are handed over before that one.
+        stay: Elements of earlier gradients larger than the bucket that stay where they were made.
+        left: The same with those of this reduction.
     """
 
     block: int
@@ -65,6 +67,8 @@ class Flush(NamedTuple):
     begun: int = 0
     done: int = 0
     before: int = 0
+    stay: int = 0
+    left: int = 0
 
 
 Runs = tuple[tuple[int, tuple[int, ...]], ...]  # of equal blocks: how many, and elements of one's gradients as made
@@ -111,8 +115,37 @@ def flushes(trained: Trained, bucket: int, ranks: int, runs: Runs | None, stays:
         stays: Gradients larger than the bucket stay, so that a later reduction may have more beside it.
     """
     made = _flushes(trained, bucket, ranks, runs)[0]
-    more = stays and max(trained.numels, default=0) > bucket
-    return tuple(made if more else worst(made))
+    if stays and runs is not None and max(trained.numels, default=0) > bucket:
+        beside = [
+            [larger_of(trained, bucket, ranks, runs, done) for done in (one.done, one.done + one.elements)]
+            for one in made
+        ]
+        made = [one._replace(stay=stay, left=left) for one, (stay, left) in zip(made, beside, strict=True)]
+        made = _ends(made, runs)
+    return tuple(worst(made))
+
+
+def _ends(made: Iterable[Flush], runs: Runs) -> list[Flush]:
+    """Without those of equal blocks that lie evenly between two others, as activations do: none is above both."""
+    of = [number for number, (count, _) in enumerate(runs) for _ in range(count)]
+    kept: dict[int, Flush] = {}
+    rows: dict[tuple[int, ...], list[int]] = {}  # alike but for the block and what stays -> the last two that are kept
+    for number, one in enumerate(made):
+        kept[number] = one
+        if 0 <= one.block < len(of):
+            how = (one.place, one.copied, one.current, one.own, one.normed, one.larger, one.begun)
+            row = rows.setdefault((of[one.block], *how), [])
+            if len(row) == 2 and _evenly(kept[row[0]], kept[row[1]], one):
+                del kept[row.pop()]
+            row[:] = [*row[-1:], number]
+    return list(kept.values())
+
+
+def _evenly(first: Flush, second: Flush, third: Flush) -> bool:
+    """Whether what stays grows by as much a block from the first to the second as from there to the third."""
+    before, behind = first.block - second.block, second.block - third.block
+    stay = (second.stay - first.stay) * behind == (third.stay - second.stay) * before
+    return stay and (second.left - first.left) * behind == (third.left - second.left) * before
 
 
 def kept_from(trained: Trained, bucket: int, ranks: int, runs: Runs) -> int:
@@ -250,7 +283,8 @@ def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
         there = beside(item)
-        takes = (item.place, item.copied, item.current, item.own, item.normed, item.larger, item.begun, there)
+        more = (item.own, item.normed, item.larger, item.begun, item.stay, item.left)
+        takes = (item.place, item.copied, item.current, *more, there)
         if AFTER > seen.setdefault(takes, item.block) > item.block:
             continue
         block, copied, current = item.block, item.copied, item.current
@@ -264,6 +298,8 @@ def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -
                 and other.normed >= item.normed
                 and other.larger >= item.larger
                 and other.own + other.begun >= item.own + item.begun
+                and other.stay >= item.stay
+                and other.left >= item.left
                 and other_there >= there
             ):
                 break

@@ -220,7 +220,9 @@ def walked_later(step: Step, limits: tuple[int, int, int, int]) -> Walked:
     Source: partitioned_param_coordinator.py, __params_to_release, whose answers are kept (functools.lru_cache).
     """
     persistence, prefetch, max_live, max_reuse = limits
-    decided = walked(step, limits, False, True).released
+    decided, plain = walked(step, limits, False, True).released, walked(step, limits, False, False, False)
+    if decided == plain.released:  # then it walks as if it had decided all by itself
+        return plain
     return uses_of(step, persistence).run(prefetch, max_live, max_reuse, False, decided=decided)
 
 

@@ -9,7 +9,17 @@ import pytest
 
 from dsgen.families.parameters import lora_parameters, parameter_count
 from dsgen.memory.activations import AT, BACKWARD, FETCHED, FORWARD, Position
-from dsgen.memory.buckets import arrivals, filled_buckets, flat_chunk, flushes, kept_from, larger_of
+from dsgen.memory.buckets import (
+    Flush,
+    _ends,
+    _flushes,
+    arrivals,
+    filled_buckets,
+    flat_chunk,
+    flushes,
+    kept_from,
+    larger_of,
+)
 from dsgen.memory.cuts import widest_of
 from dsgen.memory.events import Step
 from dsgen.memory.gathered import gathered
@@ -290,3 +300,45 @@ def test_a_reduction_outdoes_only_those_at_its_own_place():
     places = {flush.place for flush in flushes(found, 60, 1, ((3, (20, 20, 30)),))}
 
     assert places >= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("stay", "left", "kept"),
+    [
+        ((0, 30, 60), (30, 60, 90), [2, 0]),  # evenly: the one between is never above both
+        ((0, 50, 60), (30, 60, 90), [2, 1, 0]),
+        ((0, 30, 60), (30, 70, 90), [2, 1, 0]),
+    ],
+)
+def test_a_reduction_is_left_out_where_it_lies_evenly_between_two(
+    stay: tuple[int, ...], left: tuple[int, ...], kept: list[int]
+):
+    made = [Flush(2 - step, 1, 30, 0, 30, 0, 0, 30, stay=stay[step], left=left[step]) for step in range(3)]
+
+    assert [flush.block for flush in _ends(made, ((3, (30, 30)),))] == kept
+    assert len(_ends(made, ((2, (30, 30)), (1, (30, 30))))) == 3  # blocks of another kind keep another amount
+
+
+@pytest.mark.parametrize("bucket", [15, 25, 45, 60, 300])
+@pytest.mark.parametrize("ranks", [2, 7])
+def test_what_is_left_out_is_never_the_highest_where_gradients_stay(bucket: int, ranks: int):
+    """Of 40 equal blocks whose larger gradients stay while their activations go, at any size of these."""
+    count, rows = 40, (30, 20, 50)
+    found = tensors(70, *rows * count, 70, blocks=(BEFORE, *(block for block in range(count) for _ in rows), AFTER))
+    runs = ((count, rows[::-1]),)
+    left = flushes(found, bucket, ranks, runs, stays=True)
+    every = _flushes(found, bucket, ranks, runs)[0]
+
+    def behind(done: int) -> int:
+        return larger_of(found, bucket, ranks, runs, done)
+
+    whole = [flush._replace(stay=behind(flush.done), left=behind(flush.done + flush.elements)) for flush in every]
+    assert len(left) < len(whole) / 2 or len(whole) < 30
+    for each in (0, 1, 7, 29, 30, 31, 49, 50, 51, 80, 101, 500):  # elements of activations that a block keeps
+        for what in ("stay", "left"):
+            assert max(_there(flush, each, what) for flush in left) == max(_there(flush, each, what) for flush in whole)
+
+
+def _there(flush: Flush, each: int, what: str) -> int:
+    blocks = 40 if flush.block == AFTER else max(flush.block, 0)
+    return each * blocks + getattr(flush, what) + flush.current + flush.own + flush.larger
