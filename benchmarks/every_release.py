@@ -71,10 +71,12 @@ below does not fail with these words; `nox -s releases -- update` renders all ce
 V, started, stepped, saved and loaded, as `dsgen prove` does it. NVMe is started among twins alone: its operator takes
 minutes to build, and on a CPU 0.14 has none.
 
-On a CPU three things are put right first, which no GPU needs: fp16 is allowed; AutoTP before 0.18 gets a name for the
-device; and among twins memory counts as page-locked once it was asked to be, and 0.14 gets the builder of asynchronous
-files that it has for GPUs. Before 0.18.6 AutoTP splits nothing in `deepspeed.initialize`: the program must call
-`deepspeed.tp_model_init` first, as the Trainer does and as the starts here do."""
+On a CPU four things are put right first, which no GPU needs: fp16 is allowed; AutoTP before 0.18 gets a name for the
+device; gloo's collectives end in the order in which they are asked for, as NCCL's do, for at stage 3 a DeepSpeed before
+0.19.8 waits for the last of several alone; and among twins memory counts as page-locked once it was asked to be, and
+0.14 gets the builder of asynchronous files that it has for GPUs. Before 0.18.6 AutoTP splits nothing in
+`deepspeed.initialize`: the program must call `deepspeed.tp_model_init` first, as the Trainer does and as the starts
+here do."""
 _GRADUAL = ("stage-1-1b", "stage-2-3b", "offload-optimizer-stage-1", "offload-optimizer-stage-2", "fp16-stage-1",
             "fp32-pinned", "fp32-offload", "lora-a10-7b", "schedule-cosine", "schedule-decay", "optimizer-sgd",
             "fp16-static-scale")  # fmt: skip

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
-__all__ = ["allow_files", "allow_fp16", "allow_locked_pages", "leave_uncompiled", "name_device", "share_memory"]
+__all__ = ["allow_files", "allow_fp16", "allow_locked_pages", "complete_in_order", "leave_uncompiled", "name_device",
+           "share_memory"]  # fmt: skip
 
 _FILES = "AsyncIOBuilder"
 _SHARED_MEMORY = "deepspeed_shm_comm"  # the operator of a CPU's own collectives
 _NAMED_SINCE = (0, 18)  # the line whose AutoTP sends objects by the device's name, "cpu" (runtime/engine.py)
+_AWAITED_SINCE = (0, 19, 8)  # the release that waits for every gathering of a coalesced one
 _compatible: dict[str, bool] = {}  # what DeepSpeed itself said of an operator
 
 
@@ -82,6 +85,33 @@ def share_memory(wanted: bool) -> None:
     compatible: dict[str, bool] = importlib.import_module("deepspeed.ops").__compatible_ops__
     able = _compatible.setdefault(_SHARED_MEMORY, compatible.get(_SHARED_MEMORY, False))
     compatible[_SHARED_MEMORY] = wanted and able
+
+
+def complete_in_order() -> None:
+    """Let gloo's collectives end in the order in which a rank asks for them, as NCCL's do on a GPU's stream.
+
+    Gloo has two threads for each interface (torch's ProcessGroupGloo.cpp), so that a later collective can end before an
+    earlier one. At stage 3 DeepSpeed before 0.19.8 gathers each parameter that stays whole into `torch.empty`, and
+    waits for the last gathering alone (runtime/zero/partition_parameters.py, `_allgather_params_coalesced`; mended by
+    its pull request 8539): on a busy machine forward reads what nothing was written to, and the loss is nan. One thread
+    takes a sixth longer for such a proof, so that releases which wait for all keep two.
+    """
+    import deepspeed
+    from packaging.version import Version
+    from torch.distributed import ProcessGroupGloo
+
+    if Version(deepspeed.__version__).release >= _AWAITED_SINCE:
+        return
+    join: Any = ProcessGroupGloo.__init__
+
+    def join_with_one_thread(self: Any, store: Any, rank: int, size: int, timeout: Any) -> None:
+        options = ProcessGroupGloo._Options()
+        options._devices = [ProcessGroupGloo.create_device(interface=os.environ["GLOO_SOCKET_IFNAME"])]
+        options._timeout = timeout
+        options._threads = 1
+        join(self, store, rank, size, options)
+
+    ProcessGroupGloo.__init__ = join_with_one_thread
 
 
 def leave_uncompiled(config: dict[str, Any]) -> bool:

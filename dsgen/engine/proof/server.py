@@ -90,6 +90,7 @@ def _greet(setup: dict[str, Any]) -> dict[str, Any]:
 
     if device == "cpu":
         preload(PRELOAD)
+        cpu_stand_ins.complete_in_order()
         cpu_stand_ins.share_memory(False)  # DeepSpeed looks through its operators once, and a rank need not
         ask_cpu_once()
         gc.freeze()  # DeepSpeed collects garbage often; a rank would look through all that was imported
