@@ -41,8 +41,8 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
         yield (
-            f"the Trainer of transformers {training.transformers} makes all logits in an evaluation, which with "
-            "Liger's loss it does not in training: from 5.15 on it says skip_logits"
+            "an evaluation holds all logits, though training with Liger's loss does not: only since transformers 5.15 "
+            f"does the Trainer tell Liger to skip them there too (skip_logits), and this is {training.transformers}"
         )
     if one is not None and one.left_bytes > 0:
         yield (
