@@ -54,7 +54,7 @@ BOUNDS = {
     "cold_plan_ratio": 18.0,
     "warm_render_ms": 5.0,
     "strategy_us": 50.0,
-    "matrix_cpu_s": 120.0,
+    "matrix_cpu_s": 100.0,
     "cold_lint_ratio": 15.0,
     "lint_cpu_ms_per_file": 5.6,
 }
