@@ -78,6 +78,7 @@ def _answer(question: dict[str, Any], children: list[GroupLeader], parent: int) 
         for name in told.pop("imported"):  # so that later starts inherit it: the first spends most of its time on that
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        gc.freeze()
         return {**told, "seconds": seconds}
     why = "it did not end in time" if not forked.in_time else f"it ended with code {forked.code}: {forked.tail}"
     return {"phase": "load", "observed": {}, "error": why, "seconds": seconds}
