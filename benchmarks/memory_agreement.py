@@ -23,6 +23,7 @@ from memory_cases import Case, cases, later  # benchmarks/memory_cases.py
 from memory_cases_apart import dropping, heads, narrow, of_encoders, of_mixtures, of_types, with_embeddings
 from memory_cases_foreach import with_foreach
 from memory_cases_keys import with_keys
+from memory_cases_liger import with_liger
 from memory_cases_linear import with_plain_linear
 from memory_cases_muon import with_muon
 from memory_cases_split import split
@@ -34,6 +35,7 @@ from memory_compared import (
     HEADS,
     KEYS,
     LATER,
+    LIGER,
     LINEAR,
     MUON,
     NARROW,
@@ -68,6 +70,7 @@ GROUPS = {  # what was recorded -> what draws it
     WIDENED: widening,
     FOREACH: with_foreach,
     LINEAR: with_plain_linear,
+    LIGER: with_liger,
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "memory-agreement.md"
 

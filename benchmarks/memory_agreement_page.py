@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memory_cases import Case  # benchmarks/memory_cases.py, beside this script
 from memory_cases_apart import EMBEDDINGS_ROUNDS
 from memory_cases_foreach import DEPTH as FOREACH_DEPTH
 from memory_cases_keys import KEYS_DEPTH
+from memory_cases_liger import LIGER_DEPTH
 from memory_cases_linear import LINEAR_DEPTH
 from memory_cases_muon import DEPTH as MUON_DEPTH
 from memory_cases_split import SPLIT_DEPTH, SPLIT_ROUNDS
@@ -48,6 +50,7 @@ def page(
     widened: list[Compared],
     foreach: list[Compared],
     linear: list[Compared],
+    liger: list[Compared],
     versions: Mapping[str, str],
 ) -> str:
     """docs/memory-agreement.md: the summary, the worst scenarios part by part, and the error of every scenario.
@@ -68,6 +71,7 @@ def page(
         widened: Those of keys that are in the interval, not in the peak.
         foreach: Those that torch's own AdamW steps.
         linear: Those without zero.Init's own linear layer.
+        liger: Those with a chunked loss of Liger's older releases.
         versions: Package -> version of the simulation.
     """
     counted = [item for item in found if item.ours]
@@ -206,6 +210,17 @@ def page(
         "",
         *_table(sorted(linear, key=lambda item: int(item.case.name.rpartition(" p")[2]))),
         "",
+        "## A chunked loss of Liger's older releases",
+        "",
+        "Before 0.6.2 `addmm` added a chunk's gradient of the head where it is kept, since then it is made apart and",
+        "copied to fp32; before 0.5.6 the hidden states are copied without the last token's, before 0.5.3 the gradient",
+        "of a chunk's logits is a copy, and before 0.5 the kernel had fp32 logits.",
+        f"{LIGER_DEPTH} blocks of each model.",
+        "",
+        summary(liger) + ".",
+        "",
+        *_table(sorted(liger, key=lambda item: int(item.case.name.rpartition(" l")[2]))),
+        "",
         "## AutoTP beside stage 3",
         "",
         "transformers makes the model under zero.Init, which cuts every tensor among all GPUs. AutoTP gathers the",
@@ -298,7 +313,7 @@ def _described(case: Case) -> str:
     said += ["parameters on CPU"] if "offload_param" in zero else []
     said += [f"AutoTP {config['tensor_parallel']['autotp_size']}"] if "tensor_parallel" in config else []
     said += [f"{options['method']} {options['lora_rank']}"] if options["method"] != "full" else []
-    said += ["chunked loss"] if options["chunked_loss"] else []
+    said += [f"chunked loss{_since(options)}"] if options["chunked_loss"] else []
     said += [config["optimizer"]["type"]] if config["optimizer"]["type"] != "AdamW" else []
     said += ["overlap"] if zero.get("overlap_comm") else []
     said += ["gradients summed in fp32"] if "data_types" in config else []
@@ -310,6 +325,11 @@ def _described(case: Case) -> str:
     also = ", states too" if narrow.get("bf16_optimizer_states") else ""
     said += [f"16-bit master weights{also}"] if narrow.get(f"{precision}_master_weights_and_grads") else []
     return ", ".join(said)
+
+
+def _since(options: Mapping[str, Any]) -> str:
+    older = options.get("older_loss")
+    return f" as of Liger {older['liger']}" if older else ""
 
 
 def _by_part(counted: Sequence[Compared]) -> list[str]:

@@ -52,7 +52,8 @@ class Case:
         gpus: Ranks.
         config: The DeepSpeed config.
         options: seq_len, attention, checkpointing, method, lora_rank and chunked_loss, as the simulation takes them;
-            lora_targets, lora_dropout, lora_train_embeddings, lora_fp32 and target_len where they are not as usual.
+            lora_targets, lora_dropout, lora_train_embeddings, lora_fp32, older_loss and target_len where they are not
+            as usual.
     """
 
     name: str
@@ -83,6 +84,9 @@ class Case:
             checkpointing="full" if options["checkpointing"] else "none",
         )
         model = of_type(self.model) if self.model in _WITHOUT else job.model
+        if older := options.get("older_loss"):
+            upcast, shifted = older["upcast"], older["shifted"]
+            model = attrs.evolve(model, logits_upcast=upcast, logits_shifted=shifted, liger=older["liger"])
         if self.depth is not None:
             dense = min(model.dense_layers, self.depth - 1)
             model = attrs.evolve(model, layers=self.depth, dense_layers=dense)

@@ -21,6 +21,7 @@ __all__ = [
     "HEADS",
     "KEYS",
     "LATER",
+    "LIGER",
     "LINEAR",
     "MUON",
     "NARROW",
@@ -47,6 +48,7 @@ EMBEDDINGS = RECORD.with_name("memory_agreement_embeddings.json")  # embedding a
 FOREACH = RECORD.with_name("memory_agreement_foreach.json")  # torch's own AdamW, whose step copies moments
 HEADS = RECORD.with_name("memory_agreement_head.json")  # adapters of the output head
 KEYS = RECORD.with_name("memory_agreement_keys.json")  # keys that few configs say
+LIGER = RECORD.with_name("memory_agreement_liger.json")  # a chunked loss of Liger's older releases
 LINEAR = RECORD.with_name("memory_agreement_linear.json")  # without zero.Init's own linear layer
 MUON = RECORD.with_name("memory_agreement_muon.json")  # Muon, whose groups ZeRO cuts apart
 NARROW = RECORD.with_name("memory_agreement_narrow.json")  # master weights in 16 bits

@@ -1,4 +1,4 @@
-"""What a release makes of a model: transformers of a mixture's experts and of logits, DeepSpeed of adapters.
+"""What a release makes of a model: transformers of experts and logits, Liger of its loss, DeepSpeed of adapters.
 
 In transformers 4 experts were a list of modules with linear layers (modeling_mixtral.py 4.48, MixtralSparseMoeBlock;
 modeling_qwen3_moe.py 4.57, Qwen3MoeSparseMoeBlock), but for families that say otherwise. Until 4.48 a loss copied the
@@ -21,14 +21,14 @@ from dsgen.shapes.profiles import Model, Training
 
 __all__ = ["brings_foreach", "by_release", "casts_adapters", "evaluates_in_chunks"]
 
-_VERSION = re.compile(r"(\d+)(?:\.\d+)*")
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
 # The first release of DeepSpeed that leaves the types of what zero.Init did not make, and so of peft's fp32 adapters
 # (runtime/engine.py, _cast_module_mixed_precision); module.bfloat16() or half() cast them before. 0.19.2 itself fails
 # in the first step, which 0.19.3 mends (deepspeedai/DeepSpeed#8072).
 _KEEPS_ADAPTERS = (0, 19, 2)
-_OLDEST, _STACKED = 4, 5  # major releases: the first that is known, and the first that keeps all experts in one tensor
-_OLDEST_TORCH = 2  # likewise
+_OLDEST, _STACKED = (4,), 5  # the first release that is known, and the first major one with all experts in one tensor
+_OLDEST_TORCH, _OLDEST_LIGER = (2,), (0, 3)  # likewise; Liger before 0.3 made the gradient of a frozen head too
 # The first releases of which the Trainer's optim is adamw_torch_fused, adamw_torch before (training_args.py,
 # default_optim): transformers 4.53.3 has not a word of it, 4.54.1 asks torch for 2.8.
 _FUSED, _FUSED_TORCH = (4, 54), (2, 8)
@@ -36,7 +36,8 @@ _FUSED, _FUSED_TORCH = (4, 54), (2, 8)
 # 5.14.0 does not. Without it Liger's forward makes all logits when it does not train (liger-kernel 0.4.2 to 0.8.4,
 # transformers/model/qwen2.py, lce_forward).
 _SKIPS_LOGITS = (5, 15)
-_NEWEST = 99  # a minor release above all of 4
+_KNOWS_SKIPPING = (0, 6)  # the first release of Liger whose forwards have an argument of that name
+_NEWEST = 99  # a part of a release above all that are known
 _OF_EXPERTS = ("all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 
 
@@ -47,6 +48,7 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
         DsgenError: No release, one that is too old, or adapters of experts that are linear layers of their own.
     """
     _checked("torch", training.torch, _OLDEST_TORCH, "2.8 or 2.13.0", provenance)
+    model = _with_chunks(model, _checked("liger", training.liger, _OLDEST_LIGER, "0.5.10 or 0.8.5", provenance))
     release = _checked("transformers", training.transformers, _OLDEST, "4.57 or 5.23.0", provenance)
     if release is None:
         return model
@@ -85,32 +87,42 @@ def brings_foreach(trainer: bool, training: Training) -> bool:
 
 def evaluates_in_chunks(training: Training) -> bool:
     """Whether an evaluation by the Trainer never holds all logits, as its training does not."""
-    return training.chunked_loss and not _before(training.transformers, _SKIPS_LOGITS)
+    old = _before(training.transformers, _SKIPS_LOGITS) or _before(training.liger, _KNOWS_SKIPPING)
+    return training.chunked_loss and not old
 
 
-def _before(release: str | None, first: tuple[int, int]) -> bool:
+def _before(release: str | None, first: tuple[int, ...]) -> bool:
     """Whether a release is older than a line; `4` is the last of it, and one that nobody said the newest."""
-    return release is not None and _line(release) < first
+    return release is not None and _line(release, len(first)) < first
 
 
-def _line(release: str) -> tuple[int, int]:
-    parts = [int(part) for part in release.split(".")]
-    return parts[0], parts[1] if len(parts) > 1 else _NEWEST
+def _line(release: str, parts: int = 2) -> tuple[int, ...]:
+    said = [int(part) for part in release.split(".")]
+    return tuple((said + [_NEWEST] * parts)[:parts])
 
 
-def _checked(package: str, release: str | None, oldest: int, such_as: str, provenance: Provenance) -> str | None:
+def _checked(
+    package: str, release: str | None, oldest: tuple[int, ...], such_as: str, provenance: Provenance
+) -> str | None:
     """A release that somebody said; None where nobody did."""
     if release is None:
         return None
-    match = _VERSION.fullmatch(release)
-    if match is None or int(match[1]) < oldest:
+    if _VERSION.fullmatch(release) is None or _before(release, oldest):
         raise mistake(
             f"{package} is {release!r}",
-            must=f"it must be a release from {oldest} on, such as {such_as}",
+            must=f"it must be a release from {'.'.join(map(str, oldest))} on, such as {such_as}",
             where=provenance.where(f"training.{package}"),
             code="bad-value",
         )
     return release
+
+
+def _with_chunks(model: Model, release: str | None) -> Model:
+    """The model with the chunked loss of a release of Liger: as it has been since the last that changed it."""
+    if release is None:
+        return model
+    changes = attrs.fields_dict(Model)["liger"].metadata["choices"]
+    return attrs.evolve(model, liger=[one for one in changes if not _before(release, _line(one, 3))][-1])
 
 
 def _with_loss(model: Model, release: str) -> Model:

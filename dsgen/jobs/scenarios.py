@@ -63,6 +63,7 @@ FIELDS = {
     "expandable_segments": "training.expandable_segments",
     "torch": "training.torch",
     "transformers": "training.transformers",
+    "liger": "training.liger",
     "gpu_memory": "hardware.gpu_memory",
     "gpu_memory_used": "hardware.gpu_memory_used",
     "host_memory": "hardware.host_memory",

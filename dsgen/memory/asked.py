@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 from dsgen.families import family_of
+from dsgen.families.tape.chunked import LIGERS
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
 from dsgen.memory.older_releases import returns_wide
@@ -126,12 +127,13 @@ def tells(job: Job, tp: int) -> bool:
     """Whether one sequence is less than its share of several: something copies nothing of it.
 
     That is eager attention, which joins sequences and heads, the loss of a tied head that AutoTP has sharded, and that
-    of older releases of transformers, which cuts the logits.
+    of older releases, which cuts the logits, or of Liger's the hidden states.
     """
     model = job.model
     family = family_of(model)
     sharded = tp > 1 and model.tied_embeddings and family.autotp.tied_head
-    return family.eager(job.training.attention) or sharded or model.logits_shifted
+    cut = LIGERS[model.liger].shifted if job.training.chunked_loss else model.logits_shifted
+    return family.eager(job.training.attention) or sharded or cut
 
 
 class Asked(NamedTuple):

@@ -2,8 +2,8 @@
 
 The Trainer's (transformers 5.23, Trainer.prediction_step and evaluation_loop): the loss alone is asked for, logits are
 of one batch, `use_cache` is off, and with Liger's loss `skip_logits` is said, so that it is chunked there too. It was
-not before 5.15, and Liger's forward made all logits (dsgen.jobs.releases). Who hands the Trainer `compute_metrics`
-keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
+not before 5.15, nor heard by Liger before 0.6, whose forward made all logits (dsgen.jobs.releases). Who hands the
+Trainer `compute_metrics` keeps the logits of all batches on the GPU besides, but for eval_accumulation_steps.
 """
 
 import functools
@@ -99,9 +99,9 @@ def _fits(job: Job, strategy: Strategy, sequences: int, gpu: Room) -> bool:
 
 
 def _moments_of(job: Job, strategy: Strategy, sequences: int) -> tuple[tuple[Moment, ...], int]:
-    single = sequences == 1 and tells(job, strategy.tp)
     if job.training.chunked_loss and not evaluates_in_chunks(job.training):
         job = attrs.evolve(job, training=attrs.evolve(job.training, chunked_loss=False))
+    single = sequences == 1 and tells(job, strategy.tp)
     return _moments(asked_of(job, strategy, single), batchless(strategy), felt(strategy.buffers, strategy.stage))
 
 

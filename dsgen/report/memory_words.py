@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from dsgen.asking.memory_questions import Change, Footprint, Observation
 from dsgen.jobs.releases import evaluates_in_chunks
 from dsgen.memory import MemoryEstimate, PhaseMemory, Place, Verdict
@@ -40,10 +42,14 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         todo = f"say per_device_eval_batch_size={most}" if most else "not even one sequence surely fits"
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
-        yield (
-            "an evaluation holds all logits, though training with Liger's loss does not: only since transformers 5.15 "
-            f"does the Trainer tell Liger to skip them there too (skip_logits), and this is {training.transformers}"
-        )
+        if evaluates_in_chunks(attrs.evolve(training, liger=None)):
+            why = f"only since 0.6 does Liger listen to the Trainer, which skips them (skip_logits), and this is {training.liger}"
+        else:
+            why = (
+                "only since transformers 5.15 does the Trainer tell Liger to skip them there too (skip_logits), and this is "
+                f"{training.transformers}"
+            )
+        yield f"an evaluation holds all logits, though training with Liger's loss does not: {why}"
     if one is not None and one.left_bytes > 0:
         yield (
             f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "

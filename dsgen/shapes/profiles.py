@@ -178,19 +178,21 @@ class Model(Value):
         "Who makes logits fp32 (training.transformers says it).", default="loss", choices=("loss", "model", "none")
     )
     logits_shifted: bool = fact("A loss copies logits without the last (training.transformers says it).", default=False)
+    liger: str = fact(
+        "The release of Liger from which on a chunked loss is as this one (training.liger says it).", default="0.6.2",
+        choices=("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2"),
+    )  # fmt: skip
     shared_experts: int = fact("Experts that every token passes.", default=0, minimum=0)
     shared_ffn_size: int = fact(
         "Inner width of the shared experts where a key of its own says it (qwen2_moe's "
         "shared_expert_intermediate_size); 0 means shared_experts x expert_ffn_size.",
-        default=0,
-        minimum=0,
-    )
+        default=0, minimum=0,
+    )  # fmt: skip
     expert_groups: int = fact(
         "Groups of experts of which a token first picks some (deepseek_v2's n_group, with topk_method "
         "group_limited_greedy); 0 where it picks among all.",
-        default=0,
-        minimum=0,
-    )
+        default=0, minimum=0,
+    )  # fmt: skip
     dense_layers: int = fact("Leading blocks of an MoE model that are dense.", default=0, minimum=0)
     sliding_window: int = fact("Width of local attention where the model has it; 0 for none.", default=0, minimum=0)
     q_lora_rank: int = fact("MLA: rank of the compressed query; 0 for none.", default=0, minimum=0)
@@ -207,9 +209,8 @@ class Model(Value):
     mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
     embedding_size: int = fact(
         "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",
-        default=0,
-        minimum=0,
-    )
+        default=0, minimum=0,
+    )  # fmt: skip
     post_norm: bool = fact("Norms follow each sublayer and none follows the last block (opt-350m).", default=False)
     dropout: bool = fact("Dropout in training, where the architecture leaves it to the config.", default=False)
     encoder_layers: int = fact(
@@ -258,15 +259,13 @@ class Training(Value):
     seq_len: int | None = fact("Tokens per sequence; empty means 4096 or the model's longest.", default=None, minimum=1)
     target_len: int | None = fact(
         "Tokens of a target sequence, where a model has an encoder that reads seq_len; empty means as many.",
-        default=None,
-        minimum=1,
-    )
+        default=None, minimum=1,
+    )  # fmt: skip
     mean_len: int | None = fact(
         "Tokens of a sequence in the mean, where each micro-batch is padded to its longest and none is longer than "
         "seq_len; empty means that all have seq_len.",
-        default=None,
-        minimum=1,
-    )
+        default=None, minimum=1,
+    )  # fmt: skip
     global_batch: int | None = fact(
         "Sequences per optimizer step, all GPUs; empty means what tokens_per_step and tokens_per_gpu hold: a power of "
         "two for each GPU.",
@@ -276,14 +275,12 @@ class Training(Value):
     tokens_per_step: int | None = fact(
         "Most tokens of an optimizer step whose sequences nobody counted (global_batch); each GPU has one sequence "
         "all the same, and shorter sequences are no more than of 4096 tokens.",
-        default=1_048_576,
-        minimum=1,
-    )
+        default=1_048_576, minimum=1,
+    )  # fmt: skip
     tokens_per_gpu: int | None = fact(
         "Most of these tokens for each GPU, so that a step of few GPUs is no long wait; empty means no such bound.",
-        default=None,
-        minimum=1,
-    )
+        default=None, minimum=1,
+    )  # fmt: skip
     micro_batch: int | None = fact("Sequences per GPU and forward pass.", default=None, minimum=1)
     accumulation: int | None = fact("Forward passes per optimizer step.", default=None, minimum=1)
     zero_stage: int | None = fact("ZeRO stage, 0 to 3.", default=None, minimum=0)
@@ -308,9 +305,8 @@ class Training(Value):
         "Release of torch that runs, such as 2.8; empty means the newest that is known. From 2.11 on its sdpa runs "
         "cuDNN's kernel on Hopper and on B200, before that FlashAttention's.", default=None,
     )  # fmt: skip
-    chunked_loss: bool = fact(
-        "The loss never holds all logits (Liger's or another chunked cross-entropy).", default=False
-    )
+    chunked_loss: bool = fact("The loss never holds all logits (Liger's or another chunked one).", default=False)
+    liger: str | None = fact("Release of Liger that chunks the loss, such as 0.5.10; empty: the newest.", default=None)
     transformers: str | None = fact(
         "Release of transformers that runs, such as 4.57; empty means the newest that is known. Before 5 a mixture's "
         "experts are linear layers, which a 4-bit base packs; before 4.49 a loss copies the logits.", default=None,

@@ -69,7 +69,7 @@ class Options:
         zero_init: At stage 3 the model is made under zero.Init.
         chunked_loss: The loss never holds all logits.
         foreach: The AdamW that a program brings is torch's foreach one; None: by the target.
-        older_loss: What an older release of transformers does with the logits; None: as the installed one.
+        older_loss: What an older release of transformers, or of Liger, does with logits; None: as the installed one.
         own_optimizer: One that the program makes: AdamW8bit; "": the config's own.
         dtype: Of the weights before initialize: bf16, fp16 or fp32.
         alloc_conf: PYTORCH_CUDA_ALLOC_CONF of the run; empty: as the plan has it, of a config torch's default settings.

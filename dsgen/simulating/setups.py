@@ -79,10 +79,11 @@ def said(at: Setup, about: str) -> str:
 
 
 def older_loss(model: Model) -> dict[str, Any] | None:
-    """What a model's loss does with the logits, where it is that of an older release of transformers."""
-    if model.logits_upcast == "loss" and not model.logits_shifted:
-        return None
-    return {"upcast": model.logits_upcast, "shifted": model.logits_shifted}
+    """What a model's loss does with the logits, where it is that of an older release of transformers, or of Liger."""
+    said = {"upcast": model.logits_upcast, "shifted": model.logits_shifted, "liger": model.liger}
+    facts = attrs.fields_dict(Model)
+    usual = (facts[name].default for name in ("logits_upcast", "logits_shifted", "liger"))
+    return None if tuple(said.values()) == tuple(usual) else said
 
 
 def _whole(model: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -175,6 +175,24 @@ def test_a_chunked_loss_never_holds_all_logits():
 
 
 @pytest.mark.parametrize(
+    ("liger", "chunks"),
+    [
+        ("0.3.0", 4 + 2 + 2),  # fp32, narrow again, and the gradient of the chunk before
+        ("0.5.0", 2 + 2 + 2),  # logits, their gradient, and that of the chunk before
+        ("0.5.6", 2 + 2),  # logits, and those of the chunk before
+    ],
+)
+def test_a_chunked_loss_is_that_of_an_older_liger(liger, chunks):
+    """What the loops of its wheels hold on the CPU: the head's gradient is added to where it is kept."""
+    older = {"upcast": "loss", "shifted": False, "liger": liger}
+    found = simulate(1, chunked_loss=True, older_loss=older, steps=1)
+
+    held = 2 * TOKENS * HIDDEN + 4 * TOKENS + chunks * 4 * VOCABULARY
+    assert phase(found, "forward")["gpu"]["end_parts"]["gradients"] == 2 * VOCABULARY * HIDDEN
+    assert phase(found, "forward")["gpu"]["peak_parts"]["logits and loss"] == pytest.approx(held, rel=0.02)
+
+
+@pytest.mark.parametrize(
     ("upcast", "shifted", "forward"),
     [
         ("loss", False, 2 + 4 + 4),  # bf16 of the model, fp32 of the loss, log-softmax

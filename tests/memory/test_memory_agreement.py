@@ -73,6 +73,7 @@ heads = recorded("HEADS")
 narrow = recorded("NARROW")
 foreach = recorded("FOREACH")
 linear = recorded("LINEAR")
+liger = recorded("LIGER")
 muon = recorded("MUON")
 keys = recorded("KEYS")
 split = recorded("SPLIT")
@@ -382,6 +383,20 @@ def test_gathered_weights_stay_without_zero_inits_own_linear_layer(linear):
     assert all(abs(errors[name]) < 0.11 for name in tied)
     assert abs(errors["llama-2-7b p1"]) < 0.005
     assert released.gpu.peak_bytes < 0.82 * next(item for item in linear if item.case.depth == 32).simulated["peak"]
+
+
+def test_a_chunked_loss_of_an_older_liger_takes_what_the_simulation_says(liger):
+    """Within a ten thousandth; as the newest one makes it, what 0.5.10 takes would be said 6 % higher."""
+    releases = {item.case.options["older_loss"]["liger"] for item in liger}
+    errors = {item.case.name: f"{item.error:+.3%}" for item in liger if abs(item.error) > 1e-4}
+    older = next(item for item in liger if item.case.name == "llama-3.1-8b l10")
+    job, strategy = older.case.strategy()
+    newest = estimate(attrs.evolve(job, model=attrs.evolve(job.model, liger="0.6.2")), strategy)
+
+    assert len(liger) == 20
+    assert releases == {"0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2"}
+    assert errors == {}
+    assert newest.gpu.peak_bytes > 1.06 * older.simulated["peak"]
 
 
 def test_keys_that_few_configs_say_are_within_a_thousandth(keys, parts):

@@ -12,6 +12,7 @@ import torch
 from dsgen.engine.simulate import adapters, attention, checkpointing, losses
 from dsgen.engine.simulate.errors import NoLanguageModelError, UnknownModelError
 from dsgen.engine.simulate.quantized import quantize
+from dsgen.engine.simulate.requests import LIGERS
 
 __all__ = ["base", "build", "elements", "head", "known"]
 
@@ -58,7 +59,7 @@ def build(request: dict[str, Any], config: dict[str, Any]) -> Any:
     if quantized:
         quantize(model, dtype)
     if request["chunked_loss"]:
-        losses.replace(model)
+        losses.replace(model, (request["older_loss"] or {}).get("liger", LIGERS[-1]))
     elif request["older_loss"]:
         losses.older(model, **request["older_loss"])
     if request["checkpointing"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsgen.allocators import allocator_settings
 
-__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "METHODS", "filled"]
+__all__ = ["ATTENTION", "DEFAULTS", "DTYPES", "LIGERS", "METHODS", "filled"]
 
 DEFAULTS: dict[str, Any] = {
     "rank": 0,
@@ -33,7 +33,9 @@ DEFAULTS: dict[str, Any] = {
     "lora_fp32": True,  # peft makes adapters fp32 (autocast_adapter_dtype)
     "zero_init": True,  # at stage 3 the model is made under zero.Init
     "chunked_loss": False,  # head and loss as Liger's fused linear cross entropy
-    "older_loss": None,  # {"upcast": loss, model or none, "shifted": true or false}: that of older transformers
+    # That of older transformers, {"upcast": loss, model or none, "shifted": true or false}, and of a chunked one the
+    # release that it is as, "liger".
+    "older_loss": None,
     "alloc_conf": "",  # PYTORCH_CUDA_ALLOC_CONF
     "empty_cache_steps": None,  # the Trainer's torch_empty_cache_steps: between forward and backward of every so many
     "evaluation": None,  # sequences that are evaluated after every step, a forward without gradients; None: none are
@@ -43,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
 }
 ATTENTION = ("flash", "sdpa", "math", "eager")
 UPCASTS = ("loss", "model", "none")
+LIGERS = ("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2")  # releases of Liger that changed its loss, the newest last
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("", "AdamW8bit")
 DTYPES = ("bfloat16", "float16", "float32")
@@ -103,13 +106,14 @@ def _switches(asked: dict[str, Any]) -> None:
     older = asked["older_loss"]
     if older is not None and not (
         isinstance(older, dict)
-        and sorted(older) == ["shifted", "upcast"]
+        and sorted({"liger": LIGERS[-1], **older}) == ["liger", "shifted", "upcast"]
         and older["upcast"] in UPCASTS
         and isinstance(older["shifted"], bool)
+        and older.get("liger", LIGERS[-1]) in LIGERS
     ):
         raise ValueError(
-            f"older_loss is {older!r}; it must be left out, or have upcast, one of {', '.join(UPCASTS)}, and shifted, "
-            "true or false"
+            f"older_loss is {older!r}; it must be left out, or have upcast, one of {', '.join(UPCASTS)}, shifted, "
+            f"true or false, and, if it is said, liger, one of {', '.join(LIGERS)}"
         )
     checkpointing, targets, dropout = asked["checkpointing"], asked["lora_targets"], asked["lora_dropout"]
     if not isinstance(checkpointing, bool) and checkpointing != "deepspeed":

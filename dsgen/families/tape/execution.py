@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from dsgen.families.peft import ALL_LINEAR
 from dsgen.families.tape import operators as op
+from dsgen.families.tape.chunked import LIGERS, chunked_loss
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.products import (
-    chunked_loss,
     cross_entropy,
     dequantized_linear,
     layer_norm,
@@ -232,8 +232,8 @@ class Execution(NamedTuple):
 
     def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
         """Head and loss in one."""
-        vocabulary = self.model.vocab_size
-        return chunked_loss(tape, hidden, self.outer(hidden.width * vocabulary), vocabulary)
+        vocabulary, liger = self.model.vocab_size, LIGERS[self.model.liger]
+        return chunked_loss(tape, hidden, self.outer(hidden.width * vocabulary), vocabulary, liger, self.single)
 
     def layer_norm(self, tape: Tape, hidden: Tensor) -> Tensor:
         """nn.LayerNorm."""

@@ -19,11 +19,10 @@ from dsgen.families.tape.graph import (
 )
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.operators import FP32, INDEX, gradient_of
-from dsgen.families.tape.tape import LOGITS, TEMPORARIES, Fitted, Tape, Tensor
+from dsgen.families.tape.tape import TEMPORARIES, Fitted, Tape, Tensor
 
 __all__ = [
     "bmm",
-    "chunked_loss",
     "cross_entropy",
     "dequantized_linear",
     "flash",
@@ -287,55 +286,3 @@ def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> T
     made = tape.make((1, 0), 1, FP32)
     tape.hold(logits, powers)
     return tape.node(made, (copy,), saved, back)  # type: ignore[no-any-return]
-
-
-def chunked_loss(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int) -> Tensor:
-    """Head and loss in chunks of tokens: Liger's fused linear cross entropy, which makes its gradients in forward.
-
-    A chunk has next_power_of_2(ceil(tokens / ceil(vocabulary / hidden size))) tokens; here of every sequence, which is
-    the same where the micro-batch is a power of two (Liger-Kernel 0.8.2, ops/fused_linear_cross_entropy.py).
-    """
-    tokens = -(-hidden.rows[1] // -(-vocabulary // hidden.width))
-    rows = (0, 1 << (tokens - 1).bit_length())
-    gradient = tape.make(hidden.rows, hidden.width, hidden.item, LOGITS)
-    weight_gradient = gradient_of(tape, kernel) if kernel.edge else None
-    losses = tape.make(hidden.rows, 1, FP32, LOGITS)
-    before = None
-    for _ in range(2):  # a chunk's logits live until the next chunk's are there
-        logits = tape.make(rows, vocabulary, hidden.item, LOGITS)
-        tape.hold(before)
-        tape.make(rows, hidden.width, hidden.item, LOGITS)
-        if kernel.edge:
-            product = tape.make((1, 0), kernel.width, kernel.item, LOGITS)
-            if kernel.item != FP32:
-                tape.make((1, 0), kernel.width, FP32, LOGITS)
-                tape.hold(product)
-        before = logits
-    if tape.works:
-        _work_in_chunks(tape, hidden, kernel, vocabulary, rows[1])
-    made = tape.make((1, 0), 1, FP32)
-    tape.hold(before, losses, gradient, weight_gradient)
-    saved = tape.keep(gradient, weight_gradient)
-    return tape.node(made, (hidden, kernel), saved, lambda _: [gradient, weight_gradient])  # type: ignore[no-any-return]
-
-
-def _work_in_chunks(tape: Tape, hidden: Tensor, kernel: Tensor, vocabulary: int, chunk: int) -> None:
-    """What a chunked loss does: of each chunk logits, their loss and gradient in one kernel, and what that leads to."""
-    width, item, left = hidden.width, hidden.item, hidden.rows[1]
-    tape.moves(COPY, hidden)  # zeros
-    if kernel.edge:
-        tape.moves(COPY, kernel)
-    while left:
-        rows = 0, min(chunk, left)
-        logits, part = Tensor(rows, vocabulary, item, None), Tensor(rows, width, item, None)
-        tape.multiplies(rows, (vocabulary, 0), (width, 0), item, views=3)
-        tape.moves(SOFTMAX, logits, logits)
-        tape.multiplies(rows, (width, 0), (vocabulary, 0), item)
-        tape.moves(COPY, part, part)
-        if kernel.edge:
-            wide = Tensor((1, 0), kernel.width, FP32, None)
-            tape.multiplies((vocabulary, 0), (width, 0), rows, item, views=1)
-            if item != FP32:
-                tape.moves(STREAM, kernel, wide)
-            tape.moves(STREAM, kernel, wide, kernel)
-        left -= rows[1]
