@@ -92,14 +92,17 @@ def type_of(record: Mapping[str, Any]) -> str | None:
 
     transformers leaves Falcon's layers in 16 bits where bitsandbytes makes others 4. LitGPT's own class does not: Phi
     has the same block (one norm, attention and feed-forward part beside each other), of layers that it makes 4 bits.
+    Its Phi-3 has two matrices for the gate, which transformers joins: it is Llama there (litgpt/model.py, LLaMAMLP).
     What a record is `timed_as` may be another type than what it is weighed as (published_speed_facts.py).
     """
     if "timed_as" in record:
         return str(record["timed_as"])
     name = record["model"]["name"].lower()
     found = next((found for start, found in _TYPES.items() if name.startswith(start)), None)
-    packed = record["id"].startswith(_LITGPT) and record["config"].get("quantization")
-    return "phi" if packed and found == "falcon" else found
+    litgpt = record["id"].startswith(_LITGPT)
+    if litgpt and found == "phi3":
+        return "llama"
+    return "phi" if litgpt and found == "falcon" and record["config"].get("quantization") else found
 
 
 def model_of(record: Mapping[str, Any]) -> Model:

@@ -115,9 +115,9 @@ def job_of(record: Record) -> Job:
         zero_init=not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST),
         **said,
     )
-    model = by_release(model, training, base.provenance)
+    model = _as_litgpt(record, by_release(model, training, base.provenance))
     if loss is not None:
-        model = attrs.evolve(model, logits_upcast=loss[0], logits_shifted=loss[1])
+        model = attrs.evolve(model, logits_upcast=loss[0], logits_shifted=loss[1], head_chunk=loss[2])
     return attrs.evolve(
         base,
         hardware=attrs.evolve(hardware_of(record), gpus_per_node=per_node),
@@ -127,6 +127,19 @@ def job_of(record: Record) -> Job:
         gpus_per_node=per_node,
         pins=(),
     )
+
+
+# model_types whose block LitGPT's is but for one product of query, key and value.
+_OF_LITGPT = ("falcon", "gemma", "gemma2", "gpt_neox", "llama", "mistral")
+_LITGPT = ("litr", "lith")
+
+
+def _as_litgpt(record: Record, model: Model) -> Model:
+    """The model with LitGPT's adapter of query, key and value."""
+    targets = record["config"].get("lora", {}).get("targets", ())
+    if not record["id"].startswith(_LITGPT) or model.architecture not in _OF_LITGPT or not targets:
+        return model
+    return attrs.evolve(model, litgpt="qkv" if "all-linear" in targets else "qv")
 
 
 def hardware_of(record: Record) -> Hardware:

@@ -38,8 +38,9 @@ class Source:
         fused_loss: Its program's loss keeps fewer copies of the logits than torch's.
         lora_dropout: The dropout of its adapters, as its program has it by default.
         efficient_linear: zero.Init has its own linear layer (memory_efficient_linear).
-        own_loss: Who makes the logits fp32, and whether they are copied, in a loss of the program's own (logits_upcast
-            and logits_shifted of Model); None: as the model's class has it.
+        own_loss: Who makes the logits fp32, whether they are copied, and of how many tokens they are made at a time, in
+            a loss of the program's own (logits_upcast, logits_shifted, head_chunk of Model); None: as the model's
+            class has it.
     """
 
     title: str
@@ -52,13 +53,16 @@ class Source:
     fused_loss: bool = False
     lora_dropout: float = 0.0
     efficient_linear: bool = True
-    own_loss: tuple[str, bool] | None = None
+    own_loss: tuple[str, bool, int] | None = None
 
 
 # `lora_dropout` of LitGPT (litgpt/finetune/lora.py; its config hub writes it out, 0.1 for Gemma, which takes the same),
 # of Qwen (finetune.py, LoraArguments) and of ms-swift (tuner_args.py; `lora_dropout_p` before), whose scripts say none.
 _DROPOUT = 0.05
 _LITGPT = "litgpt/finetune/lora.py prints `max_memory_allocated() / 1e9` when training has ended"
+# Of 128 tokens, which Lightning's bf16-true makes fp32, the default type (fabric/plugins/precision/half.py,
+# convert_output), without the last token's (litgpt/finetune/lora.py, fit; utils.py, chunked_cross_entropy).
+_LITGPTS_LOSS = ("model", True, 128)
 _SCRIPT = "header comment of the script, rounded to GiB, method not stated"
 _SOURCES = (
     Source(
@@ -67,6 +71,7 @@ _SOURCES = (
         reading=Reading.ALLOCATED,
         why=_LITGPT,
         lora_dropout=_DROPOUT,
+        own_loss=_LITGPTS_LOSS,
     ),
     Source(
         title="LitGPT, config hub",
@@ -74,6 +79,7 @@ _SOURCES = (
         reading=Reading.ALLOCATED,
         why=_LITGPT,
         lora_dropout=_DROPOUT,
+        own_loss=_LITGPTS_LOSS,
     ),
     Source(
         title="ms-swift, benchmark",
@@ -191,7 +197,7 @@ _SOURCES = (
         prefix="clpl",
         reading=Reading.ALLOCATED,
         why="the script prints `torch.cuda.max_memory_allocated()`",
-        own_loss=("none", True),  # benchmark/gpt/model.py, GPTLMLoss: of fp16 logits, without the last token's
+        own_loss=("none", True, 0),  # benchmark/gpt/model.py, GPTLMLoss: of fp16 logits, without the last token's
     ),
     Source(title="DeepSeed_Zero_Optimizer, README", prefix="ds7math", buffers="huggingface"),
     Source(title="DeepSpeed, pull request 8064", prefix="ds8064"),

@@ -63,6 +63,8 @@ def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
 def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     model = on.model
     size, several = model.head_size, model.kv_heads > 1
+    if on.joins:
+        return _joined(tape, on, hidden)
     fused = on.linear(tape, hidden, (on.heads + 2 * on.kv_heads) * size, "query_key_value")
     my.query = op.part(tape, fused, on.heads * size)
     my.key = op.index(tape, fused, fused.rows, on.kv_heads * size)
@@ -78,6 +80,19 @@ def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Te
     my.query, my.key = (rotate(tape, one, table, table) for one in (my.query, my.key))
     out, weights = attend(tape, on, my.query, my.key, my.value, kv_heads=kv_heads, style=attending.FALCON)
     tape.hold(fused)
+    return on.linear(tape, out, on.hidden, "dense"), weights
+
+
+@forward
+def _joined(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """LitGPT's: keys and values of every query head."""
+    size = on.model.head_size
+    widths = on.heads * size, on.kv_heads * size, on.kv_heads * size
+    parts = op.split(tape, on.together(tape, hidden, widths), *widths)
+    my.query, my.key, my.value = (_spread(tape, on, one) for one in parts)
+    table = on.table(size)
+    my.query, my.key = (rotate(tape, one, table, table) for one in (my.query, my.key))
+    out, weights = attend(tape, on, my.query, my.key, my.value, kv_heads=on.heads)
     return on.linear(tape, out, on.hidden, "dense"), weights
 
 

@@ -35,7 +35,11 @@ def _block(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
 @forward
 def _attention(my: Names, tape: Tape, on: Execution, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     width = on.heads * on.model.head_size
-    fused = op.transposed(tape, on.linear(tape, hidden, 3 * width, "query_key_value", bias=True))
+    if on.joins:
+        joined = on.together(tape, hidden, (width, width, width), bias=True)
+    else:
+        joined = on.linear(tape, hidden, 3 * width, "query_key_value", bias=True)
+    fused = op.transposed(tape, joined)
     query, key, my.value = op.split(tape, fused, width, width, width)
     table = on.table(on.model.head_size // _SHARE)
     query_turned, query_rest = rotated_part(tape, query, width // _SHARE)

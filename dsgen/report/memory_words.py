@@ -43,7 +43,10 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
         if evaluates_in_chunks(attrs.evolve(training, liger=None)):
-            why = f"only since 0.6 does Liger listen to the Trainer, which skips them (skip_logits), and this is {training.liger}"
+            why = (
+                "only since 0.6 does Liger listen to the Trainer, which tells it to skip them (skip_logits), and this is "
+                f"{training.liger}"
+            )
         else:
             why = (
                 "only since transformers 5.15 does the Trainer tell Liger to skip them there too (skip_logits), and this is "

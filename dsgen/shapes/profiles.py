@@ -178,6 +178,14 @@ class Model(Value):
         "Who makes logits fp32 (training.transformers says it).", default="loss", choices=("loss", "model", "none")
     )
     logits_shifted: bool = fact("A loss copies logits without the last (training.transformers says it).", default=False)
+    litgpt: str = fact(
+        "LitGPT's one adapter of query, key and value, of all or of two, below stage 3 in 16 bits; empty: peft's.",
+        default="", choices=("", "qkv", "qv"),
+    )  # fmt: skip
+    head_chunk: int = fact(
+        "Tokens of a sequence whose logits and loss are made at a time, of a program that holds all of them until its "
+        "backward is over (LitGPT's 128); 0: all at once, and held by no program.", default=0, minimum=0,
+    )  # fmt: skip
     liger: str = fact(
         "The release of Liger from which on a chunked loss is as this one (training.liger says it).", default="0.6.2",
         choices=("0.3.0", "0.5.0", "0.5.3", "0.5.6", "0.6.2"),
@@ -199,13 +207,8 @@ class Model(Value):
     kv_lora_rank: int = fact("MLA: rank of the compressed key and value; 0 for none.", default=0, minimum=0)
     qk_rope_head_size: int = fact("MLA: rotary part of a head.", default=0, minimum=0)
     v_head_size: int = fact("MLA: width of a value head; 0 means head_size.", default=0, minimum=0)
-    attention_bias: bool = fact(
-        "Biases of the attention's linear layers that the architecture leaves to the config.", default=False
-    )
-    qk_norm: bool = fact(
-        "A norm over every head of queries and keys that the architecture leaves to the config (glm4_moe).",
-        default=False,
-    )
+    attention_bias: bool = fact("Biases of attention that the architecture leaves to the config.", default=False)
+    qk_norm: bool = fact("A norm of each query and key head that the config says (glm4_moe).", default=False)
     mlp_bias: bool = fact("Biases of the feed-forward block that the architecture leaves to the config.", default=False)
     embedding_size: int = fact(
         "Width of the embedding where it differs from hidden_size (opt-350m); 0 means hidden_size.",

@@ -13,7 +13,7 @@ from dsgen.documents.document import unwritten
 from dsgen.families.hf_config import model_from_hf
 from dsgen.linting.setups import of_subject
 from dsgen.linting.subjects import Facts, Subject
-from dsgen.shapes.errors import DsgenError
+from dsgen.shapes.errors import DsgenError, mistake
 from dsgen.shapes.layers import show
 from dsgen.shapes.profiles import Hardware, Model
 from dsgen.strategies.constraints import Setup
@@ -80,6 +80,13 @@ def said(at: Setup, about: str) -> str:
 
 def older_loss(model: Model) -> dict[str, Any] | None:
     """What a model's loss does with the logits, where it is that of an older release of transformers, or of Liger."""
+    if model.head_chunk or model.litgpt:
+        raise mistake(
+            "model.head_chunk or model.litgpt is set",
+            must="a simulation runs the classes of transformers and peft, not LitGPT's",
+            todo="dsgen memory counts them; or leave them out.",
+            code="refused",
+        )
     said = {"upcast": model.logits_upcast, "shifted": model.logits_shifted, "liger": model.liger}
     facts = attrs.fields_dict(Model)
     usual = (facts[name].default for name in ("logits_upcast", "logits_shifted", "liger"))

@@ -117,6 +117,29 @@ def test_the_loss_of_a_program_is_its_own(module: Any, records: Mapping[str, Any
     assert (model.logits_upcast, model.logits_shifted) == ("none", True)
 
 
+def test_the_classes_of_litgpt_are_its_own(module: Any, records: Mapping[str, Any]) -> None:
+    """fp32 logits of 128 tokens at a time; one adapter of query, key and value on one GPU over 16 bits."""
+    models = {
+        name: module("published_questions").question_of(records[name]).job.model
+        for name in ("lith-35", "litr-14", "litr-12", "litr-42")
+    }
+    losses = {(one.logits_upcast, one.logits_shifted, one.head_chunk) for one in models.values()}
+    assert losses == {("model", True, 128)}
+    assert models["lith-35"].architecture == "llama"  # Phi-3, whose gate transformers joins
+    assert models["lith-35"].litgpt == "qkv"
+    assert models["litr-14"].litgpt == "qv"
+
+
+def test_what_litgpt_ran_on_one_gpu_is_said_to_half_a_percent(cases: Any) -> None:
+    """But for a model whose eager attention it writes out otherwise, and one with eight sequences."""
+    errors = {case.name: case.error for case in cases if case.source in ("lith", "litr") and case.peaks}
+    near = {name for name, error in errors.items() if abs(error) < 0.006}
+    compared = {case.name for case in cases if case.source in ("lith", "litr") and case.peaks and not case.apart}
+    assert len(compared) == 19
+    assert compared - near == {"lith-08", "lith-42"}
+    assert all(abs(errors[name]) < 0.039 for name in compared)
+
+
 def facts(question: Any) -> tuple[Any, ...]:
     job, strategy = question.job, question.strategy
     return (
@@ -223,15 +246,15 @@ BOUNDS = {
     "fms": (19, 0.007),
     "fsdpq": (6, 0.025),
     "intern": (4, 0.24),
-    "lith": (13, 0.022),
-    "litr": (6, 0.035),
+    "lith": (13, 0.005),
+    "litr": (6, 0.003),
     "peftmc": (5, 0.082),
     "qwen": (39, 0.068),
     "sws": (7, 0.04),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
-    "ALLOCATED": (41, 0.018, 34),
+    "ALLOCATED": (41, 0.005, 37),
     "RESERVED": (11, 0.076, 10),
     "DRIVER": (19, 0.034, 18),
     "UNSTATED": (55, 0.07, 50),
@@ -276,7 +299,8 @@ def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
     assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.037
+    assert statistics.median(map(abs, errors)) <= 0.03
+    assert sum(case.peaks[0].within for case in cases if case.peaks and not case.apart) >= 98
 
 
 def test_verdicts_are_as_right_as_they_were(cases: Any) -> None:

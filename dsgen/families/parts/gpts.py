@@ -66,8 +66,4 @@ def head(tape: Tape, on: Execution, hidden: Tensor, *, final: Block = layer_norm
     states = final(tape, on, hidden)
     if on.chunked:
         return on.chunked_loss(tape, states)
-    logits = on.logits(tape, states, bias=bias)
-    logits = on.upcast(tape, logits)
-    loss = on.loss(tape, logits)
-    tape.hold(states, logits)
-    return loss
+    return on.scored(tape, states, lambda tape, one: on.logits(tape, one, bias=bias))

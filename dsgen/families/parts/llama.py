@@ -41,11 +41,22 @@ Attending = Callable[
 def project(my: Names, tape: Tape, on: Execution, hidden: Tensor, *, bias: bool) -> None:
     """Give a forward its query, key and value, of all heads."""
     size = on.model.head_size
+    if on.joins:
+        widths = on.heads * size, on.kv_heads * size, on.kv_heads * size
+        parts = op.split(tape, on.together(tape, hidden, widths, bias=bias), *widths)
+        my.query, my.key, my.value = parts if on.kv_heads == on.heads else (_spread(tape, on, one) for one in parts)
+        return
     my.query = op.transposed(tape, on.linear(tape, hidden, on.heads * size, "q_proj", bias=bias))
     my.key = op.transposed(tape, on.linear(tape, hidden, on.kv_heads * size, "k_proj", bias=bias))
     my.value = on.linear(tape, hidden, on.kv_heads * size, "v_proj", bias=bias)
     if on.eager:
         my.value = op.transposed(tape, my.value)
+
+
+def _spread(tape: Tape, on: Execution, tensor: Tensor) -> Tensor:
+    """Queries, keys or values laid out anew, for every query head; backward sums them."""
+    made = tape.make(tensor.rows, on.heads * on.model.head_size, tensor.item)
+    return tape.node(made, (tensor,), None, lambda _: [tape.like(tensor)])  # type: ignore[no-any-return]
 
 
 @forward
@@ -81,7 +92,8 @@ def attention(
         table = on.table(model.head_size)
         tape.dispatches(views=2)
         my.query, my.key = rotate(tape, my.query, table, table), rotate(tape, my.key, table, table)
-    out, weights = attend(tape, on, my.query, my.key, my.value, cap=cap, drop=model.dropout)
+    kv_heads = on.heads if on.joins else on.kv_heads
+    out, weights = attend(tape, on, my.query, my.key, my.value, kv_heads=kv_heads, cap=cap, drop=model.dropout)
     out = on.linear(tape, out, on.hidden, "o_proj", bias=model.attention_bias)
     return op.dropout(tape, out, model.dropout), weights
 
@@ -192,13 +204,12 @@ def head(
     states = norm(tape, on, hidden)  # what goes in is dropped with the model's own forward
     if on.chunked:
         return on.chunked_loss(tape, states)
-    logits = on.logits(tape, states)
-    if shaped:
-        logits = shaped(tape, logits)
-    logits = on.upcast(tape, logits)
-    loss = on.loss(tape, logits)
-    tape.hold(states, logits)
-    return loss
+
+    def made(tape: Tape, one: Tensor) -> Tensor:
+        logits = on.logits(tape, one)
+        return shaped(tape, logits) if shaped else logits
+
+    return on.scored(tape, states, made)
 
 
 def llama_forward(

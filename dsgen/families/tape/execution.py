@@ -6,12 +6,14 @@ from typing import NamedTuple
 from dsgen.families.peft import ALL_LINEAR
 from dsgen.families.tape import operators as op
 from dsgen.families.tape.chunked import LIGERS, chunked_loss
+from dsgen.families.tape.graph import Storage
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.products import (
     cross_entropy,
     dequantized_linear,
     layer_norm,
     linear,
+    pieces,
     sharded_cross_entropy,
     without_last,
 )
@@ -99,6 +101,11 @@ class Execution(NamedTuple):
         parts = [old for old, tensor in self.parts if tensor.endswith(name)]
         adapted = self.method != "full" and (ALL_LINEAR in self.targets or any(part in self.targets for part in parts))
         return self.rank * len(parts) if adapted else 0
+
+    @property
+    def joins(self) -> bool:
+        """Query, key and value are one product with one adapter, as LitGPT has them."""
+        return bool(self.model.litgpt) and self.method == "lora" and not (self.quantized or self.zero3)
 
     @property
     def rows(self) -> Size:
@@ -195,6 +202,30 @@ class Execution(NamedTuple):
         tape.hold(hidden, made)
         return total
 
+    def together(self, tape: Tape, hidden: Tensor, widths: tuple[int, int, int], *, bias: bool = False) -> Tensor:
+        """LitGPT's query, key and value of one product, with one adapter of one dropout; a part of them is padded.
+
+        Source: litgpt/lora.py of 0.3.1 to 0.4.13, LoRAQKVLinear (forward, zero_pad).
+        """
+        out, adapted = sum(widths), self.model.litgpt
+        kernel, offset = self.weight(hidden.width * out), self.weight(out) if bias else None
+        made = linear(tape, hidden, kernel, out, offset)
+        dropped = op.dropout(tape, hidden, self.drops)
+        part = out if adapted == "qkv" else widths[0] + widths[2]
+        low = linear(tape, dropped, self.adapter(hidden.width * self.rank * len(adapted)), self.rank * len(adapted))
+        product = linear(tape, low, self.adapter(self.rank * part), part)
+        if part < out:
+            product = self._padded(tape, product, out)
+        total = op.add(tape, made, op.scaled(tape, product))
+        tape.hold(hidden, made)
+        return total
+
+    @staticmethod
+    def _padded(tape: Tape, part: Tensor, out: int) -> Tensor:
+        """`new_zeros(...).index_copy_(...)`, which keeps what it copies."""
+        made = tape.make(part.rows, out, part.item)
+        return tape.node(made, (part,), tape.keep(part), lambda _: [tape.like(part)])  # type: ignore[no-any-return]
+
     def logits(self, tape: Tape, hidden: Tensor, *, bias: bool = False) -> Tensor:
         """The output head; AutoTP gathers what every rank makes of it, and joins that in order, if it is not tied."""
         vocabulary = self.model.vocab_size
@@ -229,6 +260,38 @@ class Execution(NamedTuple):
         loss = cross_entropy(tape, without_last(tape, wide, self.single))
         tape.hold(wide)
         return loss
+
+    def scored(self, tape: Tape, states: Tensor, made: Callable[[Tape, Tensor], Tensor]) -> Tensor:
+        """The loss of states, whose logits `made` makes: at once, or of some tokens at a time (Model.head_chunk)."""
+        if self.model.head_chunk:
+            return self._scored_in_chunks(tape, states, made)
+        logits = self.upcast(tape, made(tape, states))
+        loss = self.loss(tape, logits)
+        tape.hold(states, logits)
+        return loss
+
+    def _scored_in_chunks(self, tape: Tape, states: Tensor, made: Callable[[Tape, Tensor], Tensor]) -> Tensor:
+        """LitGPT: a list of logits, which Lightning makes fp32, and a loss of each; the list lives on in the loop.
+
+        Source: litgpt/lora.py (GPT.forward), utils.py (chunked_cross_entropy) and finetune/lora.py (fit) of 0.3.1 to
+        0.4.13; lightning/fabric/plugins/precision/half.py (convert_output).
+        """
+        kept: list[Storage] = []
+        logits = [made(tape, one) for one in pieces(tape, states, self.model.head_chunk, kept)]
+        tape.hold(states)
+        wide = [self.upcast(tape, one) for one in logits]
+        tape.hold(*logits)
+        if self.model.logits_shifted:
+            wide[-1] = without_last(tape, wide[-1], True)
+        losses = [cross_entropy(tape, one if one.item == op.FP32 else self._narrow(tape, one)) for one in wide]
+        total = tape.make((1, 0), 1, op.FP32)
+        tape.hold(*wide)
+        kept += tape.keep(*wide) or ()
+        return tape.node(total, losses, None, lambda gradient: [gradient] * len(losses))  # type: ignore[no-any-return]
+
+    def _narrow(self, tape: Tape, logits: Tensor) -> Tensor:
+        """16-bit logits as the loss takes them."""
+        return op.cast(tape, logits, op.FP32) if self.model.logits_upcast == "loss" else logits
 
     def chunked_loss(self, tape: Tape, hidden: Tensor) -> Tensor:
         """Head and loss in one."""

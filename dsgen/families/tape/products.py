@@ -16,6 +16,7 @@ from dsgen.families.tape.graph import (
     NORM,
     SOFTMAX,
     STREAM,
+    Storage,
 )
 from dsgen.families.tape.moments import Size
 from dsgen.families.tape.operators import FP32, INDEX, gradient_of
@@ -29,6 +30,7 @@ __all__ = [
     "grouped",
     "layer_norm",
     "linear",
+    "pieces",
     "sharded_cross_entropy",
     "without_last",
 ]
@@ -248,6 +250,24 @@ def without_last(tape: Tape, logits: Tensor, single: bool) -> Tensor:
         return [result]
 
     return tape.node(copy, (logits,), None, uncut)  # type: ignore[no-any-return]
+
+
+def pieces(tape: Tape, tensor: Tensor, tokens: int, kept: list[Storage]) -> list[Tensor]:
+    """`split(tokens, dim=1)`: views of so many tokens of every sequence; backward joins the gradients.
+
+    `kept` are storages that live until then, which may come later.
+    """
+    whole = tensor.rows[1]
+    rows = [(0, min(tokens, whole - begin)) for begin in range(0, whole, tokens)]
+    made = [Tensor(one, tensor.width, tensor.item, tensor.storage) for one in rows]
+    tape.dispatches(views=len(made))
+
+    def back(*_: Tensor) -> list[Any]:
+        joined = tape.like(tensor)
+        tape.moves(COPY, joined, joined)
+        return [joined]
+
+    return tape.node(made, (tensor,), kept, back)  # type: ignore[no-any-return]
 
 
 def sharded_cross_entropy(tape: Tape, logits: Tensor, single: bool = False) -> Tensor:
