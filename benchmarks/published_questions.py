@@ -86,6 +86,9 @@ def question_of(record: Record) -> Question:
 # length too, 20 at a time, and its cache is emptied every ten steps, for which dsgen has no word
 # (huggingface/peft@026d1e0, method_comparison/MetaMathQA/run.py: BUCKET_FACTOR, ACCELERATOR_EMPTY_CACHE_SCHEDULE).
 _MEANS = {"peftmc": 210}
+# Programs with a loss of Liger's of a known release. fms-acceleration's own plugin has a copy, line by line that of
+# 0.3.1 (fms_acceleration_foak/fused_ops/liger_ce/fused_linear_cross_entropy_loss.py).
+_LIGERS = {"fms": "0.3.1"}
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 
@@ -112,6 +115,7 @@ def job_of(record: Record) -> Job:
         chunked_loss=_chunked(record),
         checkpointing="full" if config["checkpointing"] else "none",
         transformers=record.get("transformers"),
+        liger=_LIGERS.get(source_of(record).prefix),
         zero_init=not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST),
         **said,
     )
