@@ -43,16 +43,14 @@ def warnings(footprint: Footprint) -> Iterator[str]:
         yield f"{takes} {gib(one.high_bytes)} of {gib(one.limit_bytes)} GiB: {todo}"
     if one is not None and training.chunked_loss and not evaluates_in_chunks(training):
         if evaluates_in_chunks(attrs.evolve(training, liger=None)):
-            why = (
-                "only since 0.6 does Liger listen to the Trainer, which tells it to skip them (skip_logits), and this is "
-                f"{training.liger}"
-            )
+            since, release = "0.6 does Liger listen to the Trainer, which tells it to skip them", training.liger
         else:
-            why = (
-                "only since transformers 5.15 does the Trainer tell Liger to skip them there too (skip_logits), and this is "
-                f"{training.transformers}"
-            )
-        yield f"an evaluation holds all logits, though training with Liger's loss does not: {why}"
+            since = "transformers 5.15 does the Trainer tell Liger to skip them there too"
+            release = training.transformers
+        yield (
+            "an evaluation holds all logits, though training with Liger's loss does not: only since "
+            f"{since} (skip_logits), and this is {release}"
+        )
     if one is not None and one.left_bytes > 0:
         yield (
             f"an evaluation leaves weights gathered: the next pass of training takes up to {gib(one.left_bytes)} GiB "
