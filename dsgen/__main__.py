@@ -6,7 +6,7 @@ import atexit
 import gc
 from typing import NoReturn
 
-__all__ = ["main"]
+__all__ = ["OBJECTS", "main"]
 
 # New objects between two searches for garbage: Python's own 700 take a fifth of a run that makes little garbage.
 OBJECTS = 100_000

@@ -92,9 +92,10 @@ def ask_cpu_once() -> None:
     """Ask for the CPU's name here, and not in every fork and for every operator: DeepSpeed's CPU Adam and builders do.
 
     py-cpuinfo starts a program that counts the clock's ticks for a second, and spins meanwhile. DeepSpeed reads vendor,
-    architecture and flags (ops/adam/cpu_adam.py, ops/op_builder/builder.py), and no clock.
+    architecture and flags (ops/adam/cpu_adam.py, ops/op_builder/builder.py), and no clock. A py-cpuinfo that is made
+    otherwise is asked as ever.
     """
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, AttributeError):
         package: Any = importlib.import_module("cpuinfo")
         module: Any = importlib.import_module("cpuinfo.cpuinfo")
         module.CPUID.get_raw_hz = lambda self: 0
