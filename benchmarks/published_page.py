@@ -73,7 +73,8 @@ _CAUSES = (
     " 2025-04-06, e3f270866, 11a345d41, 3debbef8e; 0.6.2 is of 2025-08-22), and their zero3.json has overlap_comm false"
     " and no optimizer, so the Trainer's AdamW is torch's foreach one. With all three the simulated engine reserves"
     " 47.5 GiB for sws-01, 43.9 for sws-04, 55.4 for sws-05 and sws-06; the replay of the instant model says 5.4,"
-    " 4.1 and 3.7 GiB more, which is not mended. With Liger's release alone sws-04 is -0.5 % and sws-01 +10.8 %.",
+    " 4.1 and 3.7 GiB more, for what docs/reserved.md lists. With Liger's release alone sws-04 is -0.5 % and sws-01"
+    " +10.8 %.",
     "LitGPT's Gemma 2 (lith-08) takes its own steps to a capped score, and is taken as transformers'.",
     "fsdp_qlora's LoRA of one sequence (fsdpq-03, fsdpq-04): what was reserved is the same at 512 and 2,048 tokens,"
     " 10.2 GiB, where its text says 8.28 and 9.16 allocated: as if it was reserved before the steps.",

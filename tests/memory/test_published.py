@@ -130,7 +130,7 @@ def test_the_classes_of_litgpt_are_its_own(module: Any, records: Mapping[str, An
     assert models["litr-14"].litgpt == "qv"
 
 
-def test_what_litgpt_ran_on_one_gpu_is_said_to_half_a_percent(cases: Any) -> None:
+def test_what_litgpt_ran_on_one_gpu_is_said_to_six_thousandths(cases: Any) -> None:
     """But for a model whose eager attention it writes out otherwise, and one with eight sequences."""
     errors = {case.name: case.error for case in cases if case.source in ("lith", "litr") and case.peaks}
     near = {name for name, error in errors.items() if abs(error) < 0.006}
