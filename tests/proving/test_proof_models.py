@@ -53,7 +53,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-COMPARED = ("llama, stage 2", "llama, stage 3", "qlora, stage 2")  # with each other
+# with each other
+COMPARED = ("llama, stage 2", "llama, stage 3", "qlora, stage 0", "qlora, stage 2", "qlora, stage 3 and offload")
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,14 @@ def test_it_is_proved(name: str, proofs: dict[str, prover.Proof]) -> None:
 def test_stage_3_trains_as_stage_2_does(proofs: dict[str, prover.Proof]) -> None:
     """The same sibling with the same weights: experts too are what transformers makes them (bf16 rounds)."""
     assert proofs["llama, stage 3"].losses == pytest.approx(proofs["llama, stage 2"].losses, abs=2e-3)
+
+
+def test_weights_in_4_bits_are_the_same_at_stage_3(proofs: dict[str, prover.Proof]) -> None:
+    """There they are kept as 16-bit numbers, two bytes each: none is lost, and none is what lay in memory."""
+    whole, parts = proofs["qlora, stage 0"].losses, proofs["qlora, stage 3 and offload"].losses
+
+    assert parts[0] == whole[0]
+    assert parts == pytest.approx(whole, abs=5e-3)
 
 
 def test_only_adapters_are_trained(proofs: dict[str, prover.Proof]) -> None:

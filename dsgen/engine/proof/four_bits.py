@@ -41,6 +41,12 @@ class PackedLinear(quantized.Linear4bit):
         levels = torch.stack((packed >> 4, packed & 15), dim=1).flatten()[:count].float() - _ZERO
         return (levels / _LEVELS * self.offset.float()).to(self.compute_dtype).view(self.out_features, self.in_features)
 
+    def stored_as(self, dtype: torch.dtype) -> Any:
+        """The packed weight in that room, byte for byte."""
+        stored = super().stored_as(dtype)
+        stored.zero_().view(torch.uint8).view(-1)[: self.weight.numel()].copy_(self.weight.detach().view(-1))
+        return stored
+
 
 def quantize(model: Any, dtype: torch.dtype) -> None:
     """Put the layers that transformers would put in 4 bits in 4 bits: every linear one but the output head."""

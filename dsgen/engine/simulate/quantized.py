@@ -66,6 +66,10 @@ class Linear4bit(torch.nn.Linear):  # type: ignore[misc]
             devices.streams.program.kernel(devices.streams.current.number, "dequantize_4bit", "stream", moved)
         return torch.empty((self.out_features, self.in_features), dtype=self.compute_dtype, device=self.absmax.device)
 
+    def stored_as(self, dtype: torch.dtype) -> Any:
+        """Room for the packed weight as numbers of another type."""
+        return torch.empty((-(-self.weight.numel() // dtype.itemsize), 1), dtype=dtype, device=devices.NAME)
+
 
 class _MatMul4Bit(torch.autograd.Function):  # type: ignore[misc]
     """Forward and backward each make the 16-bit weight anew; what is kept is the packed one, not the input."""
@@ -126,9 +130,7 @@ def pack(model: Any, dtype: torch.dtype) -> None:
     """
     for module in model.modules():
         if isinstance(module, Linear4bit):
-            bytes_ = module.weight.numel()
-            packed = torch.empty((-(-bytes_ // dtype.itemsize), 1), dtype=dtype, device=devices.NAME)
-            module.weight = torch.nn.Parameter(packed, requires_grad=False)
+            module.weight = torch.nn.Parameter(module.stored_as(dtype), requires_grad=False)
             _named(module)
 
 
