@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dsgen.deepspeed.keys import lookup
 from dsgen.families import family_of
+from dsgen.frameworks import recomputation
 from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import python_value
 from dsgen.frameworks.optimizer_starts import start_code
@@ -127,7 +128,8 @@ def _adapters(at: _AskedCode) -> str:
         return ""
     if lora.quantized:
         checkpointing = at.plan.chosen.strategy.checkpointing
-        kind = '    gradient_checkpointing_kwargs={"use_reentrant": False},\n' if checkpointing else ""
+        said = python_value(recomputation.kind_arguments(at.plan))
+        kind = f"    gradient_checkpointing_kwargs={said},\n" if checkpointing else ""
         return (
             "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n\n"
             "model = prepare_model_for_kbit_training(\n"
@@ -150,8 +152,22 @@ def _call(name: str, arguments: Mapping[str, object]) -> str:
 
 def _checkpointing(at: _AskedCode) -> str:
     if at.target == "hf-trainer":
-        return f"# done: {at.told} gradient_checkpointing=True, and not the reentrant kind"
-    return 'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
+        kind = "the reentrant kind" if recomputation.reenters(at.plan) else "not the reentrant kind"
+        done = f"# done: {at.told} gradient_checkpointing=True, and {kind}"
+        return f"{done}\n{_inputs(at)}".rstrip()
+    said = python_value(recomputation.kind_arguments(at.plan))
+    return (
+        f"{_inputs(at)}model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={said})\n"
+        "model.train()  # from_pretrained leaves it in eval mode, in which transformers checkpoints nothing"
+    )
+
+
+def _inputs(at: _AskedCode) -> str:
+    """What the reentrant kind asks of the program; prepare_model_for_kbit_training does it for a base in 4 bits."""
+    if not recomputation.reenters(at.plan):
+        return ""
+    why = f"# reentrant: {recomputation.reason(at.plan)}\n"
+    return why if at.plan.job.training.method == "qlora" else f"{why}{recomputation.INPUTS}\n"
 
 
 def _chunked_loss(at: _AskedCode) -> str:

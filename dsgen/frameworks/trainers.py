@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
+from dsgen.frameworks import recomputation
 from dsgen.frameworks.adapters import adapters, attention, dtype
 from dsgen.frameworks.job_files import FILL_IN, Argument, JobFile, JobFiles, beside, yaml_text
 from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
@@ -129,7 +130,8 @@ def _of_llama_factory(config: Config, path: str) -> Iterator[Argument]:
     yield from _renamed(config, {"use_liger_kernel": "enable_liger_kernel"}, said)
     yield Argument("disable_gradient_checkpointing", not chosen.checkpointing)
     if chosen.checkpointing:
-        yield Argument("use_reentrant_gc", False)
+        reenters = recomputation.reenters(config.plan)
+        yield Argument("use_reentrant_gc", reenters, recomputation.reason(config.plan) if reenters else "")
 
 
 def _of_axolotl(config: Config, path: str) -> Iterator[Argument]:

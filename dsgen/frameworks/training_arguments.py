@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsgen.deepspeed.keys import lookup
+from dsgen.frameworks import recomputation
 from dsgen.frameworks.job_files import Argument
 from dsgen.memory.evaluating import TRAINER_SEQUENCES, most_sequences
 from dsgen.planning.lengths import schedule
@@ -66,8 +67,8 @@ def _arguments(config: Config) -> Iterator[Argument]:
         "no DeepSpeed key does it" if chosen.checkpointing else "it fits without, and is faster",
     )
     if chosen.checkpointing:
-        reason = "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
-        yield Argument("gradient_checkpointing_kwargs", {"use_reentrant": False}, reason)
+        kind = recomputation.kind_arguments(config.plan)
+        yield Argument("gradient_checkpointing_kwargs", kind, recomputation.reason(config.plan))
     if wishes.optimizer == EIGHT_BITS and not tree.get("optimizer"):
         yield Argument("optim", "adamw_8bit", "its states in 8 bits: pip install bitsandbytes")
     if wishes.chunked_loss:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsgen.frameworks.job_files import HEADER, Argument, JobFile, JobFiles, beside, python_value, yaml_text
+from dsgen.frameworks.recomputation import input_gradients
 from dsgen.frameworks.training_arguments import autos, resolved, training_arguments, with_autos
 from dsgen.rendering import Config
 
@@ -29,7 +30,11 @@ def hf_trainer(config: Config, path: str, resolve: bool) -> JobFiles:
         Argument("deepspeed", path, "as seen from where the run starts"),
         *training_arguments(config),
     )
-    notes = ("HfArgumentParser(TrainingArguments).parse_yaml_file(...) reads it; so does TRL's SFTConfig",)
+    asked = input_gradients(config.plan)
+    notes = (
+        "HfArgumentParser(TrainingArguments).parse_yaml_file(...) reads it; so does TRL's SFTConfig",
+        *((f"The program calls {asked}",) if asked else ()),
+    )
     return JobFiles(
         target="hf-trainer",
         config=tree,
@@ -38,7 +43,7 @@ def hf_trainer(config: Config, path: str, resolve: bool) -> JobFiles:
             JobFile(
                 beside(path, ARGUMENTS), yaml_text("TrainingArguments of this config", arguments, notes), "as YAML"
             ),
-            JobFile(beside(path, PROGRAM), _python(arguments), "the same as Python"),
+            JobFile(beside(path, PROGRAM), _python(arguments, asked), "the same as Python"),
         ),
         arguments=arguments,
         autos={} if resolve else autos(config),
@@ -50,7 +55,7 @@ def config_json(tree: Mapping[str, Any]) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
-def _python(arguments: tuple[Argument, ...]) -> str:
+def _python(arguments: tuple[Argument, ...], asked: str) -> str:
     lines = [
         f"{HEADER}: TrainingArguments of this config.",
         "",
@@ -63,6 +68,7 @@ def _python(arguments: tuple[Argument, ...]) -> str:
         '    """The arguments; make them before the model is loaded, so that ZeRO-3 can share it out as it is read.',
         "",
         "    `kind` may be a class that adds arguments of its own, as TRL's SFTConfig; `others` win.",
+        *(("", f"    The program calls {asked}.") if asked else ()),
         '    """',
         "    arguments: dict[str, Any] = {",
         *(f"        {python_value(item.name)}: {python_value(item.value)}," for item in arguments),

@@ -19,7 +19,7 @@ from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Provenance
 from dsgen.shapes.profiles import Model, Training
 
-__all__ = ["brings_foreach", "by_release", "casts_adapters", "evaluates_in_chunks"]
+__all__ = ["WHY_REENTRANT", "brings_foreach", "by_release", "casts_adapters", "evaluates_in_chunks", "must_reenter"]
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and not the logits
@@ -27,6 +27,15 @@ _SHIFTS_LABELS = (4, 49)  # the first release whose loss shifts the labels and n
 # (runtime/engine.py, _cast_module_mixed_precision); module.bfloat16() or half() cast them before. 0.19.2 itself fails
 # in the first step, which 0.19.3 mends (deepspeedai/DeepSpeed#8072).
 _KEEPS_ADAPTERS = (0, 19, 2)
+# The first release of DeepSpeed whose stage 3 keeps frozen parameters that a recomputation gathers until its backward
+# has run (runtime/zero/partitioned_param_coordinator.py, update_recompute_parameters; deepspeedai/DeepSpeed#8148).
+# Forward hooks of the recomputation gave them back before: torch's checkpointing that is not reentrant compares the
+# tensors with those of forward, has shapes of 0, and raises a CheckpointError. The reentrant one compares nothing.
+_KEEPS_RECOMPUTED = (0, 19, 3)
+WHY_REENTRANT = (
+    f"the other kind ends in a CheckpointError: before DeepSpeed {'.'.join(map(str, _KEEPS_RECOMPUTED))} stage 3 gives "
+    "frozen weights back before its backward"
+)
 _OLDEST, _STACKED = (4,), 5  # the first release that is known, and the first major one with all experts in one tensor
 _OLDEST_TORCH, _OLDEST_LIGER = (2,), (0, 3)  # likewise; Liger before 0.3 made the gradient of a frozen head too
 # The first releases of which the Trainer's optim is adamw_torch_fused, adamw_torch before (training_args.py,
@@ -70,7 +79,22 @@ def by_release(model: Model, training: Training, provenance: Provenance) -> Mode
 
 def casts_adapters(version: str) -> bool:
     """Whether a release of DeepSpeed, as of a job, makes adapters 16-bit under zero.Init too."""
-    return tuple(int(part) for part in version.split(".")[:3]) < _KEEPS_ADAPTERS
+    return _of_deepspeed(version) < _KEEPS_ADAPTERS
+
+
+def must_reenter(method: str, stage: int, version: str) -> bool:
+    """Whether activations can be recomputed by reentrant checkpointing alone.
+
+    Args:
+        method: full, lora or qlora; adapters freeze the base.
+        stage: Of ZeRO.
+        version: The release of DeepSpeed, as of a job.
+    """
+    return method != "full" and stage == 3 and _of_deepspeed(version) < _KEEPS_RECOMPUTED
+
+
+def _of_deepspeed(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3])
 
 
 def brings_foreach(trainer: bool, training: Training) -> bool:

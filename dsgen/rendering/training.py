@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsgen.jobs.releases import WHY_REENTRANT, must_reenter
 from dsgen.planning.lengths import CONSTANT, schedule
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
@@ -28,6 +29,7 @@ CHECKPOINTING = (
     "model.gradient_checkpointing_enable() (or gradient_checkpointing=True in TrainingArguments). This block is read "
     "only by programs that call deepspeed.checkpointing.configure()"
 )
+_REENTRANT = f". With use_reentrant=True and model.enable_input_require_grads(): {WHY_REENTRANT}"
 
 
 def keys(plan: Plan) -> Iterator[PlannedKey]:
@@ -45,9 +47,9 @@ def keys(plan: Plan) -> Iterator[PlannedKey]:
         "training.gradient_clipping",
     )
     if plan.chosen.strategy.checkpointing:
-        yield PlannedKey(
-            "activation_checkpointing.partition_activations", False, CHECKPOINTING, "training.checkpointing"
-        )
+        reenters = must_reenter(training.method, plan.chosen.strategy.stage, job.version)
+        reason = f"{CHECKPOINTING}{_REENTRANT if reenters else ''}"
+        yield PlannedKey("activation_checkpointing.partition_activations", False, reason, "training.checkpointing")
         yield PlannedKey(
             "activation_checkpointing.cpu_checkpointing",
             False,

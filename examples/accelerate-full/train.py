@@ -72,6 +72,7 @@ def train(data: str | None, output: str, steps: int | None) -> dict[str, Any]:
     model, dataset, collate = parts(data)
     if "activation_checkpointing" in config:  # the plan counts on it; no key of DeepSpeed's does it
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()  # from_pretrained leaves it in eval mode, in which transformers checkpoints nothing
     loader = DataLoader(dataset, batch_size=config["train_micro_batch_size_per_gpu"], shuffle=True, collate_fn=collate)
     optimizer = DummyOptim(model.parameters())
     scheduler = DummyScheduler(optimizer)

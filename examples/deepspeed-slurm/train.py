@@ -63,6 +63,7 @@ def train(config_file: str, data: str | None, checkpoints: str, steps: int | Non
     model = network(data)
     if "activation_checkpointing" in config:  # the plan counts on it; no key of DeepSpeed's does it
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()  # from_pretrained leaves it in eval mode, in which transformers checkpoints nothing
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
     engine.load_checkpoint(checkpoints)  # on every rank; nothing where there is none
     first, loss, epoch = engine.global_steps, None, 0

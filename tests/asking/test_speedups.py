@@ -11,6 +11,7 @@ import pytest
 
 import dsgen
 from dsgen.asking.memory_questions import ask_config, given
+from dsgen.asking.plan_questions.rewrites import rewrites
 from dsgen.asking.plan_questions.speedups import LEAST_GAIN, Speedup, Speedups, speedups
 from dsgen.cost import cost
 from dsgen.memory import Verdict, estimate
@@ -193,3 +194,16 @@ def test_a_dtype_that_the_gpu_lacks_has_no_speed() -> None:
     assert raised.value.todo is not None
     assert "--precision fp16" in raised.value.todo
     assert answer(OFFLOADED, {"hw": "t4-16g", "model": "1b", "precision": "fp16"}).now.speed > 0
+
+
+@pytest.mark.parametrize(("release", "reentrant"), [("0.18", True), ("0.19", False)])
+def test_checkpointing_of_adapters_at_stage_3_is_asked_for_as_the_release_can_run_it(
+    release: str, reentrant: bool
+) -> None:
+    job = dsgen.job({"hw": "a100-80g", "model": "7b", "method": "lora", "checkpointing": "none"}, release)
+    question = ask_config(job, given(OFFLOADED))
+    after = attrs.evolve(question.strategy, checkpointing=True)
+
+    (program,) = (one.program for one in rewrites(question, question.strategy, after) if one.program)
+    assert ('gradient_checkpointing_kwargs={"use_reentrant": True}' in program) is reentrant
+    assert program.startswith("call model.gradient_checkpointing_enable(")

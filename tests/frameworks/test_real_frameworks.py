@@ -146,6 +146,7 @@ def test_accelerate_runs_the_code_of_a_config_whose_optimizer_or_schedule_was_de
 
 
 SMALL = "--global-batch 4 --zero-stage 2 --tp 1 --offload none --model llama-3.2-1b"
+RECOMPUTED = "--global-batch 4 --zero-stage 3 --method lora --lora-rank 2 --checkpointing full"
 SHARED = ["--hw", "a100-80g", "--model", "7b", "--gpus", "2", "--micro-batch", "1", "--total-steps", "2"]
 
 
@@ -164,6 +165,8 @@ def with_needs(folder: Path, model: Path, options: str, without: str = "") -> su
     [
         ("--global-batch 4 --zero-stage 3 --checkpointing full", 90_432),
         ("--global-batch 4 --zero-stage 2 --method lora --lora-rank 2", 4_096),
+        (f"{RECOMPUTED} --deepspeed 0.19", 4_096),
+        (f"{RECOMPUTED} --deepspeed 0.18", 4_096),
         ("--global-batch 2 --zero-stage 1 --tp 2", None),
         (f"{SMALL} --set optimizer=null", None),
         (
@@ -181,6 +184,7 @@ def test_a_program_of_the_code_that_needs_shows_trains_saves_and_resumes(tmp_pat
     assert took["resumed"] is True
     assert took["length"] == 4096
     assert took["checkpointing"] == ("--checkpointing" in options)
+    assert took["reentrant"] == (["0.18" in options] if "--checkpointing" in options else [])  # of blocks that it did
     assert trained in (None, took["trained"])
     assert (took["whole"] == 0) == ("--zero-stage 3" in options)  # under zero.Init no rank has a whole tensor
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsgen.asking.memory_questions.questions import Question, buffers
+from dsgen.jobs.releases import must_reenter
 from dsgen.strategies.strategies import Strategy
 
 __all__ = ["Rewrite", "rewrites"]
@@ -49,7 +50,10 @@ def rewrites(question: Question, before: Strategy, after: Strategy) -> Iterator[
         words = f"{after.precision} instead of {before.precision}, which changes the numbers"
         yield Rewrite(words, {f"{after.precision}.enabled": True})
     if after.checkpointing != before.checkpointing:
-        call = "model.gradient_checkpointing_enable()"
+        job = question.job
+        reenters = after.checkpointing and must_reenter(job.training.method, after.stage, job.version)
+        kind = 'gradient_checkpointing_kwargs={"use_reentrant": True}' if reenters else ""
+        call = f"model.gradient_checkpointing_enable({kind})"
         program = f"call {call}" if after.checkpointing else f"leave out {call}"
         yield Rewrite(f"{'' if after.checkpointing else 'no '}activation checkpointing", {}, program)
     yield from _sizes(question, before, after)

@@ -183,9 +183,10 @@ PROGRAMS = (
             Sign("different number of tensors was saved during the original forward and recomputation"),
             Sign("CheckpointError"),
         ),
-        why="Recomputed tensors have other shapes. A shape of 0 is a parameter that ZeRO-3 gave back before the "
-        "recomputation, as happens to frozen ones; others follow state that changes between the passes.",
+        why="Recomputed tensors have other shapes. A shape of 0 is a parameter that ZeRO-3 gave back too early, as "
+        "DeepSpeed before 0.19.3 does with frozen ones; others follow state that changes between the passes.",
         changes=(
+            "with adapters, DeepSpeed 0.19.3 or newer",
             'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for '
             "adapters",
             "ZeRO-2, where nothing is gathered",
@@ -200,8 +201,8 @@ PROGRAMS = (
         why="With reentrant checkpointing and frozen embeddings no input requires a gradient, so autograd stops there; "
         "or every parameter is frozen, or the loss is no scalar.",
         changes=(
-            'gradient_checkpointing_kwargs={"use_reentrant": False}',
             "model.enable_input_require_grads() before the adapters are added",
+            'gradient_checkpointing_kwargs={"use_reentrant": False}, but not at stage 3 before DeepSpeed 0.19.3',
         ),
         source="https://github.com/huggingface/peft/issues/2742",
     ),

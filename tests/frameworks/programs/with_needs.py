@@ -6,6 +6,7 @@ Arguments: the model's folder, the file of needs, and a need whose code is left 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,6 +34,22 @@ for code in (code for code in BEFORE if code in told and code != sys.argv[3]):
     if code == "attention":
         whole = sum(item.numel() for item in space["model"].parameters())
 engine = space["engine"]
+kinds: set[bool] = set()
+
+
+def heard(function: Any) -> Any:
+    """torch's checkpointing of a block, which tells its kind when it is called."""
+
+    def checkpoint(*arguments: Any, **named: Any) -> Any:
+        kinds.add(function.keywords["use_reentrant"])
+        return function(*arguments, **named)
+
+    return checkpoint
+
+
+for module in engine.module.modules():
+    if hasattr(module, "_gradient_checkpointing_func"):
+        module._gradient_checkpointing_func = heard(module._gradient_checkpointing_func)
 losses = []
 for place, batch in enumerate(space["loader"]):
     if place == 2 * engine.gradient_accumulation_steps():
@@ -54,6 +71,7 @@ report(
     whole=whole,
     trained=sum(getattr(item, "ds_numel", item.numel()) for item in after),
     resumed=all(torch.equal(one, other) for one, other in zip(before, after, strict=True)),
+    reentrant=sorted(kinds),
     checkpointing=bool(getattr(engine.module, "is_gradient_checkpointing", False)),
     length=space["tokenizer"].model_max_length,
 )

@@ -1,0 +1,40 @@
+"""By which kind of torch's checkpointing a program recomputes activations, why, and what that asks of it."""
+
+from __future__ import annotations
+
+from dsgen.jobs.releases import WHY_REENTRANT, must_reenter
+from dsgen.planning.planner import Plan
+
+__all__ = ["INPUTS", "input_gradients", "kind_arguments", "reason", "reenters"]
+
+INPUTS = "model.enable_input_require_grads()"
+
+
+def reenters(plan: Plan) -> bool:
+    """Whether it is the reentrant kind, which only adapters at stage 3 under an older DeepSpeed need."""
+    return must_reenter(plan.job.training.method, plan.chosen.strategy.stage, plan.job.version)
+
+
+def kind_arguments(plan: Plan) -> dict[str, bool]:
+    """The keywords of torch.utils.checkpoint.checkpoint, as transformers and peft take them."""
+    return {"use_reentrant": reenters(plan)}
+
+
+def reason(plan: Plan) -> str:
+    """Why it is this kind."""
+    if reenters(plan):
+        return WHY_REENTRANT
+    return "the kernels that the plan counts; the reentrant one also needs inputs with gradients"
+
+
+def input_gradients(plan: Plan) -> str:
+    """What a program must call beside it, and when, in words; "" for nothing.
+
+    Reentrant checkpointing gives a gradient where an input has one, which those of a frozen embedding have not.
+    transformers 5.23 asks for one by itself (modeling_utils.py), not every older one does
+    (huggingface/transformers#42489); TRL's SFTTrainer, LLaMA-Factory
+    (model_utils/checkpointing.py) and ms-swift (trainers/mixin.py) do.
+    """
+    if not (plan.chosen.strategy.checkpointing and reenters(plan)):
+        return ""
+    return f"{INPUTS} before its Trainer: a frozen embedding gives reentrant checkpointing no gradient"
