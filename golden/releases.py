@@ -11,10 +11,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from dsgen import catalog
+from dsgen.asking.proofs import of_rendered
 from dsgen.jobs import scenarios
 from dsgen.jobs.assembly import assemble
 from dsgen.planning.planner import contenders, decide, plan
+from dsgen.proving.proven_models import ProvenModel
 from dsgen.rendering import render
 from dsgen.shapes.errors import DsgenError
 from golden import cells, matrix, scenes, starts
@@ -68,15 +72,18 @@ def _everywhere() -> Iterable[Place]:
                 yield hardware, model, cluster
 
 
-def rendered_scene(name: str, release: str) -> dict[str, Any]:
-    """The config of a golden scenario for another release than its own.
+def rendered_scene(name: str, release: str) -> tuple[dict[str, Any], ProvenModel]:
+    """The config of a golden scenario for another release than its own, and what its proof trains.
+
+    That is the tiny Llama, with the adapters of the plan, and checkpointed as its program does it.
 
     Raises:
         DsgenError: The release has no such key.
     """
     said = scenarios.read(str(scenes.SCENARIOS / f"{name}.yaml"))
-    config: dict[str, Any] = json.loads(render(plan(assemble(scenarios.layers(said), release))).to_json())
-    return config
+    config = render(plan(assemble(scenarios.layers(said), release)))
+    trained = attrs.evolve(of_rendered(config).trained, name=None, config=None)
+    return json.loads(config.to_json()), trained
 
 
 def stands(all_of_them: Mapping[Place, Mapping[str, Any]]) -> tuple[Place, ...]:

@@ -13,6 +13,7 @@ from dsgen.deepspeed import surface
 from dsgen.deepspeed.autos import unfilled
 from dsgen.deepspeed.keys import lookup
 from dsgen.families.hf_config import to_hf_config
+from dsgen.frameworks.recomputation import reenters
 from dsgen.jobs import model_configs
 from dsgen.linting import config_reader
 from dsgen.linting.files import lint_one
@@ -134,10 +135,18 @@ def of_rendered(config: Config) -> ToProve:
         name=job.names.get("model", "the model"),
         config=to_hf_config(attrs.asdict(job.model)),
         adapters=adapters,
+        checkpointing=_checkpointing(config),
         optimizer=EIGHT_BITS if wishes.optimizer == EIGHT_BITS and "optimizer" not in config.tree else "",
     )
     tree = config.to_dict()
     return ToProve(written=tree, given=provable(tree), trained=model)
+
+
+def _checkpointing(config: Config) -> str:
+    """How the program of a plan recomputes activations, as `dsgen needs` tells it."""
+    if not config.plan.chosen.strategy.checkpointing:
+        return ""
+    return "reentrant" if reenters(config.plan) else "non-reentrant"
 
 
 def asked(

@@ -31,9 +31,8 @@ def input_gradients(plan: Plan) -> str:
     """What a program must call beside it, and when, in words; "" for nothing.
 
     Reentrant checkpointing gives a gradient where an input has one, which those of a frozen embedding have not.
-    transformers 5.23 asks for one by itself (modeling_utils.py), not every older one does
-    (huggingface/transformers#42489); TRL's SFTTrainer, LLaMA-Factory
-    (model_utils/checkpointing.py) and ms-swift (trainers/mixin.py) do.
+    transformers 5.23 asks for one by itself (modeling_utils.py), not every older one does (huggingface/transformers
+    #42489); TRL's SFTTrainer, LLaMA-Factory (model_utils/checkpointing.py) and ms-swift (trainers/mixin.py) do.
     """
     if not (plan.chosen.strategy.checkpointing and reenters(plan)):
         return ""

@@ -168,7 +168,7 @@ class Claims:
             ("device", proven.device, None if self.device == "auto" else self.device),
             ("steps", len(proven.losses) - 1, self.steps),
         ]
-        if self.trained is not None and self.trained.sha256 != proven.model_sha256:
+        if self.trained is not None and proven.model_sha256 not in self.trained.hashes:
             now, was = self.trained.title, proven.model
             if now == was:  # the words are the same: a rank of adapters, a number of the config.json
                 now, was = (f"{now} ({sha[:_SHOWN]}...)" for sha in (self.trained.sha256, proven.model_sha256))

@@ -13,13 +13,15 @@ import attrs
 
 from dsgen.shapes.errors import mistake
 
-__all__ = ["METHODS", "TINY_LLAMA", "Lora", "ProvenModel", "is_factory", "of_factory"]
+__all__ = ["CHECKPOINTING", "METHODS", "TINY_LLAMA", "Lora", "ProvenModel", "is_factory", "of_factory"]
 
 TINY_LLAMA = "a tiny Llama"
 METHODS = ("full", "lora", "qlora")
+CHECKPOINTING = ("", "non-reentrant", "reentrant")  # torch's kinds, and none
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _TINY_HIDDEN = 64  # of the tiny Llama (engine.proof.tiny_llama)
 _RANK = 8  # the most that adapters of a tiny model have: its matrices have 64 rows
+_HOW = ("optimizer", "checkpointing")  # what is said only where it is not ""
 _HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model")
 
 
@@ -57,6 +59,7 @@ class ProvenModel:
         folder: Where that package is looked for first.
         adapters: What is trained instead of all of it.
         optimizer: One that the program brings: AdamW8bit; "" for DeepSpeed's, or where the config has none torch's.
+        checkpointing: How the program recomputes activations, one of CHECKPOINTING; a person's own function does it.
     """
 
     name: str | None = None
@@ -65,6 +68,7 @@ class ProvenModel:
     folder: str | None = None
     adapters: Lora | None = None
     optimizer: str = ""
+    checkpointing: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -93,18 +97,26 @@ class ProvenModel:
             model = f"a tiny sibling of {self.name} ({self.config.get('model_type')})"
         else:
             model = TINY_LLAMA
+        kind = {"reentrant": "reentrant "}.get(self.checkpointing, "")
+        recomputed = f", with {kind}activation checkpointing" if self.checkpointing else ""
         if self.adapters is None:
-            return model
+            return f"{model}{recomputed}"
         base = ", its weights in 4 bits" if self.adapters.method == "qlora" else ""
-        return f"LoRA adapters on {model}{base}"
+        return f"LoRA adapters on {model}{base}{recomputed}"
 
     @property
     def sha256(self) -> str:
-        """The hash of what is trained: the model's config.json or function, and its adapters; not its name."""
+        """The hash of what is trained: the model's config.json or function, its adapters, and how; not its name."""
         adapters = None if self.adapters is None else attrs.asdict(self.adapters)
         said = {"config": self.config, "factory": self.factory, "adapters": adapters}
-        said |= {"optimizer": self.optimizer} if self.optimizer else {}
+        said |= {name: value for name in _HOW if (value := getattr(self, name))}
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The hashes that a claim of it accepts: of every kind of checkpointing, where none is said."""
+        kinds = (self.checkpointing,) if self.checkpointing else CHECKPOINTING
+        return tuple(attrs.evolve(self, checkpointing=kind).sha256 for kind in kinds)
 
     def to_engine(self) -> dict[str, Any]:
         """As the child process takes it, which makes it tiny."""
@@ -113,7 +125,7 @@ class ProvenModel:
             asked = {"kind": "factory", "factory": self.factory, "folder": self.folder}
         elif self.config is not None:
             asked = {"kind": "sibling", "config": dict(self.config)}
-        asked |= {"optimizer": self.optimizer} if self.optimizer else {}
+        asked |= {name: value for name in _HOW if (value := getattr(self, name))}
         return asked if self.adapters is None else {**asked, "adapters": self.adapters.to_engine()}
 
 

@@ -276,6 +276,9 @@ def _prove_one(
     if trained.optimizer:
         made = observed[0]["optimizer"]
         judged = (*judged, Check("optimizer of the program", trained.optimizer, made, made == trained.optimizer))
+    if trained.checkpointing:
+        kind, ran = trained.checkpointing, observed[0]["checkpointing"]
+        judged = (*judged, Check("activation checkpointing", kind, ran, ran == kind))
     return attrs.evolve(
         base,
         outcome=PROVED if all(check.ok for check in judged) else FAILED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from dsgen.proving import certificates, prover
 from dsgen.proving.certificates import Certificate, Claims, certify
-from dsgen.proving.proven_models import Lora, ProvenModel
+from dsgen.proving.proven_models import CHECKPOINTING, Lora, ProvenModel
 from dsgen.report import certificate as report
 from dsgen.shapes.errors import DsgenError
 
@@ -135,6 +136,23 @@ def test_adapters_of_another_rank_are_another_model() -> None:
     (item,) = record.verify(CONFIG, installed=here(), said=Claims(trained=other)).differences
     assert item.name == "model"
     assert item.now != item.proven
+
+
+def test_how_activations_are_checkpointed_is_part_of_what_was_proven() -> None:
+    """A claim that does not say it, as one beside a config's file, is none of it; another kind is another proof."""
+    kinds = {kind: attrs.evolve(LORA, checkpointing=kind) for kind in CHECKPOINTING}
+    record = certify(proof(model=kinds["reentrant"].title, model_sha256=kinds["reentrant"].sha256))
+    plain = certify(proof(model=LORA.title, model_sha256=LORA.sha256))
+
+    assert len({model.sha256 for model in kinds.values()}) == len({model.title for model in kinds.values()}) == 3
+    holds = {kind: record.verify(CONFIG, installed=here(), said=Claims(trained=kinds[kind])).holds for kind in kinds}
+    assert holds == {"": True, "non-reentrant": False, "reentrant": True}
+    assert not plain.verify(CONFIG, installed=here(), said=Claims(trained=kinds["reentrant"])).holds
+
+
+def test_a_model_without_checkpointing_has_the_hash_that_it_had() -> None:
+    """Certificates and proofs that are kept stay."""
+    assert ProvenModel().sha256 == hashlib.sha256(b'{"adapters": null, "config": null, "factory": null}').hexdigest()
 
 
 def test_other_arguments_of_the_program_are_a_difference() -> None:

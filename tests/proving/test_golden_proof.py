@@ -51,11 +51,16 @@ def groups() -> dict[str, tuple[str, ...]]:
     return {**structures.distinct({name: config for name, config in configs().items() if name not in own}), **own}
 
 
+def recomputed(name: str) -> str:
+    """How the program of a scenario checkpoints, which its config says and no key of DeepSpeed's does."""
+    return "non-reentrant" if "activation_checkpointing" in configs()[name] else ""
+
+
 @pytest.fixture(scope="module")
 def proofs(request: pytest.FixtureRequest) -> dict[str, Proof]:
     """All proofs that are asked about, in one session: torch and DeepSpeed are imported once."""
     names = chosen(request)
-    models = [ProvenModel(optimizer=OWN.get(name, "")) for name in names]
+    models = [ProvenModel(optimizer=OWN.get(name, ""), checkpointing=recomputed(name)) for name in names]
     return dict(zip(names, prove_many([configs()[name] for name in names], trained=models), strict=True))
 
 
@@ -65,6 +70,8 @@ def test_a_structure_is_proved(name: str, proofs: dict[str, Proof]) -> None:
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)
     assert proof.outcome == PROVED, f"{proof.phase}: {proof.error or failed} {proof.site or ''} {proof.todo or ''}"
     assert proof.checks
+    ran = [check.observed for check in proof.checks if check.name == "activation checkpointing"]
+    assert ran == ([recomputed(name)] if recomputed(name) else [])
     changed = {one.key for one in proof.adaptations}
     assert ("torch.compile" in changed) == (name.startswith("optimizer-muon") and proof.device == "cpu")
     swapped = optimizer_place(configs()[name]) == "nvme"

@@ -150,4 +150,20 @@ def test_a_scenario_is_proven_with_its_own_model() -> None:
     proof = dsgen.prove(rendered, device="cpu")
 
     assert proof.outcome == prover.PROVED, proof.error
-    assert proof.model == "LoRA adapters on a tiny sibling of llama-3.1-8b (llama), its weights in 4 bits"
+    assert proof.model == (
+        "LoRA adapters on a tiny sibling of llama-3.1-8b (llama), its weights in 4 bits, with activation checkpointing"
+    )
+
+
+@pytest.mark.parametrize("release", ["0.18", "0.19"])
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_a_scenario_is_proven_with_the_checkpointing_of_its_program(method: str, release: str) -> None:
+    """Of the kind that its release can run; the newest, which is installed, runs both."""
+    job = {"hw": "a100-80g", "gpus": 8, "model": "llama-3.1-8b", "zero_stage": 3, "checkpointing": "full"}
+    rendered = dsgen.render(dsgen.plan({**job, "method": method}, release))
+
+    proof = dsgen.prove(rendered, device="cpu")
+
+    assert proof.outcome == prover.PROVED, proof.error
+    ran = [check.observed for check in proof.checks if check.name == "activation checkpointing"]
+    assert ran == ["reentrant" if release == "0.18" else "non-reentrant"]

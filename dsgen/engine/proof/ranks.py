@@ -142,6 +142,7 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
         skipped_steps=int(engine.skipped_steps),
         moved=_moved(before, after),
         weights_sha256=_digest(after),
+        checkpointing=", ".join(sorted(subject.recomputed)),
         finite=all(map(math.isfinite, losses)) and all(bool(t.isfinite().all()) for t in after["tensors"]),
     )
 

@@ -21,15 +21,17 @@ class TinyModel:
 
     Attributes:
         build: Makes the model.
-        finish: Puts adapters on it, outside of `zero.Init`.
+        finish: Puts adapters on it and checkpoints it, outside of `zero.Init`.
         partitions: Whether stage 3 makes it partitioned; transformers makes 4-bit models whole.
         unset: Whether a model that is born partitioned has weights that nobody has set, as a checkpoint would.
+        recomputed: The kinds of checkpointing that blocks of it were called through.
     """
 
     def __init__(
         self, build: Callable[[], Any], finish: Callable[[Any], Any], *, partitions: bool = True, unset: bool = False
     ) -> None:
         self.build, self.finish, self.partitions, self.unset = build, finish, partitions, unset
+        self.recomputed: set[str] = set()
         self._batch: Any = None
         self._model: Any = None
 
@@ -37,6 +39,25 @@ class TinyModel:
         """The model of what `build` gave: it, or it and a function of the number of samples that gives its inputs."""
         self._model, self._batch = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
         return self._model
+
+    def checkpoint(self, model: Any, kind: str, adapted: bool) -> Any:
+        """Recompute its blocks in backward, as the code of `dsgen needs` does: "reentrant" or "non-reentrant"."""
+        if kind == "reentrant" and adapted:
+            model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": kind == "reentrant"})
+        for module in model.modules():
+            if hasattr(module, "_gradient_checkpointing_func"):
+                module._gradient_checkpointing_func = self._heard(module._gradient_checkpointing_func)
+        return model.train()  # in eval mode transformers checkpoints nothing
+
+    def _heard(self, function: Any) -> Callable[..., Any]:
+        """A block's checkpointing, which tells its kind when it is called."""
+
+        def checkpoint(*arguments: Any, **named: Any) -> Any:
+            self.recomputed.add("reentrant" if function.keywords["use_reentrant"] else "non-reentrant")
+            return function(*arguments, **named)
+
+        return checkpoint
 
     def set_weights(self, partitioned: Any, whole: Any) -> None:
         """Give a model that was born partitioned the weights of one that was not.
@@ -80,7 +101,8 @@ def load(job: dict[str, Any]) -> TinyModel:
     """What builds the model of a job.
 
     Args:
-        job: model (kind tiny, sibling with a config.json, or factory; adapters), ranks, tp, wide, config.
+        job: model (kind tiny, sibling with a config.json, or factory; adapters; checkpointing), ranks, tp, wide,
+            config.
 
     Raises:
         ImportError: The person's package or function is not there.
@@ -100,11 +122,15 @@ def load(job: dict[str, Any]) -> TinyModel:
         def build() -> Any:
             return tiny_llama.build(job["tp"], job["wide"], job["ranks"] // job["tp"])
 
-    unset = asked["kind"] == "sibling"
-    if adapters is None:
-        return TinyModel(build, lambda model: model, unset=unset)
-    partitions = adapters["method"] != "qlora"
-    return TinyModel(build, lambda model: _adapted(model, adapters, job["config"]), partitions=partitions, unset=unset)
+    kind = asked.get("checkpointing", "") if asked["kind"] != "factory" else ""
+
+    def finish(model: Any) -> Any:
+        model = model if adapters is None else _adapted(model, adapters, job["config"])
+        return subject.checkpoint(model, kind, adapters is not None) if kind else model
+
+    partitions = adapters is None or adapters["method"] != "qlora"
+    subject = TinyModel(build, finish, partitions=partitions, unset=asked["kind"] == "sibling")
+    return subject
 
 
 def _sibling(described: dict[str, Any], tp: int, wide: bool, sharing: int) -> Callable[[], Any]:
