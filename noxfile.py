@@ -292,6 +292,16 @@ def reserved(session: nox.Session) -> None:
     session.run("python", "benchmarks/reserved.py", *(session.posargs or ["--update"]))
 
 
+@nox.session(name="memory-releases", python=PYTHON, default=False)
+def memory_releases(session: nox.Session) -> None:
+    """Simulate scenarios under DeepSpeed 0.14 to 0.18, record them, and write docs/memory-releases.md; 10 minutes."""
+    session.install(TORCH)
+    session.install(".[simulate]", "setuptools", "wheel")
+    folder = str(Path(session.virtualenv.location) / "releases")
+    session.run("python", "benchmarks/release_environments.py", folder)
+    session.run("python", "benchmarks/memory_releases.py", folder)
+
+
 @nox.session(python=PYTHON, default=False)
 def corpus(session: nox.Session) -> None:
     """What needs the public configs and guides in the folder after `--`; `-- FOLDER update` mends what is stale."""

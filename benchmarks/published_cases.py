@@ -30,7 +30,6 @@ __all__ = [
     "Peak",
     "case_of",
     "cases",
-    "growing",
     "ours",
     "records",
 ]
@@ -115,17 +114,8 @@ def cases() -> tuple[Case, ...]:
     return tuple(case_of(record) for record in records())
 
 
-# Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360).
-_GROWING = ("sws-02", "sws-03", "sws-07", "sws-12", "sws-13")
-
-
-def growing() -> list[Case]:
-    """The runs whose segments grew, with growing segments, which `cases` does not tell them."""
-    return [case_of(record, growing=True) for record in records() if record["id"] in _GROWING]
-
-
-def case_of(record: Mapping[str, Any], growing: bool = False) -> Case:
-    """What becomes of one record; `growing` with expandable_segments:True."""
+def case_of(record: Mapping[str, Any]) -> Case:
+    """What becomes of one record."""
     source, why = source_of(record), reason(record)
     case = Case(
         name=record["id"],
@@ -139,8 +129,7 @@ def case_of(record: Mapping[str, Any], growing: bool = False) -> Case:
         return case
     try:
         question = question_of(record)
-        training = attrs.evolve(question.job.training, expandable_segments=growing)
-        found = estimate(attrs.evolve(question.job, training=training), question.strategy)
+        found = estimate(question.job, question.strategy)
     except DsgenError as refusal:
         return attrs.evolve(case, reason=f"{REFUSED}: {str(refusal).splitlines()[0]}")
     peaks = tuple(_peaks(record, source.reading, found))

@@ -78,6 +78,8 @@ def question_of(record: Record) -> Question:
     """
     job = job_of(record)
     question = ask_config(job, given(config_of(record, job.model)))
+    training = attrs.evolve(question.job.training, expandable_segments=record["id"] in _GROWING)
+    question = attrs.evolve(question, job=attrs.evolve(question.job, training=training))
     strategy = attrs.evolve(question.strategy, checkpointing=record["config"]["checkpointing"])
     return attrs.evolve(question, strategy=strategy)
 
@@ -88,7 +90,15 @@ def question_of(record: Record) -> Question:
 _MEANS = {"peftmc": 210}
 # Programs with a loss of Liger's of a known release. fms-acceleration's own plugin has a copy, line by line that of
 # 0.3.1 (fms_acceleration_foak/fused_ops/liger_ce/fused_linear_cross_entropy_loss.py).
-_LIGERS = {"fms": "0.3.1"}
+_LIGERS = {"fms": "0.3.1", "sws": "0.5.10"}
+# Programs that ran DeepSpeed -> the release of the time when they published; the oldest that is known for those of the
+# year before it (0.14.0 is of March 2024).
+_RELEASES = {"sws": "0.16", "qwen": "0.14", "flagp": "0.14"}
+# Runs whose scripts set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (modelscope/ms-swift@3602360).
+_GROWING = ("sws-02", "sws-03", "sws-07", "sws-12", "sws-13")
+# Programs whose config of stage 3 has neither overlap nor an optimizer, for which the Trainer of 2025 brings torch's
+# own AdamW (modelscope/ms-swift@3602360, swift/llm/ds_config/zero3.json; transformers before 4.54).
+_BRINGS_ADAMW = ("sws",)
 # Programs whose FSDP gathered the whole model at once while it was loaded: without zero.Init a rank has it whole too.
 _WHOLE_AT_FIRST = ("litr", "lith")
 
@@ -116,6 +126,7 @@ def job_of(record: Record) -> Job:
         checkpointing="full" if config["checkpointing"] else "none",
         transformers=record.get("transformers"),
         liger=_LIGERS.get(source_of(record).prefix),
+        foreach=True if _brings_adamw(record) else None,
         zero_init=not (record["system"] == "fsdp" and source_of(record).prefix in _WHOLE_AT_FIRST),
         **said,
     )
@@ -130,7 +141,17 @@ def job_of(record: Record) -> Job:
         nodes=where["nodes"],
         gpus_per_node=per_node,
         pins=(),
+        version=_release(record) or base.version,
     )
+
+
+def _release(record: Record) -> str | None:
+    """DeepSpeed's, where it ran and its date is known."""
+    return _RELEASES.get(source_of(record).prefix) if record["system"] == "deepspeed" else None
+
+
+def _brings_adamw(record: Record) -> bool:
+    return source_of(record).prefix in _BRINGS_ADAMW and stage_of(record) == 3
 
 
 # model_types whose block LitGPT's is but for one product of query, key and value.
@@ -185,6 +206,9 @@ def config_of(record: Record, model: Model) -> dict[str, Any]:
         "optimizer": {"type": "Muon" if config["optimizer"] == "Muon" else "AdamW", "params": {"lr": 1e-4}},
         "zero_optimization": zero,
     }
+    if _brings_adamw(record):
+        del found["optimizer"]
+        zero["overlap_comm"] = False
     precision = config["precision"].removeprefix("pure ")
     if precision != "fp32":
         found[precision] = {"enabled": True}

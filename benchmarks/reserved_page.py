@@ -81,20 +81,7 @@ segments, which `dsgen launch` sets; a config of one's own (`--config`) is judge
   product puts them; what that changes was measured ([gpu.md](gpu.md)).
 - `torch.compile`, CUDA graphs and their pools.
 
-## Where the instant replay is not the engine's
-
-At stage 3 the requests of `dsgen memory` still come in another order than the engine's, which shows most from two
-sub-groups on: Qwen2.5-7B on 4 GPUs with 8,192 tokens, torch's AdamW and no overlap_comm reserves 58.76 GiB where it
-says 59.84, and 49.74 where it says 48.94 with a chunked loss. Compared one by one, these are the differences:
-
-- Master weights: each sub-group is converted and then cloned, and what was converted stays until the next one is
-  (stage3.py, _create_fp32_partitions; before 0.18.3 cloned in 16 bits and then converted). It takes the clones alone.
-- A weight is released when its product is made, or its gradient handed over; here when the next matrix is used.
-- With checkpointing a block's second forward gathers module by module; here all at once.
-- The embedding is gathered before the hidden states are made, and before its gradient; here behind both. A norm
-  fetches ahead where it begins; here the next matrix does.
-- zero.Init's linear layer makes the gradient of its input before that of its weight.
-- In the first step a chunked loss asks for the head itself, on the stream of the kernels.
+## When the cache is emptied
 
 The cache is emptied where DeepSpeed 0.19.8 does it: when ZeRO-1 and 2 flatten a group of parameters (twice where that
 is done on the CPU), when ZeRO-3 defragments its partitions, and when states are moved by `offload_states` or a

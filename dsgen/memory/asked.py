@@ -7,7 +7,14 @@ from dsgen.families import family_of
 from dsgen.families.tape.chunked import LIGERS
 from dsgen.jobs.job import Job
 from dsgen.memory.moments import ResidentStates
-from dsgen.memory.older_releases import returns_wide
+from dsgen.memory.older_releases import (
+    clones_first,
+    counts_what_a_step_releases,
+    flattens_in_ram,
+    leaves_embeddings,
+    makes_buckets_early,
+    returns_wide,
+)
 from dsgen.memory.secondary import Secondary
 from dsgen.memory.states import States, states
 from dsgen.shapes.profiles import Model, Training
@@ -30,6 +37,7 @@ __all__ = [
 
 _ALL = 1 << 62  # elements that no model has
 _SPLITS = (1, 2)  # stages that share out states and leave weights whole
+_GATHERS = 3  # the stage that cuts weights too
 
 
 class Plain(NamedTuple):
@@ -148,6 +156,11 @@ class Asked(NamedTuple):
         narrow: As in a job.
         returns_wide: Weights that the CPU has stepped come back in fp32 (dsgen.memory.older_releases).
         foreach: AdamW is torch's foreach one.
+        clones_first: Master weights of stage 3 are cloned before they are fp32 (dsgen.memory.older_releases).
+        in_ram: Stages 1 and 2 flatten the weights in RAM, whatever a GPU has free (there).
+        lingers: Stage 3 leaves embeddings gathered until the next pass of the same step (there).
+        lingers_on: It fetches ahead as if they were there behind a step too (there).
+        early_buckets: Stages 1 and 2 make the buckets of gradients before backward begins (there).
     """
 
     model: Model
@@ -158,10 +171,21 @@ class Asked(NamedTuple):
     narrow: str = ""
     returns_wide: bool = False
     foreach: bool = False
+    clones_first: bool = False
+    in_ram: bool = False
+    lingers: bool = False
+    lingers_on: bool = False
+    early_buckets: bool = False
 
 
 def asked_of(job: Job, layout: Any, single: bool = False) -> Asked:
     """What a job asks with a layout; `single` as in a run."""
     world = job.world if layout.stage else layout.tp
     wide = layout.stage in _SPLITS and layout.offload_optimizer == "cpu" and returns_wide(job.version)
-    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, wide, job.foreach)
+    clones = layout.stage == _GATHERS and layout.offload_optimizer == "none" and clones_first(job.version)
+    in_ram = layout.stage in _SPLITS and flattens_in_ram(job.version)
+    lingers = layout.stage == _GATHERS and leaves_embeddings(job.version)
+    early = layout.stage in _SPLITS and makes_buckets_early(job.version)
+    lingers_on = lingers and counts_what_a_step_releases(job.version)
+    older = wide, job.foreach, clones, in_ram, lingers, lingers_on, early
+    return Asked(job.model, job.training, job.seq_len, world, single, job.narrow, *older)

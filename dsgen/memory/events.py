@@ -13,7 +13,7 @@ from dsgen.memory.modules import LENDING, GatheredTensor, Module, Modules, modul
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
-__all__ = ["ModuleEvent", "Step", "events", "first_asked", "unasked"]
+__all__ = ["ModuleEvent", "Step", "events", "first_asked", "lingering", "unasked"]
 
 # Matrices whose input is the block's, normalized. In some families that of the feed-forward part is so too.
 _FIRST = (
@@ -62,6 +62,8 @@ class Step(NamedTuple):
         wide: An element of an adapter takes twice what an element of a weight takes.
         reads: Attention reads the type of a weight of its own.
         free: What AutoTP has split is not cut again.
+        lingers: What has ids for its input is not released behind its backward, but in the next pass of the same step
+            (dsgen.memory.older_releases); there is one.
     """
 
     model: Model
@@ -75,6 +77,7 @@ class Step(NamedTuple):
     wide: bool = False
     reads: bool = False
     free: bool = False
+    lingers: bool = False
 
     @property
     def modules(self) -> Modules:
@@ -161,8 +164,27 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
     if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
         still = [module for module in modules.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
         # What has ids for its input is not told that its backward is over.
-        made += [ModuleEvent(BEFORE, module, BACKWARD, module.name in _POSITIONS) for module in still if module.tensors]
+        made += [
+            ModuleEvent(BEFORE, module, BACKWARD, step.lingers or module.name in _POSITIONS)
+            for module in still
+            if module.tensors
+        ]
     return tuple(_lent(made) if step.model.encoder_layers else made)
+
+
+def lingering(step: Step) -> frozenset[int]:
+    """Places of the tensors that a pass before has left gathered: of what has ids for its input, as the root has too.
+
+    A chunked loss takes the head's weight from the root.
+    """
+    if not step.lingers:
+        return frozenset()
+    ends = (event.module for event in events(step) if event.way == BACKWARD and _has_ids(event))
+    return frozenset(held.place for module in ends for held in module.tensors)
+
+
+def _has_ids(event: ModuleEvent) -> bool:
+    return event.block == BEFORE or (event.block == AFTER and not event.module.name)
 
 
 def _lent(made: list[ModuleEvent]) -> list[ModuleEvent]:

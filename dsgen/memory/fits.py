@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dsgen.jobs.job import Job
 from dsgen.memory.estimates import Room, Verdict, host_place
+from dsgen.memory.older_releases import leaves_embeddings
 from dsgen.memory.parts import Parts, counted
 from dsgen.memory.widened import widened
 from dsgen.shapes.units import gib
@@ -73,5 +74,10 @@ def fits(
 
 
 def _passes(job: Job, layout: Layout) -> int:
-    """Forward passes of a step from which on memory is the same: three only where head and embedding are one."""
-    return 1 if layout.stage == 3 else 3 if job.model.tied_embeddings else 2
+    """Forward passes of a step from which on memory is the same: three only where head and embedding are one.
+
+    At stage 3 it is always the same, but for releases that leave embeddings gathered from one to the next.
+    """
+    if layout.stage == 3:
+        return 2 if leaves_embeddings(job.version) else 1
+    return 3 if job.model.tied_embeddings else 2

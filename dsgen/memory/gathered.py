@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dsgen.memory.activations import AGAIN, APART, AT, BACKWARD, FETCHED, FORWARD, START, Position
 from dsgen.memory.coordinator import TensorUses, Walked
-from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, lingering, unasked
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, NOBODY
 from dsgen.memory.trained import AFTER, BEFORE
 
@@ -206,24 +206,36 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
 
 @functools.lru_cache(maxsize=256)
 def walked(
-    step: Step, limits: tuple[int, int, int, int], alone: bool = False, anew: bool = False, copying: bool = False
+    step: Step,
+    limits: tuple[int, int, int, int],
+    alone: bool = False,
+    anew: bool = False,
+    copying: bool = False,
+    behind: bool = True,
 ) -> Walked:
-    """A step as the coordinator walks it; arguments as for `gathered`, hpZ copies in it or not."""
+    """A step as the coordinator walks it; arguments as for `gathered`, hpZ copies in it or not, and it is `behind`
+    another pass of the same optimizer step or not, which may have left something gathered."""
     persistence, prefetch, max_live, max_reuse = limits
-    return uses_of(step, persistence, anew).run(prefetch, max_live, max_reuse, alone, copying)
+    uses = uses_of(step, persistence, anew)
+    held = lingering(step) & frozenset(uses.order) if behind else ()
+    return uses.run(prefetch, max_live, max_reuse, alone, copying, held=held)
 
 
 @functools.lru_cache(maxsize=256)
-def walked_later(step: Step, limits: tuple[int, int, int, int]) -> Walked:
+def walked_later(step: Step, limits: tuple[int, int, int, int], behind: bool = True) -> Walked:
     """A step behind one that gathered anew what persists: the coordinator keeps what that one decided to release.
+
+    `behind` is as for `walked`.
 
     Source: partitioned_param_coordinator.py, __params_to_release, whose answers are kept (functools.lru_cache).
     """
     persistence, prefetch, max_live, max_reuse = limits
-    decided, plain = walked(step, limits, False, True).released, walked(step, limits, False, False, False)
+    decided, plain = walked(step, limits, False, True).released, walked(step, limits, False, False, False, behind)
     if decided == plain.released:  # then it walks as if it had decided all by itself
         return plain
-    return uses_of(step, persistence).run(prefetch, max_live, max_reuse, False, decided=decided)
+    uses = uses_of(step, persistence)
+    held = lingering(step) & frozenset(uses.order) if behind else ()
+    return uses.run(prefetch, max_live, max_reuse, False, decided=decided, held=held)
 
 
 @functools.lru_cache(maxsize=256)

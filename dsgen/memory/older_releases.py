@@ -6,7 +6,15 @@ import functools
 
 from dsgen.deepspeed import surface
 
-__all__ = ["flattens_in_ram", "returns_wide", "shares_out_at_0"]
+__all__ = [
+    "clones_first",
+    "counts_what_a_step_releases",
+    "flattens_in_ram",
+    "leaves_embeddings",
+    "makes_buckets_early",
+    "returns_wide",
+    "shares_out_at_0",
+]
 
 # The first release whose stages 1 and 2 make the flat copy of the trained weights on the GPU, where it has room for it
 # (runtime/zero/stage_1_and_2.py, flatten_on_gpu); those before move each group to RAM first (cpu_data).
@@ -14,9 +22,40 @@ _FLATTENS_ON_GPU = (0, 18, 7)
 # The first whose stages 1 and 2 send weights that the CPU has stepped back in 16 bits, through a buffer in RAM (there,
 # param_buffer_of_bit16_for_cpu_offload_groups); those before move a rank's fp32 ones to the GPU and cast them there.
 _RETURNS_NARROW = (0, 17, 0)
+# The first whose stages 1 and 2 make their buckets when the first gradient comes, and not before backward, whose loss
+# they then lie beside (there, backward_prologue; the 0.17.1 and 0.17.2 of PyPI).
+_BUCKETS_AT_GRADIENT = (0, 17, 2)
 # The first that keeps bf16 at stage 0 as it does fp16 (runtime/engine.py, DDP_BFLOAT16); before it is BF16_Optimizer,
 # whose ranks share out master weights and states, and keep all gradients in fp32 (runtime/bf16_optimizer.py).
 _WHOLE_AT_0 = (0, 17, 6)
+# The first whose stage 3 makes master weights by converting and then cloning; before, it clones and then converts
+# (runtime/zero/stage3.py, _create_fp32_partitions; the 0.18.2 and 0.18.3 of PyPI).
+_CONVERTS_FIRST = (0, 18, 3)
+# The first whose stage 3 releases, when backward is over, what has ids for its input, whose own backward no hook ends
+# (runtime/zero/partitioned_param_coordinator.py, release_backward_leftovers; the 0.19.2 and 0.19.3 of PyPI).
+_RELEASES_EMBEDDINGS = (0, 19, 3)
+# The first whose coordinator counts from 0 behind a step too (seen in the simulation of 0.14.5 and 0.15.4).
+_COUNTS_ANEW = (0, 15, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def clones_first(version: str) -> bool:
+    """Whether stage 3 of a release clones the flat weights before it makes them fp32.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _parts(surface.load(version).version) < _CONVERTS_FIRST
+
+
+@functools.lru_cache(maxsize=64)
+def counts_what_a_step_releases(version: str) -> bool:
+    """Whether embeddings that a step releases are taken off what stage 3 counts as gathered in the next pass.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _parts(surface.load(version).version) < _COUNTS_ANEW
 
 
 @functools.lru_cache(maxsize=64)
@@ -27,6 +66,28 @@ def flattens_in_ram(version: str) -> bool:
         version: A release, or a line of them, which means its newest.
     """
     return _parts(surface.load(version).version) < _FLATTENS_ON_GPU
+
+
+@functools.lru_cache(maxsize=64)
+def leaves_embeddings(version: str) -> bool:
+    """Whether stage 3 of a release leaves embeddings gathered until the next pass, and fetches as much more ahead.
+
+    The next pass counts what is there from 0, and takes off what it releases.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _parts(surface.load(version).version) < _RELEASES_EMBEDDINGS
+
+
+@functools.lru_cache(maxsize=64)
+def makes_buckets_early(version: str) -> bool:
+    """Whether stages 1 and 2 of a release make the buckets of gradients before backward begins.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _parts(surface.load(version).version) < _BUCKETS_AT_GRADIENT
 
 
 @functools.lru_cache(maxsize=64)

@@ -25,7 +25,6 @@ from dsgen.memory.hosts import Host, host
 from dsgen.memory.loading import loaded
 from dsgen.memory.loose import loose
 from dsgen.memory.moments import NOTHING, Moment, ResidentStates, highest, moment
-from dsgen.memory.older_releases import flattens_in_ram
 from dsgen.memory.runs import Run
 from dsgen.memory.states import FP32, FUSED, States, flattening, states
 from dsgen.memory.stepping import stepped
@@ -90,7 +89,7 @@ def counted(job: Job, layout: Any, buffers: Buffers, passes: int, single: bool =
     anew = passes > 1 and stage == 3
     waits = not buffers.contiguous and aside(job, layout)
     swapped = (buffers.swap_buffers, buffers.sub_group) if layout.offload_optimizer == "nvme" else (0, 0)
-    node = job.gpus_per_node, job.hardware.usable_memory_bytes, flattens_in_ram(job.version), *swapped
+    node = job.gpus_per_node, job.hardware.usable_memory_bytes, *swapped
     return _parts(
         asked_of(job, layout, single),
         batchless(layout),
@@ -128,15 +127,14 @@ def _parts(
     accumulates: bool,
     twice: bool,
     anew: bool,
-    node: tuple[int, int, bool, int, int],
+    node: tuple[int, int, int, int],
 ) -> Parts:
-    """Those of a kind of node: its GPUs, bytes of one, whether DeepSpeed flattens in RAM whatever a GPU has free,
-    tensors that swap to NVMe, and elements of a group of them."""
-    ranks, memory, in_ram, *swapped = node
+    """Those of a kind of node: its GPUs, bytes of one, tensors that swap to NVMe, and elements of a group of them."""
+    ranks, memory, *swapped = node
     states, moments, lines = _of_layout(asked, layout, buffers, accumulates, twice, anew)
     flat, before = flattening(states, layout.stage)
     if layout.stage:  # stages 1 and 2 make the flat copy beside the weights where it has room, else in the node's RAM
-        flattens = layout.stage < 3 and not in_ram and states.weights + flat <= memory
+        flattens = layout.stage < 3 and not asked.in_ram and states.weights + flat <= memory
     else:
         flattens = states.size < FP32 and asked.training.optimizer in FUSED
     if flattens:
@@ -175,7 +173,8 @@ def _of_layout(
 ) -> tuple[States, tuple[Moment, ...], tuple[Line, ...]]:
     """The states of a layout; its moments but the one that depends on the size of the GPU, and the highest of them."""
     held = states(asked, layout, buffers)
-    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single)
+    lingers = asked.lingers_on or (asked.lingers and anew)
+    rest = (layout.precision, layout.tp, layout.checkpointing, layout.stage == 3, asked.single, lingers)
     run = Run(asked.model, asked.training, asked.seq_len, *rest)
     here = layout.offload_param == "none"
     group = held.secondary.group if held.secondary and not anew else 0  # a later pass has all copies already
@@ -240,6 +239,7 @@ class _Moments(NamedTuple):
         walked = beside(stage, buffers_, self.accumulates)
         grows = not walked and not self.accumulates
         full = buckets(states, stage, buffers_)
+        bucket = full if self.job.early_buckets else bucket
         inputs = self.both.active.inputs[1]
         keeping = self.keeping()
         runs = self.both.runs

@@ -23,6 +23,7 @@ class Run(NamedTuple):
         checkpointing: Each block runs forward again before its backward.
         told: Stage 3 gathers, so moments tell where they are.
         single: The micro-batch is one sequence, and something copies less of it than of several.
+        lingers: As in a step.
     """
 
     model: Model
@@ -33,6 +34,7 @@ class Run(NamedTuple):
     checkpointing: bool
     told: bool
     single: bool = False
+    lingers: bool = False
 
     @property
     def size(self) -> int:
@@ -59,4 +61,5 @@ class Run(NamedTuple):
     def step(self, free: bool = False) -> Step:
         """What the order of use depends on; what AutoTP has split may be `free`, and not cut again."""
         chunked = self.training.chunked_loss
-        return Step(self.model, *self.trains, self.checkpointing, chunked, self.wide, self.reads, free)
+        ways = self.checkpointing, chunked, self.wide, self.reads, free, self.lingers
+        return Step(self.model, *self.trains, *ways)

@@ -14,7 +14,7 @@ from dsgen.cost.model_work import work
 from dsgen.families.hf_config import model_from_hf
 from dsgen.families.parameters import model_types
 from dsgen.families.tape.graph import DEQUANTIZATION, EMBEDDING
-from dsgen.families.tape.work import NO_WORK
+from dsgen.families.tape.work import NO_WORK, Work
 from dsgen.shapes.profiles import Model, yaml_name
 
 ROOT = Path(__file__).parents[2]
@@ -221,4 +221,10 @@ def test_at_stage_3_a_second_forward_is_a_whole_one(make_job, profile, method):
 
     assert whole.again.products == whole.forward.products
     assert (early.again.products == early.forward.products) == (profile in ("mixtral-8x7b", "gemma-2-9b"))
-    assert method != "full" or (whole.forward, whole.backward) == (early.forward, early.backward)
+    assert method != "full" or whole.forward == early.forward
+    # zero.Init's linear layer makes the gradient of its input first.
+    assert method != "full" or _in_no_order(whole.backward) == _in_no_order(early.backward)
+
+
+def _in_no_order(done: Work) -> Work:
+    return done._replace(products=tuple(sorted(done.products)))

@@ -242,22 +242,22 @@ BOUNDS = {
     "clpl": (2, 0.04),
     "dsgist": (1, 0.40),
     "dsmuon": (2, 0.19),
-    "flagp": (3, 0.144),
+    "flagp": (3, 0.056),
     "fms": (19, 0.007),
     "fsdpq": (6, 0.025),
     "intern": (4, 0.24),
     "lith": (13, 0.005),
     "litr": (6, 0.003),
     "peftmc": (5, 0.082),
-    "qwen": (39, 0.068),
-    "sws": (7, 0.04),
+    "qwen": (39, 0.054),
+    "sws": (7, 0.05),
 }
 # What was measured -> how many numbers, the largest median absolute error allowed, and fewest in the interval.
 READINGS = {
     "ALLOCATED": (41, 0.005, 37),
     "RESERVED": (11, 0.076, 10),
     "DRIVER": (19, 0.034, 18),
-    "UNSTATED": (55, 0.07, 50),
+    "UNSTATED": (55, 0.062, 51),
 }
 
 
@@ -299,7 +299,7 @@ def test_all_peaks_together_are_as_near_as_they_were(cases: Any) -> None:
     errors = [case.error for case in cases if case.peaks and not case.apart]
     assert len(errors) == 107
     assert -0.02 <= statistics.median(errors) <= 0.02
-    assert statistics.median(map(abs, errors)) <= 0.03
+    assert statistics.median(map(abs, errors)) <= 0.029
     assert sum(case.peaks[0].within for case in cases if case.peaks and not case.apart) >= 98
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dsgen.families.tape.engine import reachable
 from dsgen.families.tape.graph import ACTIVATIONS, GRADIENTS, LOGITS, Delivery, Storage, Tensor
-from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FETCHED, FORWARD, START, Activity, Position, Size
+from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, BEGUN, FETCHED, FORWARD, START, Activity, Position, Size
 from dsgen.families.tape.tape import Tape
 
 __all__ = ["Lifetimes", "Record", "Step", "Walker", "opening", "size"]
@@ -179,7 +179,8 @@ class _Alive:
                 fixed[kind] += step.fixed
                 each[kind] += step.each
             elif isinstance(step, Position):
-                self._reach(step)
+                if step.stage != BEGUN:
+                    self._reach(step)
             elif step is not None:
                 self._record()
                 self.arrivals.append(self._now())

@@ -8,6 +8,7 @@ __all__ = [
     "APART",
     "AT",
     "BACKWARD",
+    "BEGUN",
     "FETCHED",
     "FORWARD",
     "START",
@@ -20,7 +21,8 @@ __all__ = [
 Size = tuple[int, int]  # (bytes, bytes per sequence of the micro-batch)
 
 FORWARD, AGAIN, BACKWARD = range(3)  # ways through a block: forward, forward again for a checkpoint, backward
-APART, FETCHED, AT = range(3)  # beside a matrix: at none, when it has been fetched and is not used yet, at it
+# Beside a matrix: at none, when it has been fetched and is not used yet, at it; and where a norm begins.
+APART, FETCHED, AT, BEGUN = range(4)
 
 
 class Position(NamedTuple):

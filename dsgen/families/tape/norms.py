@@ -19,6 +19,7 @@ Norm = Callable[[Tape, Execution, Tensor], Tensor]
 
 def norm(tape: Tape, on: Execution, hidden: Tensor) -> Tensor:
     """The family's own."""
+    tape.begins()
     return on.norm(tape, on, hidden)
 
 

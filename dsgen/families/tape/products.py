@@ -65,8 +65,9 @@ def linear(
     tape.multiplies(tensor.rows, (out, 0), (tensor.width, 0), tensor.item, groups=groups, views=around)
 
     def back(gradient: Tensor) -> list[Any]:
+        first = _input_gradient(tape, gradient, tensor, groups, turned) if tape.told else None
         second = _weight_gradient(tape, gradient, tensor, kernel, groups, turned)
-        return [_input_gradient(tape, gradient, tensor, groups, turned), second]
+        return [first if tape.told else _input_gradient(tape, gradient, tensor, groups, turned), second]
 
     if bias is None:
         return tape.node(made, (tensor, kernel), saved, back)  # type: ignore[no-any-return]

@@ -27,7 +27,7 @@ from dsgen.families.tape.graph import (
     Storage,
     Tensor,
 )
-from dsgen.families.tape.moments import APART, AT, START, Position, Size
+from dsgen.families.tape.moments import APART, AT, BEGUN, START, Position, Size
 
 __all__ = [
     "ACTIVATIONS",
@@ -149,6 +149,11 @@ class Tape:
         """Note that the matrix has been used."""
         if self.told and not self.whole:
             self._reach(Position(self.position.matrices + 1, APART))
+
+    def begins(self) -> None:
+        """Note that a norm begins: at stage 3 what comes behind it is fetched ahead."""
+        if self.told and not self.whole:
+            self.steps.append(Position(self.position.matrices, BEGUN))
 
     def left(self) -> None:
         """Note that a layer with an adapter is over: in backward it begins, and fetches ahead, when this is passed."""

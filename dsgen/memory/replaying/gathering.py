@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 
 from dsgen.memory.activations import AGAIN, AT, BACKWARD, FORWARD
 from dsgen.memory.coordinator import TensorUses, Walked
-from dsgen.memory.events import ModuleEvent, Step, events, first_asked, unasked
+from dsgen.memory.events import ModuleEvent, Step, events, first_asked, lingering, unasked
 from dsgen.memory.gathered import around
 from dsgen.memory.modules import AUTOGRAD, BITSANDBYTES, GatheredTensor
 from dsgen.memory.replaying.requests import Handle, Requests
+from dsgen.memory.replaying.stretches import ASKING
 from dsgen.memory.trained import BEFORE
 
 __all__ = ["Gathering"]
+
+_ADAPTER = ".lora_"  # in the name of each of an adapter's modules (peft)
 
 
 class _Flat:
@@ -40,18 +43,32 @@ class Gathering:
         uses: The uses of its tensors.
         walk: What is gathered and released when.
         size: Bytes of an element.
+        first: It is the first of all: that the loss takes the head in its own hands is not known until it does.
+        there: Tensor -> what a pass before has left.
     """
 
-    def __init__(self, requests: Requests, stream: int, step: Step, uses: TensorUses, walk: Walked, size: int) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        stream: int,
+        step: Step,
+        uses: TensorUses,
+        walk: Walked,
+        size: int,
+        first: bool,
+        there: dict[int, Handle],
+    ) -> None:
         self.requests, self.stream, self.step, self.walk, self.size = requests, stream, step, walk, size
         self.events, self.uses = events(step), uses
         self.calls: dict[int, list[Sequence[int]]] = {}
         for event, called, _ in walk.gathers:
             self.calls.setdefault(event, []).append(called)
-        self.there: dict[int, Handle] = {}
+        self.there = dict(there)
         self.coming: dict[int, _Flat] = {}
         self.kept: dict[int, Handle] = {}  # of released tensors, to which somebody still refers
         self.begun = self.over = 0  # events
+        self.unknown = first and step.chunked
+        self.lent: list[int] = []  # uses of what the loss has asked for itself, which is released when forward is over
 
     def reach(self, block: int, way: int, matrices: int) -> None:
         """A matrix is used: its module and all before it have begun, and those before it are over."""
@@ -59,22 +76,63 @@ class Gathering:
         if event >= self.begun:
             self._until(event + 1)
 
-    def end(self) -> None:
-        """The pass is over, and so are its modules; nothing stays."""
+    def leave(self, block: int, way: int, matrices: int) -> None:
+        """A matrix has been used; its module is over if it has no other one."""
+        event = _places(self.step).get((block, way, matrices), -1)
+        if 0 <= event < self.begun and _last(self.step)[event] == matrices:
+            self._finish(event + 1)
+
+    def go_on(self) -> None:
+        """A norm begins, and with it all modules up to the next one with a matrix."""
+        if self.begun:
+            self._until(_next(self.step)[self.begun - 1])
+
+    def embed(self) -> None:
+        """What lies before the blocks runs: all but its last module with a tensor is over."""
+        self._until(_embedding(self.step))
+
+    def embedded(self) -> None:
+        """It has run."""
+        self._finish(self.begun)
+
+    def lose(self) -> None:
+        """The loss begins: the first time it asks for the head itself, on the stream of the kernels."""
+        if self.unknown:
+            self.unknown = False
+            self.lent = list(itertools.chain(*self.calls.get(0, ())))
+            for use in self.lent:
+                self.there[self.uses.order[use]] = self.requests.take(self.size * self.uses.extents[use])
+
+    def turn(self) -> None:
+        """The backward of what lies before the blocks runs."""
+        self._until(len(self.events))
+
+    def end(self, last: bool) -> dict[int, Handle]:
+        """The pass is over, and so are its modules; nothing stays but what waits for the next one before a step."""
         self._until(len(self.events))
         self._finish(len(self.events))
+        waiting = frozenset() if last else lingering(self.step)
+        left = {place: handle for place, handle in self.there.items() if place in waiting}
+        gone = (handle for place, handle in self.there.items() if place not in waiting)
         flats = {id(flat): flat.handles for flat in self.coming.values()}
-        self.requests.give(*self.there.values(), *self.kept.values(), *itertools.chain(*flats.values()))
+        self.requests.give(*gone, *self.kept.values(), *itertools.chain(*flats.values()))
+        return left
 
     def _until(self, end: int) -> None:
         for event in range(self.begun, end):
             self._finish(event)
-            self._begin(event)
+            if event or not self.unknown:
+                self._begin(event)
         self.begun = end
 
     def _begin(self, number: int) -> None:
         """A module begins: its tensors are gathered and copied out, then the next ones are fetched."""
         bounds, order, requests = self.uses.bounds, self.uses.order, self.requests
+        if self.lent and self.events[number].way == BACKWARD:
+            requests.give(*(self.there.pop(order[use], 0) for use in self.lent))
+            for use in self.lent:
+                self._place(use)
+            self.lent = []
         begin, end = bounds[number], bounds[number + 1]
         calls = self.calls.get(number, ())
         for called in calls:
@@ -158,4 +216,40 @@ def _places(step: Step) -> Mapping[tuple[int, int, int], int]:
         for block, way, matrices, stage in filter(None, (used, *later)):
             if stage == AT:
                 places[block, way, matrices] = number
+    places.update(
+        ((event.block, AGAIN, ASKING), number)
+        for number, event in enumerate(events(step))
+        if event.stays and event.way == BACKWARD
+    )
     return places
+
+
+@functools.lru_cache(maxsize=64)
+def _last(step: Step) -> Mapping[int, int]:
+    """Event -> the matrices before the one of its module that is used last."""
+    last: dict[int, int] = {}
+    for (_, way, matrices), event in _places(step).items():
+        before = last.setdefault(event, matrices)
+        last[event] = min(before, matrices) if way == BACKWARD else max(before, matrices)
+    return last
+
+
+@functools.lru_cache(maxsize=64)
+def _next(step: Step) -> Sequence[int]:
+    """For each event, those up to the next module with a matrix: the others begin as soon as it is over."""
+    made = events(step)
+    ends = list(range(1, len(made) + 1))
+    for number in range(len(made) - 2, -1, -1):
+        here, behind = made[number], made[number + 1]
+        along = here.way == behind.way and (here.way == FORWARD or here.block == behind.block)
+        cast = _ADAPTER in behind.module.name  # what goes into an adapter is cast before it
+        if along and not behind.module.product and not behind.stays and not cast:
+            ends[number] = ends[number + 1]
+    return ends
+
+
+@functools.lru_cache(maxsize=64)
+def _embedding(step: Step) -> int:
+    """Events of forward up to the last module with a tensor that lies before the blocks."""
+    ahead = itertools.takewhile(lambda event: event.block == BEFORE, events(step))
+    return max((number + 1 for number, event in enumerate(ahead) if event.module.tensors), default=0)

@@ -33,7 +33,14 @@ class _Tensor(NamedTuple):
 
 
 def load(
-    requests: Requests, model: Model, training: Training, layout: Any, buffers: Buffers, states: States, flattens: bool
+    requests: Requests,
+    model: Model,
+    training: Training,
+    layout: Any,
+    buffers: Buffers,
+    states: States,
+    flattens: bool,
+    clones_first: bool = False,
 ) -> None:
     """The model and the states come.
 
@@ -44,6 +51,7 @@ def load(
         buffers: Those of the layout.
         states: The states.
         flattens: Stages 1 and 2 flatten weights on the GPU, not on the CPU.
+        clones_first: Stage 3 clones flat weights before it makes them fp32.
     """
     tensors = list(_tensors(model, training, layout.tp if layout.stage < 3 else 1))
     if layout.stage == 3 and training.method != "qlora":
@@ -51,7 +59,7 @@ def load(
     else:
         trained = _whole(requests, training, layout, states, tensors)
     if layout.stage == 3:
-        _initialize_cut(requests, training, layout, buffers, states)
+        _initialize_cut(requests, training, layout, buffers, states, clones_first)
     elif layout.stage:
         _flatten(requests, layout, states, trained, flattens)
     elif states.size < FP32:
@@ -162,7 +170,9 @@ def _defragment(requests: Requests, layout: Any) -> None:
         requests.empty_cache()
 
 
-def _initialize_cut(requests: Requests, training: Training, layout: Any, buffers: Buffers, states: States) -> None:
+def _initialize_cut(
+    requests: Requests, training: Training, layout: Any, buffers: Buffers, states: States, clones_first: bool
+) -> None:
     """Stage 3: flat shares of what is trained, master weights sub-group by sub-group, the bucket, and gradients."""
     if layout.offload_param == "none":
         requests.take((FP32 if wide_adapters(training) else states.size) * states.own)
@@ -172,10 +182,24 @@ def _initialize_cut(requests: Requests, training: Training, layout: Any, buffers
         for group in sub_groups(states.cut_up, states.among, buffers.sub_group, states.split)
     ]
     if states.on_gpu:
-        requests.together(states.wide * share for share in groups)
-        for share in groups:
-            requests.borrow(states.wide * share)
+        _masters(requests, states, groups, clones_first)
+        requests.borrow(states.wide * max(groups, default=0))  # a gradient for the optimizer's first step
     requests.take(states.size * buffers.reduce_bucket if buffers.contiguous else 0)
     requests.take(states.size * states.own if states.on_gpu else 0)
     for numel in numels:  # each of them is gathered once
         requests.borrow(states.size * numel)
+
+
+def _masters(requests: Requests, states: States, groups: list[int], clones_first: bool) -> None:
+    """Master weights, sub-group by sub-group: converted and then cloned, and the name of what was converted keeps it
+    until the next one is; in older releases cloned and then converted (stage3.py, _create_fp32_partitions)."""
+    before: Handle = 0
+    first = (states.size if clones_first else states.wide) if states.size != states.wide else 0
+    for share in groups:
+        made = requests.take(first * share)
+        requests.give(before)
+        requests.take(states.wide * share)
+        if clones_first:
+            requests.give(made)
+        before = 0 if clones_first else made
+    requests.give(before)

@@ -7,11 +7,15 @@ from typing import NamedTuple, Protocol
 from dsgen.families.tape.moments import BACKWARD, FORWARD
 from dsgen.memory.activations import execution, recorded
 from dsgen.memory.buckets import arrivals
+from dsgen.memory.replaying.gathering import Gathering
 from dsgen.memory.replaying.requests import Handle, Requests
 from dsgen.memory.replaying.stretches import (
     BORN,
     FREED,
     HANDED,
+    LEFT,
+    LOST,
+    NORMED,
     REACHED,
     Happening,
     StretchRequests,
@@ -19,7 +23,7 @@ from dsgen.memory.replaying.stretches import (
 )
 from dsgen.memory.runs import Run
 from dsgen.memory.together import runs_of
-from dsgen.memory.trained import AFTER, BEFORE, trained
+from dsgen.memory.trained import AFTER, BEFORE, narrow_adapters, trained
 
 __all__ = ["ModelPasses", "ModelRequests", "Taker", "model_requests"]
 
@@ -47,13 +51,15 @@ class ModelRequests(NamedTuple):
 
 
 class Taker(Protocol):
-    """Who takes the weights' gradients, and gathers the weights."""
+    """Who takes the weights' gradients; `gathering` is who gathers the weights for a pass, at stage 3."""
+
+    gathering: Gathering | None
 
     def take(self, gradient: Handle, size: int) -> None:
         """Take a weight's gradient."""
 
-    def reach(self, block: int, way: int, matrices: int) -> None:
-        """A matrix of a block is used from now on."""
+    def turn(self) -> None:
+        """Forward is over, and backward begins."""
 
 
 @functools.lru_cache(maxsize=32)
@@ -62,7 +68,8 @@ def model_requests(run: Run, micro_batch: int) -> ModelRequests | None:
     training, model = run.training, run.model
     ways = (training.method, run.checkpointing, training.chunked_loss, training.lora_rank, training.lora_targets)
     embeds = training.lora_train_embeddings and training.method != "full"
-    rest = (run.told and training.method != "full", run.single, training.lora_dropout > 0, embeds)
+    narrow = narrow_adapters(training)
+    rest = (run.told and training.method != "full", run.single, training.lora_dropout > 0, embeds, narrow)
     on = execution(model, run.precision, training.attention, run.seq_len, run.tp, *ways, *rest)
     made = recorded(on, run.checkpointing, run.told)
     if made is None:
@@ -102,7 +109,13 @@ class ModelPasses:
         """One pass."""
         requests = self.requests
         stretches = (*model.blocks, model.head)
+        requests.give(*self._staying)
+        self._staying = []
+        if taker.gathering is not None:
+            taker.gathering.embed()
         entry = first = requests.take(model.hidden)
+        if taker.gathering is not None:
+            taker.gathering.embedded()
         tables = requests.together(model.beside)
         held: list[dict[int, Handle]] = []
         for block, stretch in enumerate(stretches):
@@ -111,11 +124,12 @@ class ModelPasses:
             self._play(stretch.forward, there, {stretch.result}, taker, place, FORWARD)
             entry = there.get(stretch.result, 0)
             held.append(there)
-        requests.give(*self._staying)
-        self._staying = []
+        taker.turn()
         gradient = self._back(model, stretches, held, taker)
         requests.give(*tables)
         self._staying = [gradient, first] if model.asked else []
+        if taker.gathering is not None:
+            taker.gathering.turn()
         self._embed(model.gradients, taker, 0 if model.asked else gradient)
 
     def _back(
@@ -153,7 +167,7 @@ class ModelPasses:
         block: int,
         thread: int,
     ) -> None:
-        requests = self.requests
+        requests, gathering = self.requests, taker.gathering
         for what, one, two in happenings:
             if what == BORN:
                 if one not in there:
@@ -168,7 +182,17 @@ class ModelPasses:
                 else:
                     taker.take(gradient, two)
             elif what == REACHED:
-                taker.reach(block, one, two)
+                if gathering is not None:
+                    gathering.reach(block, one, two)
+            elif what == LEFT:
+                if gathering is not None:
+                    gathering.leave(block, one, two)
+            elif what == NORMED:
+                if gathering is not None:
+                    gathering.go_on()
+            elif what == LOST:
+                if gathering is not None:
+                    gathering.lose()
             elif thread in self._idle:
                 self._idle.remove(thread)
                 requests.set_aside(self.workspace)

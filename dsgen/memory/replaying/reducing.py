@@ -39,6 +39,7 @@ class Reducing:
         order: The tensors in the order in which backward makes their gradients.
         optimizer: Its name.
         alone: No other rank has the same.
+        early: Buckets are made before backward begins.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Reducing:
         order: Order,
         optimizer: str,
         alone: bool,
+        early: bool,
     ) -> None:
         self.requests, self.states, self.stage, self.buffers = requests, states, stage, buffers
-        self.order, self.optimizer, self.alone = order, optimizer, alone
+        self.order, self.optimizer, self.alone, self.early = order, optimizer, alone, early
         self.walked = beside(stage, buffers, passes > 1)
         self.place = self.filled = 0
         self.buckets: list[Handle] = []
@@ -62,22 +64,28 @@ class Reducing:
         self.own: list[Handle] = []  # this rank's own of this pass
         self.summed: list[Handle] = []  # and of the passes before
         self.stepped = False
+        self.gathering = None  # below stage 3 no weight is gathered
 
     def begin(self, _: bool) -> None:
         """A pass begins."""
         self.place = 0
 
-    def reach(self, block: int, way: int, matrices: int) -> None:
-        """No weight is gathered."""
+    def turn(self) -> None:
+        """Backward begins, before which older releases make the buckets."""
+        if self.early:
+            self._make_buckets()
+
+    def _make_buckets(self) -> None:
+        if self.stage and self.buffers.contiguous and not self.buckets:
+            count = 2 if self.buffers.overlap_comm else 1
+            self.buckets = self.requests.together([self.states.size * self.buffers.reduce_bucket] * count)
 
     def take(self, gradient: Handle, size: int) -> None:
         """Take a weight's gradient."""
         states = self.states
         tensor, _ = self.order[self.place] if self.place < len(self.order) else (-1, 0)
         self.place += 1
-        if self.stage and self.buffers.contiguous and not self.buckets:
-            count = 2 if self.buffers.overlap_comm else 1
-            self.buckets = self.requests.together([states.size * self.buffers.reduce_bucket] * count)
+        self._make_buckets()
         if self.walked:
             self._arrive(tensor, states.tensors.numels[tensor], gradient)
         elif tensor in self.where:

@@ -55,14 +55,16 @@ class Replay(NamedTuple):
         """Whether the order of requests is known.
 
         It is not with Muon, hpZ or anything on NVMe, of gradients of several passes that wait where they were made at
-        stage 2, of AutoTP beside stage 3, and of a model with an encoder.
+        stage 2, of AutoTP beside stage 3, of a model with an encoder, and of stages 1 and 2 before 0.18.7 with the
+        optimizer on the CPU, whose weights came back otherwise.
         """
         layout, training, gathers = self.layout, self.asked.training, self.layout.stage == 3
         loose = not self.buffers.contiguous and layout.stage == 2 and self.passes > 1
         swaps = "nvme" in (layout.offload_optimizer, layout.offload_param)
         split = gathers and (layout.tp > 1 or self.buffers.secondary > 1)
         encodes = family_of(self.asked.model).encodes
-        return not (training.optimizer == MUON or loose or swaps or split or encodes)
+        older = self.asked.in_ram and layout.offload_optimizer != "none"
+        return not (training.optimizer == MUON or loose or swaps or split or encodes or older)
 
 
 @functools.lru_cache(maxsize=256)
@@ -77,12 +79,13 @@ def reserved(replay: Replay) -> int:
     gathers = layout.stage == 3
     if layout.offload_optimizer != "none" and not gathers:
         buffers = buffers._replace(contiguous=True)  # as DeepSpeed has it there
-    ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single
+    ways = layout.precision, layout.tp, layout.checkpointing, gathers, asked.single, asked.lingers and passes > 1
     run = Run(asked.model, asked.training, asked.seq_len, *ways)
     held = states(asked, layout, buffers)
     requests = Requests(replay.expandable)
     flat, _ = flattening(held, layout.stage)
-    load(requests, asked.model, asked.training, layout, buffers, held, held.weights + flat <= replay.memory)
+    fits = not asked.in_ram and held.weights + flat <= replay.memory
+    load(requests, asked.model, asked.training, layout, buffers, held, fits, asked.clones_first)
     order, optimizer = arrivals(held.tensors, runs_of(run)), asked.training.optimizer
     engine: Any
     if gathers:
@@ -90,7 +93,8 @@ def reserved(replay: Replay) -> int:
         engine = Scattering(requests, held, buffers, passes, order, run.step(), reads, optimizer)
     else:
         alone = replay.world == layout.tp
-        engine = Reducing(requests, held, layout.stage, buffers, passes, order, optimizer, alone)
+        rest = order, optimizer, alone, asked.early_buckets
+        engine = Reducing(requests, held, layout.stage, buffers, passes, *rest)
     ran = ModelPasses(requests, replay.workspace)
     mean = asked.training.mean_len if replay.varied else None
     lengths = padded(asked.seq_len, mean, replay.micro_batch) if mean else (asked.seq_len,) * _STEPS

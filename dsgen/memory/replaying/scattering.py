@@ -60,6 +60,7 @@ class Scattering:
         self.place = self.filled = 0
         self.bucket: list[_Scattered] = []
         self.begun, self.stepped, self.last = 0, False, False
+        self.left: dict[int, Handle] = {}  # of tensors that wait gathered for the next pass
 
     def begin(self, last: bool) -> None:
         """A pass begins; the first of all records the order of use, and fetches nothing ahead."""
@@ -68,20 +69,19 @@ class Scattering:
         anew = self.several and self.begun == 1 and not alone  # what persists is gathered once more
         # Before the first step nothing persists yet: stage 3 has cut all of it, and gathers it with the others.
         persists = buffers.persistence if self.begun or alone else 0
+        behind = bool(self.left)
         if not self.begun:
-            walk = walked(usage, (persists, 0, 0, 0), alone)
+            walk = walked(usage, (persists, 0, 0, 0), alone, behind=behind)
         elif self.several and not alone and not anew:
-            walk = walked_later(usage, limits)
+            walk = walked_later(usage, limits, behind)
         else:
-            walk = walked(usage, limits, alone, anew)
+            walk = walked(usage, limits, alone, anew, behind=behind)
         stream, uses = _GATHERS if buffers.overlap_comm else 0, uses_of(usage, persists, anew)
-        self.gathering = Gathering(self.requests, stream, usage, uses, walk, self.size)
+        self.gathering = Gathering(self.requests, stream, usage, uses, walk, self.size, not self.begun, self.left)
         self.begun, self.place, self.last = self.begun + 1, 0, last
 
-    def reach(self, block: int, way: int, matrices: int) -> None:
-        """A matrix of a block is used from now on."""
-        if self.gathering is not None:
-            self.gathering.reach(block, way, matrices)
+    def turn(self) -> None:
+        """Backward begins; the bucket is there already."""
 
     def take(self, gradient: Handle, size: int) -> None:
         """Take a weight's gradient; one larger than the bucket waits outside."""
@@ -100,7 +100,7 @@ class Scattering:
         """A pass has ended, the last one of its step or not."""
         self._flush()
         if self.gathering is not None:
-            self.gathering.end()
+            self.left = self.gathering.end(last)
 
     def step(self) -> None:
         """The optimizer steps, sub-group by sub-group."""

@@ -5,13 +5,16 @@ from typing import NamedTuple
 
 from dsgen.families.tape.graph import Storage
 from dsgen.families.tape.lifetimes import Record, Step
-from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, FORWARD, Position
+from dsgen.families.tape.moments import AGAIN, AT, BACKWARD, BEGUN, FORWARD, Position
+from dsgen.families.tape.tape import LOGITS
 
-__all__ = ["BORN", "FREED", "HANDED", "MULTIPLIED", "REACHED", "StretchRequests", "stretch_requests"]
+__all__ = ["ASKING", "BORN", "FREED", "HANDED", "LEFT", "LOST", "MULTIPLIED", "NORMED", "REACHED",
+           "StretchRequests", "stretch_requests"]  # fmt: skip
 
-# A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it;
-# the first product of matrices of forward or of backward has its result.
-BORN, FREED, HANDED, REACHED, MULTIPLIED = range(5)
+# A storage is made, or it is gone; a weight's gradient is handed over; a matrix is used, so stage 3 has gathered it, or
+# has been used; a norm begins, or the loss; the first product of matrices of forward or of backward has its result.
+BORN, FREED, HANDED, REACHED, LEFT, NORMED, LOST, MULTIPLIED = range(8)
+ASKING = -1  # in place of matrices before it: a module of backward that asks for what the second forward makes
 Happening = tuple[int, int, int]  # which of them; the storage, or the way; bytes, or matrices of the block before it
 
 
@@ -42,15 +45,20 @@ class _Noted:
         self.way = FORWARD
         self.now: list[Happening] = []
         self.multiplied = False  # by now, in forward or in backward
+        self.lost = False  # whether the loss has begun
+        self.using: Happening | None = None  # the matrix that is used now
         self.forward: tuple[Happening, ...] = ()
         self.numbers: dict[Storage | None, int] = {}
         self.made = 0
 
     def over(self, steps: Sequence[Step | None], gone: Sequence[list[Storage]]) -> None:
         """Let steps pass."""
-        now, numbers, micro_batch = self.now, self.numbers, self.micro_batch
-        for step, ended in zip(steps, gone, strict=False):
+        now, numbers, micro_batch, ends = self.now, self.numbers, self.micro_batch, self._ends(steps)
+        for number, (step, ended) in enumerate(zip(steps, gone, strict=False)):
             if isinstance(step, Storage):
+                if step.kind == LOGITS and not self.lost:
+                    self.lost = True
+                    now.append((LOST, 0, 0))
                 self.made += 1
                 numbers[step] = self.made
                 now.append((BORN, self.made, step.fixed + step.each * micro_batch))
@@ -58,26 +66,50 @@ class _Noted:
                     self.multiplied = True
                     now.append((MULTIPLIED, self.made, 0))
             elif isinstance(step, Position):
-                if step.stage == AT:
-                    now.append((REACHED, self.way, step.matrices))
+                if step.stage in (AT, BEGUN):
+                    now.append((REACHED if step.stage == AT else NORMED, self.way, step.matrices))
             elif step is not None:
                 gradient = step.gradient
                 now.append((HANDED, numbers[gradient], gradient.fixed + gradient.each * micro_batch))
+            now += ends.get(number, ())
             now += [(FREED, numbers[one], 0) for one in ended]
+
+    def _ends(self, steps: Sequence[Step | None]) -> dict[int, list[Happening]]:
+        """The steps behind which a matrix has been used: its product, or in backward the last that it has part in."""
+        ends: dict[int, list[Happening]] = {}
+        last: int | None = None
+        for number, step in enumerate((*steps, None)):
+            over = number == len(steps)
+            if over or (isinstance(step, Position) and step.stage == AT):
+                if self.using and last is not None:
+                    ends[last], self.using = [self.using], None
+                if isinstance(step, Position):
+                    self.using, last = (LEFT, self.way, step.matrices), None
+            elif step is not None and self.using and not isinstance(step, Position):
+                product = (step if isinstance(step, Storage) else step.gradient).product
+                if product and (last is None or self.way == BACKWARD):
+                    last = number
+        return ends
 
     def end_forward(self) -> dict[Storage | None, int]:
         """Forward has ended, which has made these; backward begins."""
         self.forward, self.now, self.multiplied = tuple(self.now), [], False
-        self.way = BACKWARD
+        self.way, self.using = BACKWARD, None
         return dict(self.numbers)
 
-    def begin_again(self) -> None:
-        """Forward runs again."""
-        self.way = AGAIN
+    def begin_again(self) -> Happening | None:
+        """Forward runs again, for a module of backward that asks for what it makes: its matrix is used behind that."""
+        asking, self.using, self.way = self.using, None, AGAIN
+        if self.now and self.now[-1][0] == REACHED:
+            self.now.pop()
+        self.now.append((REACHED, AGAIN, ASKING))
+        return asking
 
-    def end_again(self, position: None) -> None:
-        """Backward goes on."""
-        self.way = BACKWARD
+    def end_again(self, position: Happening | None) -> None:
+        """Backward goes on, with the matrix of the module that has asked."""
+        self.way, self.using = BACKWARD, position
+        if position:
+            self.now.append((REACHED, *position[1:]))
 
 
 def stretch_requests(record: Record, again: bool, micro_batch: int) -> StretchRequests:
