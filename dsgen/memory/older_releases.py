@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 
 from dsgen.deepspeed import surface
+from dsgen.shapes.profiles import Training
 
 __all__ = [
+    "checks_in_fp32",
     "clones_first",
     "counts_what_a_step_releases",
     "flattens_in_ram",
@@ -25,6 +27,9 @@ _RETURNS_NARROW = (0, 17, 0)
 # The first whose stages 1 and 2 make their buckets when the first gradient comes, and not before backward, whose loss
 # they then lie beside (there, backward_prologue; the 0.17.1 and 0.17.2 of PyPI).
 _BUCKETS_AT_GRADIENT = (0, 17, 2)
+# The first whose stages 1 and 2 look for infinities without copies of a gradient that goes to the CPU (there,
+# _has_inf_or_nan; the 0.18.9 and 0.19.0 of PyPI).
+_CHECKS_AS_IT_IS = (0, 19, 0)
 # The first that keeps bf16 at stage 0 as it does fp16 (runtime/engine.py, DDP_BFLOAT16); before it is BF16_Optimizer,
 # whose ranks share out master weights and states, and keep all gradients in fp32 (runtime/bf16_optimizer.py).
 _WHOLE_AT_0 = (0, 17, 6)
@@ -36,6 +41,16 @@ _CONVERTS_FIRST = (0, 18, 3)
 _RELEASES_EMBEDDINGS = (0, 19, 3)
 # The first whose coordinator counts from 0 behind a step too (seen in the simulation of 0.14.5 and 0.15.4).
 _COUNTS_ANEW = (0, 15, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def checks_in_fp32(version: str) -> bool:
+    """Whether stages 1 and 2 of a release look for infinities in fp32 copies of a gradient that goes to the CPU.
+
+    Args:
+        version: As for `flattens_in_ram`.
+    """
+    return _parts(surface.load(version).version) < _CHECKS_AS_IT_IS
 
 
 @functools.lru_cache(maxsize=64)
@@ -68,16 +83,17 @@ def flattens_in_ram(version: str) -> bool:
     return _parts(surface.load(version).version) < _FLATTENS_ON_GPU
 
 
-@functools.lru_cache(maxsize=64)
-def leaves_embeddings(version: str) -> bool:
+def leaves_embeddings(version: str, training: Training) -> bool:
     """Whether stage 3 of a release leaves embeddings gathered until the next pass, and fetches as much more ahead.
 
-    The next pass counts what is there from 0, and takes off what it releases.
+    The next pass counts what is there from 0, and takes off what it releases. Beside adapters these releases checkpoint
+    by the reentrant kind alone (dsgen.jobs.releases): simulated so, LoRA's embedding stays, QLoRA's does not.
 
     Args:
         version: As for `flattens_in_ram`.
+        training: What is trained.
     """
-    return _parts(surface.load(version).version) < _RELEASES_EMBEDDINGS
+    return training.method != "qlora" and _of(version) < _RELEASES_EMBEDDINGS
 
 
 @functools.lru_cache(maxsize=64)
@@ -108,6 +124,11 @@ def shares_out_at_0(version: str) -> bool:
         version: As for `flattens_in_ram`.
     """
     return _parts(surface.load(version).version) < _WHOLE_AT_0
+
+
+@functools.lru_cache(maxsize=64)
+def _of(version: str) -> tuple[int, ...]:
+    return _parts(surface.load(version).version)
 
 
 def _parts(version: str) -> tuple[int, ...]:

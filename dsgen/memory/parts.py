@@ -38,6 +38,9 @@ from dsgen.strategies.wishes import refused
 __all__ = ["Parts", "counted", "parts", "sequence_bytes"]
 
 NEVER = 1 << 62  # bytes
+# Bytes an element of a gradient in which infinities are looked for: fp32, whether it is one or none or either, and that
+# in fp32 (stage_1_and_2.py, _has_inf_or_nan, DeepSpeed 0.18.9).
+CHECKED = 4 + 3 + 4
 Line = tuple[int, int]
 
 
@@ -271,6 +274,15 @@ class _Moments(NamedTuple):
             yield moment("backward", held, there, full, 0, 0, NOTHING, inputs)
         for load in epilogue(states, stage, buffers_):
             yield self._loaded(load, held)
+        if self.job.checks_wide:
+            yield from self._checked(held, grads, full)
+
+    def _checked(self, held: ResidentStates, gradients: int, buckets: int) -> Iterator[Moment]:
+        """The largest gradient while older releases look for infinities in copies of it: a head's, an embedding's."""
+        size, first, tensors = self.states.size, self.both.active.first, self.states.tensors
+        inputs = self.both.active.inputs[1]
+        for numel, alive in ((0 if tensors.tied else tensors.head, first), (max(tensors.numels, default=0), NOTHING)):
+            yield moment("backward", held, gradients + size * numel, buckets, CHECKED * numel, 0, alive, inputs)
 
     def first_kept(self, keeping: int) -> Iterator[tuple[Activity, int, int]]:
         """Moments of the first block behind which this rank's own gradients are kept, if others are around it."""

@@ -32,7 +32,11 @@ def test_an_older_release_is_as_fast_as_adapters_of_the_base_s_type() -> None:
 
     assert older.chosen.speed == pytest.approx(told.chosen.speed, rel=1e-3)
     assert older.chosen.speed > 1.2 * newer.chosen.speed
-    assert older.chosen.memory.gpu.needed_bytes <= newer.chosen.memory.gpu.needed_bytes
+    assert told.chosen.memory.gpu.needed_bytes <= newer.chosen.memory.gpu.needed_bytes
+    # Before 0.19.3 the embedding stays gathered between the passes of a step (docs/memory-releases.md), and whole
+    # modules are fetched in its place.
+    more = older.chosen.memory.gpu.peak_bytes - told.chosen.memory.gpu.peak_bytes
+    assert more == pytest.approx(2 * older.job.model.vocab_size * older.job.model.hidden_size, rel=0.05)
 
 
 def test_peft_is_told_so_only_where_deepspeed_does_not_cast() -> None:

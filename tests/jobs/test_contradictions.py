@@ -72,3 +72,11 @@ def test_profiles_that_both_change_a_wish_still_conflict(make_job):
 def test_an_optimizer_without_a_cpu_version_is_not_offloaded(make_job):
     with pytest.raises(dsgen.DsgenError, match=r"optimizer\.type = Lamb; offloaded, it must be one of"):
         dsgen.render(make_job(training={"offload": "optimizer"}, deepspeed={"optimizer": {"type": "Lamb"}}))
+
+
+def test_a_release_of_liger_does_nothing_without_its_loss(make_job):
+    said = ({"liger": "0.5.10", "chunked_loss": chunked} for chunked in (False, True))
+    without, chunked = (make_job(model="7b", training=wishes) for wishes in said)
+
+    assert [warning for warning in without.warnings if "training.liger does nothing" in warning]
+    assert not [warning for warning in chunked.warnings if "liger" in warning]
