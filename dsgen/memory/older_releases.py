@@ -43,44 +43,40 @@ _RELEASES_EMBEDDINGS = (0, 19, 3)
 _COUNTS_ANEW = (0, 15, 0)
 
 
-@functools.lru_cache(maxsize=64)
 def checks_in_fp32(version: str) -> bool:
     """Whether stages 1 and 2 of a release look for infinities in fp32 copies of a gradient that goes to the CPU.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _CHECKS_AS_IT_IS
+    return _of(version) < _CHECKS_AS_IT_IS
 
 
-@functools.lru_cache(maxsize=64)
 def clones_first(version: str) -> bool:
     """Whether stage 3 of a release clones the flat weights before it makes them fp32.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _CONVERTS_FIRST
+    return _of(version) < _CONVERTS_FIRST
 
 
-@functools.lru_cache(maxsize=64)
 def counts_what_a_step_releases(version: str) -> bool:
     """Whether embeddings that a step releases are taken off what stage 3 counts as gathered in the next pass.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _COUNTS_ANEW
+    return _of(version) < _COUNTS_ANEW
 
 
-@functools.lru_cache(maxsize=64)
 def flattens_in_ram(version: str) -> bool:
     """Whether stages 1 and 2 of a release flatten the weights in RAM, whatever a GPU has free.
 
     Args:
         version: A release, or a line of them, which means its newest.
     """
-    return _parts(surface.load(version).version) < _FLATTENS_ON_GPU
+    return _of(version) < _FLATTENS_ON_GPU
 
 
 def leaves_embeddings(version: str, training: Training) -> bool:
@@ -96,40 +92,33 @@ def leaves_embeddings(version: str, training: Training) -> bool:
     return training.method != "qlora" and _of(version) < _RELEASES_EMBEDDINGS
 
 
-@functools.lru_cache(maxsize=64)
 def makes_buckets_early(version: str) -> bool:
     """Whether stages 1 and 2 of a release make the buckets of gradients before backward begins.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _BUCKETS_AT_GRADIENT
+    return _of(version) < _BUCKETS_AT_GRADIENT
 
 
-@functools.lru_cache(maxsize=64)
 def returns_wide(version: str) -> bool:
     """Whether stages 1 and 2 of a release move the weights that the CPU has stepped to the GPU in fp32.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _RETURNS_NARROW
+    return _of(version) < _RETURNS_NARROW
 
 
-@functools.lru_cache(maxsize=64)
 def shares_out_at_0(version: str) -> bool:
     """Whether a release shares out master weights and states in bf16 at stage 0.
 
     Args:
         version: As for `flattens_in_ram`.
     """
-    return _parts(surface.load(version).version) < _WHOLE_AT_0
+    return _of(version) < _WHOLE_AT_0
 
 
 @functools.lru_cache(maxsize=64)
 def _of(version: str) -> tuple[int, ...]:
-    return _parts(surface.load(version).version)
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:3])
+    return tuple(int(part) for part in surface.load(version).version.split(".")[:3])
