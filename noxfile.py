@@ -352,21 +352,25 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(name="gpu-memory", python=PYTHON, default=False)
 def gpu_memory(session: nox.Session) -> None:
-    """Memory of real steps on a GPU beside the simulation's; `-- update` records benchmarks/gpu_memory.json."""
+    """Memory of real steps on a GPU beside the simulation's, and the least card; `-- update` records both."""
     session.install(TORCH)  # the build for CUDA, from PyPI
     session.install(".[simulate]")
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     options = ["--update" if one == UPDATE else one for one in session.posargs]
     session.run("python", "benchmarks/gpu_memory.py", *options)
+    if set(session.posargs) <= {UPDATE}:
+        session.run("python", "benchmarks/gpu_memory_limits.py", *options)
 
 
 @nox.session(name="gpu-speed", python=PYTHON, default=False)
 def gpu_speed(session: nox.Session) -> None:
-    """Time of kernels and of whole runs on a GPU beside dsgen's; records benchmarks/gpu_speed/CARD.json."""
+    """Time of kernels, whole runs and the host on a GPU beside dsgen's; records benchmarks/gpu_speed/CARD.json."""
     session.install(TORCH)  # the build for CUDA, from PyPI
     session.install(".[simulate]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     session.run("python", "benchmarks/gpu_speed.py", *session.posargs)
+    if not session.posargs:
+        session.run("python", "benchmarks/gpu_speed_host.py")
 
 
 @nox.session(python=PYTHON, default=False)

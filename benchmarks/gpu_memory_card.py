@@ -19,7 +19,9 @@ class Card:
     device = "cuda:0"
     backend = "nccl"
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        """A card of which torch takes all it needs, or no more than a limit."""
+        self._limit = limit_bytes
         self._folded = (0, 0)
         self._reset: Any = None
 
@@ -33,6 +35,8 @@ class Card:
         """
         torch.cuda.init()
         torch.cuda.set_device(0)
+        if self._limit:
+            torch.cuda.set_per_process_memory_fraction(self._limit / torch.cuda.mem_get_info()[1], 0)
         torch.zeros(1, device=self.device)
         torch.cuda.synchronize()
         self._reset = torch.cuda.reset_peak_memory_stats

@@ -1,7 +1,8 @@
 """Child process: real steps of the real engine on a real GPU, cut into phases where the simulation is cut.
 
-stdin: `{"request": as in dsgen.engine.simulate}`, or `{"check": [requests]}`, which makes the first CUDA call and, if
-that fails, builds every model without memory. stdout: one JSON object. What the libraries print goes to stderr.
+stdin: `{"request": as in dsgen.engine.simulate}`, with `"limit_bytes"` if torch shall take no more; or
+`{"check": [requests]}`, which makes the first CUDA call and, if that fails, builds every model without memory. stdout:
+one JSON object. What the libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -36,21 +37,23 @@ def main() -> None:
         os.environ["DS_ACCELERATOR"] = "cpu"
         answer = check(asked["check"])
     else:
-        answer = answered(asked["request"])
+        answer = answered(asked["request"], asked.get("limit_bytes"))
     json.dump(answer, answers)
     answers.flush()
     os._exit(0)  # tearing NCCL down can hang, and nothing is left to save
 
 
-def answered(request: dict[str, Any]) -> dict[str, Any]:
-    """A measurement; an error is one too."""
+def answered(request: dict[str, Any], limit_bytes: int | None = None) -> dict[str, Any]:
+    """A measurement; an error is one too. With a limit torch's allocator takes no more than that."""
     progress = {"phase": "import"}
     try:
+        if request["alloc_conf"]:
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = request["alloc_conf"]  # before torch is imported
         if request["attention"] == "flash" and importlib.util.find_spec("flash_attn") is None:
             return {"versions": versions(), "not_run": "flash_attn is not installed"}
         from gpu_memory_card import Card
 
-        return measure(request, Card(), progress)
+        return measure(request, Card(limit_bytes), progress)
     except BaseException as error:  # whatever ends the run is told, SystemExit of a library included
         return {"versions": versions(), "error": {**told(error), "phase": progress["phase"]}}
 

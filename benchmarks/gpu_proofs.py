@@ -1,10 +1,11 @@
 """Golden configs started on a real GPU: CUDA, NCCL, one rank; every stage, offloads, bf16, fp16 and fp32, optimizers.
 
-    python benchmarks/gpu_proofs.py [--update]
+    python benchmarks/gpu_proofs.py [--update] [--again] [--seconds N] [--output FILE]
 
 Each is initialized, stepped three times, saved and loaded, and its checks are compared, as `dsgen prove --device cuda
---ranks 1` does. Without a GPU it says what was not run. --update records benchmarks/gpu_proofs.json; the page is
-benchmarks/gpu_page.py's.
+--ranks 1` does; LoRA and QLoRA as adapters of a tiny Llama. Without a GPU it says what was not run. --update records
+benchmarks/gpu_proofs.json after every case; one that is recorded is not proved again (--again does), so that the same
+command goes on where --seconds ended. The page is benchmarks/gpu_page.py's.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import argparse
 import datetime
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+from dsgen.proving.proven_models import Lora, ProvenModel
 from dsgen.proving.prover import PROVED, Proof, prove_many
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["CASES", "main", "record"]
+__all__ = ["ADAPTERS", "CASES", "main", "record"]
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS, CONFIGS = FOLDER / "gpu_proofs.json", FOLDER.parent / "golden" / "configs"
@@ -32,53 +35,82 @@ CASES = (
     *("torch-autocast", "stage-3-no-gather", "training-memory-saver", "training-high-performance"),
 )
 
+ADAPTERS = {"lora-one-gpu-8b": "lora", "lora-stage-3-70b": "lora", "fp16-t4-lora": "lora", "qlora-24g-7b": "qlora",
+            "qlora-80g-70b": "qlora"}  # fmt: skip
+DEVICE, RANKS, BACKEND = "cuda", 1, "nccl"
+
+
+class _TimeOverError(Exception):
+    """No further proof is begun."""
+
 
 def main() -> None:
     """Prove every case; exit 1 where one is not proved, 0 where there is no GPU, which is printed."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--update", action="store_true", help="record what was proved")
-    update = options.parse_args().update
-    configs = [json.loads((CONFIGS / f"{name}.json").read_text("utf-8")) for name in CASES]
+    options.add_argument("--update", action="store_true", help="record what was proved, after every case")
+    options.add_argument("--again", action="store_true", help="cases that are recorded too")
+    options.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so many seconds")
+    options.add_argument("--output", type=Path, default=RESULTS, metavar="FILE", help="where to")
+    asked = options.parse_args()
+    known = json.loads(asked.output.read_text("utf-8")) if asked.output.is_file() else {"proofs": {}}
+    names = [name for name in (*CASES, *ADAPTERS) if asked.again or name not in known["proofs"]]
+    deadline = time.monotonic() + asked.seconds
+    proofs: dict[str, Proof] = {}
+
+    def begin(done: int, number: int) -> None:
+        if time.monotonic() > deadline:
+            raise _TimeOverError
+        print(f"{done} of {number}", file=sys.stderr)
+
+    def keep(place: int, proof: Proof) -> None:
+        proofs[names[place]] = proof
+        print(f"{proof.outcome} {names[place]}{f': {proof.phase}: {proof.error}' if proof.error else ''}", flush=True)
+        if asked.update:
+            text = json.dumps(record(known, proofs), indent=1)
+            asked.output.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+
+    configs = [json.loads((CONFIGS / f"{name}.json").read_text("utf-8")) for name in names]
+    models = [_model(name, config) for name, config in zip(names, configs, strict=True)]
     try:
-        proofs = prove_many(configs, ranks=1, device="cuda", tell=_tell)
+        prove_many(configs, ranks=RANKS, device=DEVICE, trained=models, tell=begin, ended=keep)
     except DsgenError as error:
         print(f"not run: {str(error).splitlines()[0]}")
-        print(*(f"not run: {name}" for name in CASES), sep="\n")
-        return
-    for name, proof in zip(CASES, proofs, strict=True):
-        print(f"{proof.outcome} {name}{f': {proof.phase}: {proof.error}' if proof.error else ''}")
-    if update:
-        text = json.dumps(record(dict(zip(CASES, proofs, strict=True))), indent=1)
-        RESULTS.write_text(f"{text}\n", encoding="utf-8", newline="\n")
-    sys.exit(any(proof.outcome != PROVED for proof in proofs))
+    except _TimeOverError:
+        print("not run: the time of --seconds is over")
+    print(*(f"not run: {name}" for name in names if name not in proofs), sep="\n")
+    sys.exit(any(proof.outcome != PROVED for proof in proofs.values()))
 
 
-def record(proofs: dict[str, Proof]) -> dict[str, Any]:
-    """What is kept of proofs on this card: how each ended, how many checks there were, and how many held."""
+def _model(name: str, config: dict[str, Any]) -> ProvenModel:
+    """What is trained: adapters where the scenario trains them, checkpointed where its program does that."""
+    method = ADAPTERS.get(name)
+    checkpointing = "non-reentrant" if "activation_checkpointing" in config else ""
+    return ProvenModel(adapters=Lora(method=method) if method else None, checkpointing=checkpointing)
+
+
+def record(known: dict[str, Any], proofs: dict[str, Proof]) -> dict[str, Any]:
+    """What is kept of proofs on this card beside those that are known: how each ended, and how many checks held."""
     import torch
 
     versions = next(iter(proofs.values())).versions
-    return {
-        "card": torch.cuda.get_device_name(),
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "ranks": 1,
-        "backend": "nccl",
-        "versions": dict(versions),
-        "proofs": {
-            name: {
-                "outcome": proof.outcome,
-                "device": proof.device,
-                "checks": len(proof.checks),
-                "held": sum(check.ok for check in proof.checks),
-                "seconds": round(proof.seconds, 1),
-            }
-            for name, proof in proofs.items()
-        },
+    told = {
+        name: {
+            "outcome": proof.outcome,
+            "device": proof.device,
+            "checks": len(proof.checks),
+            "held": sum(check.ok for check in proof.checks),
+            "seconds": round(proof.seconds, 1),
+        }
+        for name, proof in proofs.items()
     }
-
-
-def _tell(done: int, number: int) -> None:
-    print(f"{done} of {number}", file=sys.stderr)
+    return {
+        "card": known.get("card", torch.cuda.get_device_name()),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "ranks": RANKS,
+        "backend": BACKEND,
+        "versions": known.get("versions", dict(versions)),
+        "proofs": {**known["proofs"], **told},
+    }
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import attrs
 from gpu_memory_cases import case_of  # benchmarks/, beside this script
 
 import dsgen
-from dsgen.asking.memory_questions import question
+from dsgen.asking.memory_questions import Question, question
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.cost.steps import speed_interval
 from dsgen.families.hf_config import to_hf_config
 from dsgen.shapes.errors import DsgenError
 
-__all__ = ["CASES", "TINY", "SpeedCase", "predicted", "speed_cases"]
+__all__ = ["CASES", "TINY", "SpeedCase", "asked_of", "predicted", "speed_case", "speed_cases"]
 
 GIB = 2**30
 
@@ -41,10 +41,11 @@ class SpeedCase:
 
 def speed_cases(tiny: bool = False) -> tuple[SpeedCase, ...]:
     """Every case, the small ones first; or the tiny ones, which any machine runs."""
-    return tuple(_case(said, _TINY_MODEL if tiny else {}) for said in (TINY if tiny else CASES))
+    return tuple(speed_case(said, _TINY_MODEL if tiny else {}) for said in (TINY if tiny else CASES))
 
 
-def _case(said: Facts, facts: Facts) -> SpeedCase:
+def speed_case(said: Facts, facts: Facts) -> SpeedCase:
+    """The case of arguments of `gpu_memory_cases.case_of`, with what its model has otherwise."""
     made = case_of(**said)
     request = made.request
     if facts:
@@ -66,19 +67,8 @@ def predicted(case: SpeedCase, hardware: str, host: Facts, torch: str | None = N
         `step_seconds` with `low_seconds` and `high_seconds`, `parts`, `peak_gib` (torch's allocated) with
         `reserved_gib`, `verdict`, `strategy`; or `refused`: why dsgen does not cost it.
     """
-    training = {
-        "seq_len": case.request["seq_len"],
-        "attention": case.request["attention"],
-        "checkpointing": "full" if case.request["checkpointing"] else "none",
-        "method": case.request.get("method", "full"),
-        "launcher": "deepspeed",  # one process that has all cores
-        "torch": torch.partition("+")[0] if torch else None,
-    }
-    layers = dsgen.profile(hardware) | dsgen.profile(case.said["model"])
-    layers |= {"training": training, "cluster": {"gpus": 1}, **({"model": case.facts} if case.facts else {})}
-    layers |= {"hardware": host} if host else {}
     try:
-        asked = question(dsgen.job(layers), case.request["config"])
+        asked = asked_of(case, hardware, host, torch)
         item = weigh(asked.job, asked.strategy)
     except DsgenError as refusal:
         return {"refused": str(refusal).splitlines()[0]}
@@ -94,6 +84,26 @@ def predicted(case: SpeedCase, hardware: str, host: Facts, torch: str | None = N
         "reserved_gib": gpu.reserved_bytes / GIB,
         "verdict": item.memory.verdict.value,
     }
+
+
+def asked_of(case: SpeedCase, hardware: str, host: Facts, torch: str | None = None) -> Question:
+    """The job and the strategy of a case; arguments as of `predicted`.
+
+    Raises:
+        DsgenError: dsgen does not cost it.
+    """
+    training = {
+        "seq_len": case.request["seq_len"],
+        "attention": case.request["attention"],
+        "checkpointing": "full" if case.request["checkpointing"] else "none",
+        "method": case.request.get("method", "full"),
+        "launcher": "deepspeed",  # one process that has all cores
+        "torch": torch.partition("+")[0] if torch else None,
+    }
+    layers = dsgen.profile(hardware) | dsgen.profile(case.said["model"])
+    layers |= {"training": training, "cluster": {"gpus": 1}, **({"model": case.facts} if case.facts else {})}
+    layers |= {"hardware": host} if host else {}
+    return question(dsgen.job(layers), case.request["config"])
 
 
 _SMALL = {"model": "opt-125m"}

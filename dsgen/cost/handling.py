@@ -64,6 +64,9 @@ LATER_CALLS = ((0, 1, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1))
 LATER_OWN_CALLS = ((0, 0, 0), (0, 0, 0), (1, 0, 0), (0, 0, 0))
 STEP_CALLS = ((16, 0, 3), (0, 0, 2), (0, 0, 2), (2, 0, 5.5))
 STEP_OWN_CALLS = ((0, 0, 0), (15, 0, 1), (15, 0, 1), (0, 0, 0))
+# The same without 16-bit gradients, of which alone it is asked whether they are finite.
+STEP_CALLS_FP32 = ((2, 0, 0), *STEP_CALLS[1:])
+STEP_OWN_CALLS_FP32 = ((0, 0, 0), (2, 0, 1), (2, 0, 1), (0, 0, 0))
 # Besides where the optimizer is on the CPU, at stages 1 and 2 and at stage 3: with the only pass; with the first, each
 # between, and the last of several.
 AWAY_OWN_CALLS = ((17, 0, 2), (0, 0, -1), (2, 0, 1), (20, 0, 7))
@@ -85,6 +88,7 @@ class Handling(NamedTuple):
         emptied: What the host takes to send the gradients of full buckets to the CPU one by one, at stages 1 and 2: it
             asks for the norm of each, and the GPU does nothing else beside it.
         normed: Kernels for those norms, once in a step.
+        least: What the kernels of the step take at least, each of which is for one tensor.
     """
 
     reduced: float
@@ -95,6 +99,7 @@ class Handling(NamedTuple):
     stepped: float = 0.0
     emptied: float = 0.0
     normed: float = 0.0
+    least: float = 0.0
 
 
 NO_HANDLING = Handling(0.0, 0.0)
@@ -140,7 +145,23 @@ def handling(
     if stage == GATHERS:  # beside backward, with the reductions
         reduced, normed = reduced + normed / strategy.accumulation, 0.0
     dispatched, kept_calls, stepped, emptied = _dispatched(job, strategy, rates, replicas)
-    return Handling(reduced, gathered, dispatched, kept_calls, summed, stepped, emptied, normed)
+    tensors = _trained_tensors(job)
+    own = tensors / (replicas if stage else 1)
+    every, owned = _step_calls(strategy)
+    least = (tensors * every[0] + own * owned[0]) * rates.kernel_seconds
+    return Handling(reduced, gathered, dispatched, kept_calls, summed, stepped, emptied, normed, least)
+
+
+_Calls = tuple[float, float, float]  # from Python, from autograd's engine, and views
+
+
+def _step_calls(strategy: Strategy) -> tuple[_Calls, _Calls]:
+    """What the step dispatches for a tensor, and for one that a rank owns."""
+    fp32, stage = strategy.precision == "fp32", strategy.stage
+    owned = (STEP_OWN_CALLS_FP32 if fp32 else STEP_OWN_CALLS)[stage]
+    if strategy.offload_optimizer != "none":
+        owned = STEP_AWAY_OWN_CALLS if stage < GATHERS else (0, 0, 0)
+    return (STEP_CALLS_FP32 if fp32 else STEP_CALLS)[stage], owned
 
 
 def beyond(job: Job, host: float, moved: float) -> float:
@@ -170,11 +191,8 @@ def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tu
     every = tensors * _seconds(rates, BACKWARD_CALLS[stage])
     later = tensors * _seconds(rates, LATER_CALLS[stage]) + own * _seconds(rates, LATER_OWN_CALLS[stage])
     reduced = tensors * _seconds(rates, REDUCED_CALLS[stage]) + own * _seconds(rates, REDUCED_OWN_CALLS[stage])
-    stepped = tensors * _seconds(rates, STEP_CALLS[stage])
-    if not away:
-        stepped += own * _seconds(rates, STEP_OWN_CALLS[stage])
-    elif stage < GATHERS:
-        stepped += own * _seconds(rates, STEP_AWAY_OWN_CALLS)
+    every_step, own_step = _step_calls(strategy)
+    stepped = tensors * _seconds(rates, every_step) + own * _seconds(rates, own_step)
     only, first, between, last = (
         (tensors if stage == GATHERS else own) * _seconds(rates, calls)
         for calls in (AWAY_CALLS if stage == GATHERS else AWAY_OWN_CALLS)
@@ -189,7 +207,7 @@ def _dispatched(job: Job, strategy: Strategy, rates: Rates, replicas: int) -> tu
     return reduced, 0.0, stepped, leaving
 
 
-def _seconds(rates: Rates, calls: tuple[float, float, float]) -> float:
+def _seconds(rates: Rates, calls: _Calls) -> float:
     """What the host takes for them."""
     python, engine, views = calls
     return python * rates.dispatch_seconds + engine * rates.backward_dispatch_seconds + views * rates.view_seconds

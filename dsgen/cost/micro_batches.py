@@ -121,13 +121,13 @@ def _passes(
     back: list[Pass] = []
     for part, forward, again, backward in _timed(*every, checkpointing or full, zero3 and not full):
         hooks = hook_seconds(node, part.modules) if zero3 else 0.0
+        calls = dispatch_seconds(node, 0, modules=part.modules)
         rerun = forward if zero3 and full else again
         twice = checkpointing and bool(part.again.operators)
         products, attention, memory, host = map(sum, zip(rerun, backward, strict=True)) if twice else backward
-        ahead.append(Pass(part.name, part.repeats, True, False, *forward[:3], forward[3] + hooks))
-        back.append(
-            Pass(part.name, part.repeats, False, twice, products, attention, memory, host + hooks * (1 + twice))
-        )
+        ahead.append(Pass(part.name, part.repeats, True, False, *forward[:3], forward[3] + calls + hooks))
+        host += hooks + (calls + hooks) * twice
+        back.append(Pass(part.name, part.repeats, False, twice, products, attention, memory, host))
     order = (*ahead, *reversed(back))
     products = attention = memory = 0.0
     for one in order:

@@ -32,9 +32,12 @@ LOW, HIGH = 0.80, 1.25
 # held back too (docs/speed.md). Of other models or numbers of GPUs the middle is nearer, and the interval no narrower.
 LOW_MEASURED, HIGH_MEASURED = LOW, HIGH
 LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
-# How much longer the host of a node may take than is said: cores of 2018 to 2021 take 1.8 times as long as those of
-# today (OLDER_DISPATCH of dsgen.kernels), and no profile says which stand beside a GPU, or what else they do.
-SLOW_HOST = 1.8
+# What the host of a node may take of what is said, for no profile says which one stands beside a GPU, or what else it
+# does. Fast: a layer of Hugging Face's Llama takes 0.51 ms forward beside a B200 (38 kernels, 17 views; stas00/
+# ml-engineering, 1B, eager), which HOST of dsgen.kernels makes 0.94. Slow: adapters of an 8B took 0.43 s a step on one
+# day and 0.32 on another, on machines of one kind (docs/gpu.md).
+FAST_HOST, SLOW_HOST = 0.54, 1.34
+FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
 
@@ -131,9 +134,9 @@ def run_name(job: Job) -> str:
 def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: bool = True) -> tuple[float, float]:
     """The least and the most that a measured speed plausibly is, by the one that is said.
 
-    Where the host bounds a step it reaches to the speed with a host that is SLOW_HOST times as slow. A single
-    measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may not have:
-    then the interval reaches to where they would be without it.
+    Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said.
+    A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
+    not have: then the interval reaches to where they would be without it.
 
     Args:
         job: The job.
@@ -142,18 +145,21 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
     """
     ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs or ()
     if ratio is None:
-        return min(LOW, _beside_a_slow_host(job, strategy, deepspeed)) if strategy else LOW, HIGH
+        if strategy is None:
+            return LOW, HIGH
+        slow, fast = (_beside_another_host(job, strategy, deepspeed, times) for times in (SLOW_HOST, FAST_HOST))
+        return min(LOW, slow), max(HIGH, fast)
     low, high = (LOW_ALIKE, HIGH_ALIKE) if set(runs) == {run_name(job)} else (LOW_MEASURED, HIGH_MEASURED)
     if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
         return low, high
     return low * min(1.0, ratio), high * max(1.0, ratio)
 
 
-def _beside_a_slow_host(job: Job, strategy: Strategy, deepspeed: bool) -> float:
-    """The speed with a host that is SLOW_HOST times as slow, by the one that is said."""
-    dispatch = SLOW_HOST * node_rates(job.hardware, job.network).dispatch_seconds
-    slow = attrs.evolve(job, hardware=attrs.evolve(job.hardware, dispatch_seconds=dispatch))
-    return cost(job, strategy, deepspeed=deepspeed).seconds / cost(slow, strategy, deepspeed=deepspeed).seconds
+def _beside_another_host(job: Job, strategy: Strategy, deepspeed: bool, times: float) -> float:
+    """The speed with a host that takes so many times as long, by the one that is said."""
+    dispatch = times * node_rates(job.hardware, job.network).dispatch_seconds
+    other = attrs.evolve(job, hardware=attrs.evolve(job.hardware, dispatch_seconds=dispatch))
+    return cost(job, strategy, deepspeed=deepspeed).seconds / cost(other, strategy, deepspeed=deepspeed).seconds
 
 
 @functools.lru_cache(maxsize=4096)
@@ -207,8 +213,9 @@ def _cost(asked: _Asked) -> StepCost:
     own = numbers.trained / (job.world // strategy.tp if strategy.stage else 1)
     updated = beside = 0.0
     if strategy.offload_optimizer == "none":
-        updated = update_seconds(job, strategy, node, int(own))
-        beside = updated - updates_alone(job, strategy, node, int(own))
+        alone_updated = updates_alone(job, strategy, node, int(own))
+        beside = max(update_seconds(job, strategy, node, int(own)) - alone_updated, own_work.least)
+        updated = beside + alone_updated
     # The GPU waits for what the host dispatches in the step; at stage 0 the host asks for every tensor's norm.
     idle = max(0.0, own_work.stepped - beside) if strategy.stage else beyond(job, own_work.stepped, beside)
     often = repeats if strategy.stage >= 2 else 1  # passes whose buckets leave
@@ -312,6 +319,9 @@ def _rows(
     Collectives of stage 3 and kernels take turns: a module waits for all gathers that were asked for before it, and no
     more than two are on their way (partitioned_param_coordinator.py). That they hide nothing was concluded from 54 runs
     of 175B to 2T parameters (DeepSpeed's blog on Azure); docs/speed.md has what it makes of other sources' runs.
+
+    Where they are on the stream of the kernels (no overlap_comm), the host waits in every fetch for the one before the
+    last: beside a gather it comes as far as the next layer, and kernels wait for what it then has left.
     """
     beside, passes = strategy.buffers.overlap_comm, strategy.accumulation
     apart = beside and 0 < strategy.stage < GATHERS  # reductions have a stream of their own
@@ -320,14 +330,18 @@ def _rows(
     copied = own_work.gathered / max(moved.gather + moved.again, 1e-9) if strategy.stage == GATHERS else 0.0
     rows: list[Row] = []
     for one, share, made, leaves in zip(run, shares.gathers, shares.gradients, shares.reduced, strict=True):
-        gather, calls = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
+        gather, fetches = (moved.gather, moved.gathers) if one.forward else (moved.again, moved.gathers_again)
         left = made if reduces else 0.0
         reduce = leaves * moved.reduce if reduces else 0.0
-        calls = share * calls + left * moved.reduces
+        calls = share * fetches + left * moved.reduces
         host = one.host + (left * own_work.dispatched if reduces else made * own_work.kept) + issue * calls
         handled = (leaves if apart else made) * own_work.reduced if reduces else 0.0
         device = one.device + handled + made * summed
-        device, behind = device + share * gather * (1.0 + copied), 0.0
+        gathered = share * gather * (1.0 + copied)
+        if gathered and not beside:
+            ahead = host - min(gathered, host * min(1.0, share * fetches / FETCHES))
+            device = max(device, ahead)
+        device, behind = device + gathered, 0.0
         fetched = share * (away.fetch if one.forward else away.fetch_again)
         if strategy.stage == GATHERS:
             device, behind = device + reduce, leaves * (away.gradients + own_work.reduced) if away.gradients else 0.0

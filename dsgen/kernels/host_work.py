@@ -9,9 +9,8 @@ __all__ = ["LAUNCHERS", "copy_seconds", "cpu_adam_seconds", "dispatch_seconds", 
            "host_traffic_seconds", "nvme_seconds", "threads_per_rank"]  # fmt: skip
 
 # Operators that the host could launch while bitsandbytes' Python is at a 4-bit layer in one pass (checks, an
-# autograd.Function, two custom operators), its three launches not counted: 108 us forward and 62 backward with
-# bitsandbytes 0.50 and torch 2.13 (benchmarks/host_costs.py), on a core that takes 1.4 times as long for a layer of
-# Hugging Face's Llama as the one that an operator's 10 us are of.
+# autograd.Function, two custom operators), its three launches not counted: 88 us forward and 50 backward with
+# bitsandbytes 0.50 and torch 2.11 (benchmarks/host_costs.py), on the host that an operator's 11 us are of.
 FOUR_BIT_OPERATORS = 6.0
 # Shares of the link's line rate: pinned 0.86 of PCIe 5 on H200 (stas00/ml-engineering), 0.78 of PCIe 4 on A100 (NVIDIA
 # developer forum 352186), where copies in fell to 0.43 of that while others ran out. Pageable: the host copies once
@@ -36,7 +35,9 @@ NVME_SHARE = (
 LAUNCHERS = ("deepspeed", "bound", "torchrun")
 
 
-def dispatch_seconds(rates: Rates, operators: float, *, phase: str = "forward", views: float = 0) -> float:
+def dispatch_seconds(
+    rates: Rates, operators: float, *, phase: str = "forward", views: float = 0, modules: float = 0
+) -> float:
     """What the host needs to launch eager operators.
 
     Args:
@@ -44,9 +45,10 @@ def dispatch_seconds(rates: Rates, operators: float, *, phase: str = "forward", 
         operators: Those that launch a kernel.
         phase: forward (from Python) or backward (from autograd's C++).
         views: Those that launch none.
+        modules: Calls of modules that hold parameters, from which forward launches them.
     """
     each = rates.dispatch_seconds if phase == "forward" else rates.backward_dispatch_seconds
-    return operators * each + views * rates.view_seconds
+    return operators * each + views * rates.view_seconds + modules * rates.module_seconds
 
 
 def four_bit_seconds(rates: Rates, layers: float) -> float:

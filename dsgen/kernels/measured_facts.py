@@ -33,9 +33,10 @@ class Generation(NamedTuple):
     hook_seconds: float | None = None
 
 
-# Nodes of V100 and A100 have cores of 2018 to 2021. Fitted on the LoRA runs of Qwen's README at 256 and 512 tokens,
-# which the host bounds: 4.7 to 5.2 ms a block forward, again and backward, with 24, 32 and 40 blocks, 1.8 times HOST's.
-OLDER_DISPATCH = 18e-6  # seconds
+# What is known of nodes of V100 and A100, with cores of 2018 to 2021, is of software of 2023, whose Python is shorter:
+# fitted on the LoRA runs of Qwen's README at 256 and 512 tokens, which the host bounds: 4.7 to 5.2 ms a block forward,
+# again and backward, with 24, 32 and 40 blocks, 0.64 of HOST's.
+OLDER_DISPATCH = 7e-6  # seconds
 # ZeRO-3's hooks there: forward of 64 layers of BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters, on
 # V100 in 2021 (deepspeedai/DeepSpeed pull request 1188).
 OLDER_HOOK = 310e-6  # seconds
@@ -98,6 +99,7 @@ class HostCosts(NamedTuple):
         dispatch_seconds: One eager operator, forward.
         backward_dispatch_seconds: One operator that autograd calls.
         view_seconds: One operator without a kernel.
+        module_seconds: One call of a module that holds parameters, in a forward, beside its operators.
         collective_dispatch_seconds: One call of torch.distributed.
         hook_seconds: ZeRO-3's hooks of one module in one pass.
         core_bytes_per_second: What one core moves in CPU Adam.
@@ -106,18 +108,18 @@ class HostCosts(NamedTuple):
     dispatch_seconds: float
     backward_dispatch_seconds: float
     view_seconds: float
+    module_seconds: float
     collective_dispatch_seconds: float
     hook_seconds: float
     core_bytes_per_second: float
 
 
-# Dispatch: between 6.8 us for the smallest operator with autograd (pytorch/pytorch issue 41383) and 12.6 us in Hugging
-# Face's Llama: 0.51 ms a layer of 38 kernels and 17 views, modules' Python included (stas00/ml-engineering, 1B on B200,
-# eager, 8.1 ms against 1.9 ms of kernels). Backward: autograd calls from C++, which saves the modules' Python, about
-# 2 us. View: 0.7 us on a core of 2023, 2 us on one of 2020 (issue 41383).
+# As a virtual machine beside an H200 showed (Xeon of 2023; DeepSpeed 0.19.8, torch 2.11, transformers 5.23): steps of
+# eight tokens, in which time is the host's (benchmarks/gpu_speed_host.json, docs/gpu.md). An operator from Python takes
+# 11 us (8 to 16 in a loop without modules), one that autograd calls 22, a view 2.5, a module that holds parameters 50
+# in a forward (nn.Module's, Hugging Face's and peft's Python, cuBLAS's own call), ZeRO-3's hooks of one 460: so of ten
+# forwards and backwards eight are told within a fifth, and the others within a half. Not all hosts are as slow: see
+# FAST_HOST of dsgen.cost.steps.
 # Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
-# Hook: between 0.15 and 0.19 ms for a linear layer in a pass, backward and forward, gathered or persistent, with
-# DeepSpeed 0.19.8 and torch 2.13 on a quiet Xeon core of 2023 (benchmarks/host_costs.py; a busy one takes three times
-# that; half of it is what torch.autograd.Function does with arguments), and OLDER_HOOK.
 # Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
-HOST = HostCosts(10e-6, 8e-6, 1.5e-6, 25e-6, 200e-6, 6.3e9)
+HOST = HostCosts(11e-6, 22e-6, 2.5e-6, 50e-6, 25e-6, 460e-6, 6.3e9)

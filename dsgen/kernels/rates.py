@@ -48,6 +48,7 @@ class Rates(NamedTuple):
         dispatch_seconds: What an eager operator costs the host forward.
         backward_dispatch_seconds: The same backward, where autograd's C++ calls it.
         view_seconds: What an operator costs the host that launches no kernel (view, transpose, slice).
+        module_seconds: What a call of a module that holds parameters costs the host forward, beside its operators.
         collective_dispatch_seconds: What one call of torch.distributed costs the host.
         hook_seconds: What ZeRO-3 costs the host for one module in one pass: fetch, wait and release.
         host_link_bytes_per_second: Line rate between one GPU and the host, one direction.
@@ -76,6 +77,7 @@ class Rates(NamedTuple):
     dispatch_seconds: float
     backward_dispatch_seconds: float
     view_seconds: float
+    module_seconds: float
     collective_dispatch_seconds: float
     hook_seconds: float
     host_link_bytes_per_second: float
@@ -139,6 +141,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         dispatch_seconds=dispatch,
         backward_dispatch_seconds=HOST.backward_dispatch_seconds * slower,
         view_seconds=HOST.view_seconds * slower,
+        module_seconds=HOST.module_seconds * slower,
         collective_dispatch_seconds=HOST.collective_dispatch_seconds,
         hook_seconds=_first(family.hook_seconds, HOST.hook_seconds) * dispatch / usual,
         host_link_bytes_per_second=hardware.host_link_bandwidth_bytes_per_second,

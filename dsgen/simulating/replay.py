@@ -92,6 +92,7 @@ class _Replay:
             "host": self._host,
             "adam": self._adam,
             "hook": self._hook,
+            "call": self._call,
             "file": self._file,
             "sync_files": self._sync_files,
         }
@@ -274,6 +275,9 @@ class _Replay:
 
     def _hook(self, _: int, __: Entry) -> None:
         self._clocks.pay(self._rates.hook_seconds)
+
+    def _call(self, _: int, __: Entry) -> None:
+        self._clocks.pay(self._rates.module_seconds)
 
     def _file(self, number: int, entry: Entry) -> None:
         name = f"drives, {entry[1]}"

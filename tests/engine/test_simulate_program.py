@@ -154,7 +154,7 @@ def test_repeated_passes_do_what_they_stand_for() -> None:
     case = "stage 3, checkpointed, accumulated"
 
     def plain(answer: dict[str, Any]) -> list[list[Any]]:
-        kept = ("product", "attention", "traffic", "copy", "hook", "item", "wait_stream", "sync_stream")
+        kept = ("product", "attention", "traffic", "copy", "call", "hook", "item", "wait_stream", "sync_stream")
         return [one for one in entries(answer) if one[0] in kept]
 
     assert answered(case)["program"]["loops"]
@@ -166,6 +166,7 @@ def test_stage_3_pays_hooks_limits_its_fetches_and_waits_for_its_stream() -> Non
 
     modules = 1 + LAYERS * (7 + 2) + 1 + 1  # embedding, products and norms of the blocks, last norm, head
     assert kinds["hook"] == 2 * modules
+    assert kinds["call"] == modules
     assert kinds["sync_event"] > 0
     assert kinds["wait_stream"] > kinds["hook"]
 

@@ -79,13 +79,13 @@ def test_a_card_without_measurements_says_whose_stand_in():
 
 
 def test_what_a_profile_says_goes_before_its_family():
-    own = node("h100-80g", product_efficiency=0.5, memory_efficiency=0.6, dispatch_seconds=20e-6, processors=100)
+    own = node("h100-80g", product_efficiency=0.5, memory_efficiency=0.6, dispatch_seconds=22e-6, processors=100)
     usual = node("h100-80g")
 
     assert (own.product_efficiency, own.memory_efficiency, own.processors) == (0.5, 0.6, 100)
-    assert own.dispatch_seconds == 20e-6
+    assert own.dispatch_seconds == 22e-6
     assert own.backward_dispatch_seconds == pytest.approx(2 * usual.backward_dispatch_seconds)
-    assert node("a100-80g").dispatch_seconds == pytest.approx(1.8 * usual.dispatch_seconds)
+    assert node("a100-80g").dispatch_seconds == pytest.approx(7 / 11 * usual.dispatch_seconds)
 
 
 # ------------------------------------------------------------------------------------------------------- products
@@ -346,8 +346,10 @@ def test_the_host_pays_for_operators_views_and_hooks():
 
     forward, backward = (dispatch_seconds(own, 1000, phase=phase) for phase in ("forward", "backward"))
 
-    assert 6.8e-3 < backward < forward < 12.6e-3  # the bounds are published
+    assert 6.8e-3 < forward < 12.6e-3  # the bounds are published
+    assert backward > forward  # autograd's own work is more than what modules' Python saves
     assert dispatch_seconds(own, 0, views=100) == pytest.approx(100 * own.view_seconds)
+    assert dispatch_seconds(own, 0, modules=10) == pytest.approx(10 * own.module_seconds)
     assert hook_seconds(own, 10) == pytest.approx(10 * own.hook_seconds)
 
 

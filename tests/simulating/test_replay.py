@@ -21,7 +21,7 @@ from dsgen.kernels.measured_facts import CONTENTION as FACTS
 from dsgen.simulating.replay import replay
 from dsgen.simulating.timelines import CONTENTION, HOST_BOUND, KERNELS, Timeline
 
-# A byte takes a nanosecond on the GPU, an operator 10 us of the host, a view 1 us, a hook 100 us.
+# A byte takes a nanosecond on the GPU, an operator 10 us of the host, a view 1 us, a module 50 us, a hook 100 us.
 RATES = Rates(
     architecture="sm80",
     processors=100,
@@ -38,6 +38,7 @@ RATES = Rates(
     dispatch_seconds=10e-6,
     backward_dispatch_seconds=5e-6,
     view_seconds=1e-6,
+    module_seconds=50e-6,
     collective_dispatch_seconds=20e-6,
     hook_seconds=100e-6,
     host_link_bytes_per_second=1e9,
@@ -97,7 +98,10 @@ def test_what_autograd_calls_costs_less_and_what_a_hook_calls_is_paid_with_it() 
     engine = replayed(*[traffic(0, call="engine")] * 10)
     hook = replayed(("hook",), *[traffic(0, call="hook"), ("view", "hook")] * 10)
 
+    called = replayed(("call",), *[traffic(0)] * 10)
+
     assert engine.seconds == pytest.approx(50e-6)
+    assert called.seconds == pytest.approx(150e-6)
     assert hook.seconds == pytest.approx(100e-6)
 
 

@@ -24,6 +24,7 @@ Entry, and what is in it after its name:
     item        stream                                  and reads a number
     host        operator, bytes                         the host's cores work on tensors of its own
     adam        elements, bytes                         CPU Adam
+    call                                                forward calls a module with parameters, or peft's layer of one
     hook                                                ZeRO-3's hooks of one module with parameters
     file        direction, bytes
     sync_files

@@ -80,11 +80,18 @@ class RunningModules:
         program.enter(self._running[-1])
 
     def _enter(self, module: Any, _: Any) -> None:
+        if streams.program is not None and _is_counted(module):
+            streams.program.add("call")
         self._running.append(self._names.get(id(module), self._running[-1]))
 
     def _leave(self, *_: Any) -> None:
         if len(self._running) > 1:
             self._running.pop()
+
+
+def _is_counted(module: Any) -> bool:
+    """Whether a module holds parameters of its own, or is peft's layer about one that does."""
+    return any(parameter is not None for parameter in module._parameters.values()) or hasattr(module, "base_layer")
 
 
 def _queued(plain: Callable[..., Any], works: dict[int, tuple[Any, int]]) -> Callable[..., Any]:
