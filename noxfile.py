@@ -345,7 +345,7 @@ def kernels(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """Golden configs started on a GPU, CUDA and NCCL, one rank; `-- update` records benchmarks/gpu_proofs.json."""
     session.install(TORCH)  # the build for CUDA, from PyPI
-    session.install(".[simulate]")
+    session.install(".[simulate]", "bitsandbytes")  # the latter makes the 4-bit weights of QLoRA
     session.env["TORCH_EXTENSIONS_DIR"] = str(Path(session.virtualenv.location) / "torch_extensions")
     session.run("python", "benchmarks/gpu_proofs.py", *update(session))
 

@@ -36,7 +36,7 @@ OUT_OF_MEMORY = "OutOfMemoryError"  # what torch raises; whatever else ends a ru
 MOST_WORDS = 160  # letters of what an error says
 NONE = "–"
 GROWING = "expandable_segments:True"
-AT_ONCE = 4  # runs on one card, which share nothing but its memory
+AT_ONCE = 2  # runs on one card, which share nothing but its memory: of an H200's two of the largest have room
 _0B, _1B = {"model": "qwen2.5-0.5b"}, {"model": "llama-3.2-1b"}
 CASES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"model": "opt-125m", "stage": 2, "seq_len": 2048, "micro_batch": 4}, ""),
@@ -76,12 +76,16 @@ def main() -> None:
         for name, request in chosen.items():
             records[name] = {**records.get(name, {}), **_simulated(request)}
             print(f"{name}: {records[name]['least_bytes'] / GIB:.2f} GiB", flush=True)
+    unknown = [name for name in chosen if name not in records]
+    print(*(f"not run: --simulate tells its least card first: {name}" for name in unknown), sep="\n", end="")
+    chosen = {name: request for name, request in chosen.items() if name not in unknown}
     if not asked.simulate and _has_card(list(chosen)):
         with ThreadPoolExecutor(AT_ONCE) as pool:
             runs = {name: pool.submit(_measured, records[name], chosen[name], deadline) for name in chosen}
             for name, run in runs.items():
-                records[name]["measured"] = run.result()
-                print(f"{name}: {len(records[name]['measured'])} limits tried", flush=True)
+                tried = run.result()
+                print(f"{name}: {len(tried)} limits tried", flush=True)
+                records[name]["measured"] = tried or records[name].get("measured", [])
     print(markdown({name: records[name] for name in chosen}))
     if asked.update:
         asked.output.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")

@@ -1,11 +1,11 @@
 """Golden configs started on a real GPU: CUDA, NCCL, one rank; every stage, offloads, bf16, fp16 and fp32, optimizers.
 
-    python benchmarks/gpu_proofs.py [--update] [--again] [--seconds N] [--output FILE]
+    python benchmarks/gpu_proofs.py [--update] [--missing] [--seconds N] [--output FILE]
 
 Each is initialized, stepped three times, saved and loaded, and its checks are compared, as `dsgen prove --device cuda
 --ranks 1` does; LoRA and QLoRA as adapters of a tiny Llama. Without a GPU it says what was not run. --update records
-benchmarks/gpu_proofs.json after every case; one that is recorded is not proved again (--again does), so that the same
-command goes on where --seconds ended. The page is benchmarks/gpu_page.py's.
+benchmarks/gpu_proofs.json after every case; --missing goes on where --seconds ended, on the card and with the versions
+that are recorded. The page is benchmarks/gpu_page.py's.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ def main() -> None:
     """Prove every case; exit 1 where one is not proved, 0 where there is no GPU, which is printed."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--update", action="store_true", help="record what was proved, after every case")
-    options.add_argument("--again", action="store_true", help="cases that are recorded too")
+    options.add_argument("--missing", action="store_true", help="only what is not recorded as proved")
     options.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so many seconds")
     options.add_argument("--output", type=Path, default=RESULTS, metavar="FILE", help="where to")
     asked = options.parse_args()
-    known = json.loads(asked.output.read_text("utf-8")) if asked.output.is_file() else {"proofs": {}}
-    names = [name for name in (*CASES, *ADAPTERS) if asked.again or name not in known["proofs"]]
+    known: dict[str, Any] = {"proofs": {}}
+    if asked.missing and asked.output.is_file():
+        known = json.loads(asked.output.read_text("utf-8"))
+    done = [name for name, one in known["proofs"].items() if one["outcome"] == PROVED]
+    names = [name for name in (*CASES, *ADAPTERS) if name not in done]
     deadline = time.monotonic() + asked.seconds
     proofs: dict[str, Proof] = {}
 
@@ -103,14 +106,12 @@ def record(known: dict[str, Any], proofs: dict[str, Proof]) -> dict[str, Any]:
         }
         for name, proof in proofs.items()
     }
-    return {
-        "card": known.get("card", torch.cuda.get_device_name()),
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "ranks": RANKS,
-        "backend": BACKEND,
-        "versions": known.get("versions", dict(versions)),
-        "proofs": {**known["proofs"], **told},
-    }
+    now = {"card": torch.cuda.get_device_name(), "versions": dict(versions)}
+    was = {name: known.get(name, value) for name, value in now.items()}
+    if was != now:
+        sys.exit(f"not recorded: the record is of {was}, and this is {now}; leave --missing out, which proves all anew")
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return {**now, "date": date, "ranks": RANKS, "backend": BACKEND, "proofs": {**known["proofs"], **told}}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from published_questions import config_of, job_of  # benchmarks/, beside this script
-from published_speed_facts import TORCH, flash_attention, launcher, narrow_adapters, really
+from published_speed_facts import TORCH, flash_attention, host_of, launcher, narrow_adapters, really
 from published_speed_reasons import sized
 
 from dsgen import catalog
@@ -49,7 +49,7 @@ def speed_question(record: Record) -> Question:
     job = job_of(record)
     ways = {"flash_attention": flash_attention(record), "torch": TORCH, "lora_fp32": not narrow_adapters(record)}
     training = attrs.evolve(job.training, launcher=launcher(record), **ways)
-    job = attrs.evolve(job, training=training)
+    job = attrs.evolve(job, training=training, hardware=host_of(job.hardware))
     if job.nodes > 1:
         job = attrs.evolve(job, network=network_of(record))
     question = ask_config(job, given(_config(record, job)))

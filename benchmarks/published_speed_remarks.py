@@ -58,14 +58,15 @@ HOW = (
 )
 
 FITTED = (
-    "What an eager operator costs the host of a V100 or A100 (7 us) was fitted on Qwen's LoRA runs at 256 and 512"
-    " tokens. With what was measured beside an H200 (11 us, newer and longer Python; [What a GPU measured](gpu.md)),"
-    " which rests on none of these rows, Qwen's median absolute error is"
+    "What an eager operator costs the host of these runs on V100 and A100 (7 us) was fitted on Qwen's LoRA runs at 256"
+    " and 512 tokens, and stands for the shorter Python of 2023. With what a plan takes for every host (11 us,"
+    " [measured](gpu.md) beside an H200 with today's), which rests on none of these rows, Qwen's median absolute error"
+    " is"
     " {host:.1f} % instead of {own:.1f} %.",
     "That collectives of stage 3 hide nothing was concluded from DeepSpeed's blog on Azure. On the rows of stage 3 of"
     " all other sources the rule has a median absolute error of {others:.1f} %.",
     "The interval was chosen on the rows that may be looked at; where the host bounds a step it reaches from one that"
-    " takes 1.34 times as long, as one of a kind did on another day, to one that takes 0.54, as beside a B200.",
+    " takes 1.34 times as long, as one of a kind did on another day, to one that takes 0.56, as beside a B200.",
 )
 
 # What the largest errors come from, as far as the sources show it.

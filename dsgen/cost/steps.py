@@ -34,9 +34,9 @@ LOW_MEASURED, HIGH_MEASURED = LOW, HIGH
 LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
 # What the host of a node may take of what is said, for no profile says which one stands beside a GPU, or what else it
 # does. Fast: a layer of Hugging Face's Llama takes 0.51 ms forward beside a B200 (38 kernels, 17 views; stas00/
-# ml-engineering, 1B, eager), which HOST of dsgen.kernels makes 0.94. Slow: adapters of an 8B took 0.43 s a step on one
-# day and 0.32 on another, on machines of one kind (docs/gpu.md).
-FAST_HOST, SLOW_HOST = 0.54, 1.34
+# ml-engineering, 1B, eager), which HOST of dsgen.kernels makes 0.91 with nine modules. Slow: adapters of an 8B took
+# 0.43 s a step on one day and 0.32 on another, on machines of one kind, and steps of one run differed as much.
+FAST_HOST, SLOW_HOST = 0.56, 1.34
 FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
@@ -134,7 +134,8 @@ def run_name(job: Job) -> str:
 def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: bool = True) -> tuple[float, float]:
     """The least and the most that a measured speed plausibly is, by the one that is said.
 
-    Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said.
+    Where the host bounds a step it reaches to the speeds with hosts that take SLOW_HOST and FAST_HOST of what is said,
+    unless the machine was measured with this run.
     A single measurement that lies outside of the interval itself has a cause that nobody knows, which other runs may
     not have: then the interval reaches to where they would be without it.
 
@@ -144,12 +145,15 @@ def speed_interval(job: Job, strategy: Strategy | None = None, *, deepspeed: boo
         deepspeed: As of `cost`.
     """
     ratio, runs = job.hardware.step_time_ratio, job.hardware.measured_runs or ()
+    if ratio is not None and set(runs) == {run_name(job)}:
+        low, high = LOW_ALIKE, HIGH_ALIKE
+    else:
+        low, high = (LOW, HIGH) if ratio is None else (LOW_MEASURED, HIGH_MEASURED)
+        if strategy is not None:
+            low = min(low, _beside_another_host(job, strategy, deepspeed, SLOW_HOST))
+            high = max(high, _beside_another_host(job, strategy, deepspeed, FAST_HOST))
     if ratio is None:
-        if strategy is None:
-            return LOW, HIGH
-        slow, fast = (_beside_another_host(job, strategy, deepspeed, times) for times in (SLOW_HOST, FAST_HOST))
-        return min(LOW, slow), max(HIGH, fast)
-    low, high = (LOW_ALIKE, HIGH_ALIKE) if set(runs) == {run_name(job)} else (LOW_MEASURED, HIGH_MEASURED)
+        return low, high
     if len(runs) > 1 or LOW <= 1 / ratio <= HIGH:
         return low, high
     return low * min(1.0, ratio), high * max(1.0, ratio)

@@ -19,8 +19,6 @@ class Generation(NamedTuple):
         memory_efficiency: Share of peak memory bandwidth that large element-wise kernels reach.
         kernel_seconds: Shortest time a kernel takes on the device, launched behind another.
         processors: Units that tiles are spread over, where the fp32 peak does not tell.
-        dispatch_seconds: What an eager operator costs the cores of the nodes that they stand in; None for today's.
-        hook_seconds: The same of ZeRO-3's hooks of a module in a pass.
     """
 
     measured_on: str
@@ -29,25 +27,15 @@ class Generation(NamedTuple):
     memory_efficiency: float
     kernel_seconds: float
     processors: int = 0
-    dispatch_seconds: float | None = None
-    hook_seconds: float | None = None
 
-
-# What is known of nodes of V100 and A100, with cores of 2018 to 2021, is of software of 2023, whose Python is shorter:
-# fitted on the LoRA runs of Qwen's README at 256 and 512 tokens, which the host bounds: 4.7 to 5.2 ms a block forward,
-# again and backward, with 24, 32 and 40 blocks, 0.64 of HOST's.
-OLDER_DISPATCH = 7e-6  # seconds
-# ZeRO-3's hooks there: forward of 64 layers of BERT under ZeRO-3 less that under ZeRO-2, by modules with parameters, on
-# V100 in 2021 (deepspeedai/DeepSpeed pull request 1188).
-OLDER_HOOK = 310e-6  # seconds
 
 # Shares of peak: largest sustained products of benchmarks/data/kernels.json on the card named; memory: gpu-benches'
 # streams and large copies (chsasank/device-benchmarks); kernel: gpu-benches' small kernels one behind another, A100
 # 2.6, H200 2.4, A40 2.0, L40 1.6, MI210 2.0 us. fp32: zzc0721/torch-performance-test-data. Gaudi and cpu: derived.
 GENERATIONS = {
-    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6, 0, OLDER_DISPATCH, OLDER_HOOK),
+    "sm70": Generation("v100-32g", 0.80, 0.85, 0.87, 2.5e-6),
     "sm75": Generation("t4-16g", 0.645, 0.60, 0.75, 2.5e-6),
-    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6, 0, OLDER_DISPATCH, OLDER_HOOK),
+    "sm80": Generation("a100-80g", 0.83, 0.90, 0.86, 2.5e-6),
     "sm86": Generation("rtxa6000-48g", 0.79, 0.80, 0.88, 2.0e-6),
     "sm89": Generation("l40s-48g", 0.70, 0.75, 0.86, 1.7e-6),
     "sm90": Generation("h100-80g", 0.77, 0.75, 0.80, 2.4e-6),
@@ -116,7 +104,7 @@ class HostCosts(NamedTuple):
 
 # As a virtual machine beside an H200 showed (Xeon of 2023; DeepSpeed 0.19.8, torch 2.11, transformers 5.23): steps of
 # eight tokens, in which time is the host's (benchmarks/gpu_speed_host.json, docs/gpu.md). An operator from Python takes
-# 11 us (8 to 16 in a loop without modules), one that autograd calls 22, a view 2.5, a module that holds parameters 50
+# 11 us (7.5 in a loop without modules), one that autograd calls 22, a view 2.5, a module that holds parameters 50
 # in a forward (nn.Module's, Hugging Face's and peft's Python, cuBLAS's own call), ZeRO-3's hooks of one 460: so of ten
 # forwards and backwards eight are told within a fifth, and the others within a half. Not all hosts are as slow: see
 # FAST_HOST of dsgen.cost.steps.

@@ -121,8 +121,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
     """
     name = architecture(hardware).name
     family = GENERATIONS[name]
-    usual = _first(family.dispatch_seconds, HOST.dispatch_seconds)
-    dispatch = _first(hardware.dispatch_seconds, usual)
+    dispatch = _first(hardware.dispatch_seconds, HOST.dispatch_seconds)
     slower = dispatch / HOST.dispatch_seconds  # a core that is slow at one piece of Python is so at all
     product = _first(hardware.product_efficiency, family.product_efficiency)
     return Rates(
@@ -143,7 +142,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
         view_seconds=HOST.view_seconds * slower,
         module_seconds=HOST.module_seconds * slower,
         collective_dispatch_seconds=HOST.collective_dispatch_seconds,
-        hook_seconds=_first(family.hook_seconds, HOST.hook_seconds) * dispatch / usual,
+        hook_seconds=HOST.hook_seconds * slower,
         host_link_bytes_per_second=hardware.host_link_bandwidth_bytes_per_second,
         host_memory_bytes_per_second=hardware.host_memory_bandwidth_bytes_per_second,
         cpu_cores=hardware.cpu_cores,

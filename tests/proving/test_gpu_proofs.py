@@ -37,7 +37,7 @@ def test_cases_cover_stages_offloads_and_types(module: Any) -> None:
 def test_what_is_recorded_was_proved_on_cuda() -> None:
     record = json.loads((BENCHMARKS / "gpu_proofs.json").read_text("utf-8"))
 
-    assert len(record["proofs"]) >= 15
+    assert len(record["proofs"]) >= 27
     assert {(one["outcome"], one["device"]) for one in record["proofs"].values()} == {("proved", "cuda")}
     assert all(one["held"] == one["checks"] > 20 for one in record["proofs"].values())
 
@@ -50,5 +50,8 @@ def test_without_a_gpu_every_case_is_said_not_to_have_been_run(module: Any) -> N
         [sys.executable, str(BENCHMARKS / "gpu_proofs.py")], capture_output=True, text=True, env=hidden, check=True
     )
 
-    assert [line.removeprefix("not run: ") for line in done.stdout.splitlines()[1:]] == list(module.CASES)
+    assert [line.removeprefix("not run: ") for line in done.stdout.splitlines()[1:]] == [
+        *module.CASES,
+        *module.ADAPTERS,
+    ]
     assert "torch sees no GPU" in done.stdout.splitlines()[0]

@@ -94,7 +94,7 @@ def test_small_kernels_are_bound_by_the_host() -> None:
     assert added_up(found)
 
 
-def test_what_autograd_calls_costs_less_and_what_a_hook_calls_is_paid_with_it() -> None:
+def test_what_autograd_calls_has_a_cost_of_its_own_and_what_a_hook_calls_is_paid_with_it() -> None:
     engine = replayed(*[traffic(0, call="engine")] * 10)
     hook = replayed(("hook",), *[traffic(0, call="hook"), ("view", "hook")] * 10)
 
