@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,13 +73,15 @@ def main() -> None:
         name = f"{case.name}, growing segments" if conf else case.name
         if asked.only in name:
             chosen[name] = filled({**case.request, "alloc_conf": conf, "force": True})
+    if not chosen:
+        sys.exit(f"no case has {asked.only!r} in its name; benchmarks/gpu_memory_limits.py lists them in CASES")
     if not asked.measure:
         for name, request in chosen.items():
-            records[name] = {**records.get(name, {}), **_simulated(request)}
+            records[name] = {**records.get(name, {}), **_simulated(name, request)}
             print(f"{name}: {records[name]['least_bytes'] / GIB:.2f} GiB", flush=True)
-    unknown = [name for name in chosen if name not in records]
-    print(*(f"not run: --simulate tells its least card first: {name}" for name in unknown), sep="\n", end="")
-    chosen = {name: request for name, request in chosen.items() if name not in unknown}
+    for name in [name for name in chosen if name not in records]:
+        print(f"not run: --simulate tells its least card first: {name}")
+        del chosen[name]
     if not asked.simulate and _has_card(list(chosen)):
         with ThreadPoolExecutor(AT_ONCE) as pool:
             runs = {name: pool.submit(_measured, records[name], chosen[name], deadline) for name in chosen}
@@ -101,11 +104,13 @@ def _has_card(names: list[str]) -> bool:
     return not call
 
 
-def _simulated(request: dict[str, Any]) -> dict[str, Any]:
+def _simulated(name: str, request: dict[str, Any]) -> dict[str, Any]:
     """The least card with cuBLAS's workspaces, which lie in torch's allocator."""
     workspaces = gpu_memory_table.workspace_bytes(CAPABILITY)
     each = workspaces // gpu_memory_table.WORKSPACE_THREADS
     found = ask(SIMULATE, {**request, "gpu_memory_bytes": CARD_BYTES, "workspace_bytes": each})
+    if "error" in found:
+        sys.exit(f"not simulated: {name}: {found['error']['type']}: {found['error']['message']}")
     told = found["peak"]["gpu"]["allocator"]
     return {
         "allocated_bytes": told["allocated_peak_bytes"] + workspaces,

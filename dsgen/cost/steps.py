@@ -343,8 +343,8 @@ def _rows(
         device = one.device + handled + made * summed
         gathered = share * gather * (1.0 + copied)
         if gathered and not beside:
-            ahead = host - min(gathered, host * min(1.0, share * fetches / FETCHES))
-            device = max(device, ahead)
+            beside_gathers = min(gathered, host * min(1.0, share * fetches / FETCHES))
+            device = max(device, host - beside_gathers)
         device, behind = device + gathered, 0.0
         fetched = share * (away.fetch if one.forward else away.fetch_again)
         if strategy.stage == GATHERS:

@@ -106,8 +106,8 @@ class HostCosts(NamedTuple):
 # eight tokens, in which time is the host's (benchmarks/gpu_speed_host.json, docs/gpu.md). An operator from Python takes
 # 11 us (7.5 in a loop without modules), one that autograd calls 22, a view 2.5, a module that holds parameters 50
 # in a forward (nn.Module's, Hugging Face's and peft's Python, cuBLAS's own call), ZeRO-3's hooks of one 460: so of ten
-# forwards and backwards eight are told within a fifth, and the others within a half. Not all hosts are as slow: see
-# FAST_HOST of dsgen.cost.steps.
+# forwards and backwards nine are told within 15 %, and the tenth, which was unsteady, within a half. Not all hosts are
+# as slow: see FAST_HOST of dsgen.cost.steps.
 # Collective: between nccl-tests' 13 to 18 us and torch's 40 us for the smallest all_reduce.
 # Core: CPU Adam with one thread a rank, 0.225e9 elements/s (deepspeedai/DeepSpeed issue 6834) of 28 bytes.
 HOST = HostCosts(11e-6, 22e-6, 2.5e-6, 50e-6, 25e-6, 460e-6, 6.3e9)

@@ -20,7 +20,9 @@ RAN = [name for name, row in RECORD["cases"].items() if "median_seconds" in row[
 PEAK = 0.005  # share of what torch had allocated
 STEP = 0.07  # share of a step
 WORST = 0.40
-HOST_WITHIN = 0.46  # share of what a pass took
+HOST_WITHIN = 0.15  # share of what a pass took
+# A forward that took 154 ms in short steps and 100 in whole ones (docs/gpu.md).
+UNSTEADY = {"llama-3.2-1b, zero-3, bf16, 2048 tokens, micro-batch 4": 0.46}
 # Of small models torch's blocks, whose rest is too small to be of use, are more than tensors; the simulation has them.
 IN_BLOCKS = 0.012
 BLOCKS = {
@@ -106,14 +108,14 @@ def test_most_steps_lie_in_the_interval(said: Any) -> None:
 
 @pytest.mark.parametrize("name", HOST["runs"])
 def test_the_host_is_counted_as_it_was_seen(name: str, module: Any) -> None:
-    """Forward and backward of steps of eight tokens; of a 1B at stage 3 both moments were told twice apart."""
+    """Forward and backward of steps of eight tokens."""
     table = module("gpu_speed_host_table")
     arguments = {module("gpu_speed_cases").speed_case(one, {}).name: one for one in table.CASES}[name]
     short = HOST["runs"][name]["short"]
 
     ahead, back, _ = table.said(arguments, RECORD["profile"])
 
-    assert ahead == pytest.approx(short["forward_seconds"], rel=HOST_WITHIN)
+    assert ahead == pytest.approx(short["forward_seconds"], rel=UNSTEADY.get(name, HOST_WITHIN))
     assert back == pytest.approx(short["backward_seconds"], rel=HOST_WITHIN)
 
 

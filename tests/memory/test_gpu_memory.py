@@ -238,3 +238,47 @@ def test_without_a_card_every_case_is_named_and_nothing_is_simulated(module, mon
     assert said[1] == f"cannot be built: {names[0]}: no such model"
     assert "not run: no CUDA device" in said[2] and call["message"] in said[2]
     assert said[3:] == [f"not run: {name}" for name in names]
+
+
+def limits_tried(module: Any, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is kept of the limits, where a child answers so in turn."""
+    program, left = module("gpu_memory_limits"), iter(answers)
+    monkeypatch.setattr(program, "ask", lambda command, question: next(left))
+    tried: list[dict[str, Any]] = program._measured({"least_bytes": 1000}, {}, float("inf"))
+    assert next(left, None) is None
+    return tried
+
+
+RAN = {"after": {"allocation_retries": 1}, "peak": {"reserved_bytes": 900}, "versions": {}}
+DIED = {"error": {"type": "OutOfMemoryError", "message": "CUDA out of memory", "phase": "backward"}}
+BROKEN = {"error": {"type": "RuntimeError", "message": "no compiler", "phase": "init"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "seen"),
+    [
+        ([RAN, DIED], [(1010, True), (990, False)]),
+        ([DIED, RAN, DIED], [(1010, False), (1040, True), (990, False)]),
+        ([RAN, RAN, RAN], [(1010, True), (990, True), (960, True)]),
+        ([RAN, BROKEN], [(1010, True)]),
+    ],
+)
+def test_a_limit_further_off_is_tried_where_a_run_did_otherwise(module, monkeypatch, answers, seen):
+    tried = limits_tried(module, monkeypatch, answers)
+
+    assert [(one["limit_bytes"], one["ran"]) for one in tried] == seen
+
+
+def test_limits_that_were_tried_are_kept_where_there_is_no_card(module, monkeypatch, tmp_path, capsys):
+    program, file = module("gpu_memory_limits"), tmp_path / "limits.json"
+    file.write_text(program.RESULTS.read_text("utf-8"), encoding="utf-8")
+    call = {"type": "AssertionError", "message": "Torch not compiled with CUDA enabled"}
+    monkeypatch.setattr(program, "ask", lambda command, question, seconds=1: {"first_call": call, "built": []})
+    monkeypatch.setattr(sys, "argv", ["gpu_memory_limits.py", "--measure", "--update", "--output", str(file)])
+
+    program.main()
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "not run: no CUDA device: AssertionError: Torch not compiled with CUDA enabled"
+    assert sum(line.startswith("not run: ") for line in said) == 1 + len(program.CASES)
+    assert json.loads(file.read_text("utf-8")) == json.loads(program.RESULTS.read_text("utf-8"))
