@@ -61,8 +61,8 @@ class TensorUses(NamedTuple):
         frozen: Those of them without a gradient.
         split: Those that are cut among other ranks than the rest, and so gathered apart.
         wholes: Events that gather a module with everything below, in no order: any buffer may be copied out first.
-        later: Event -> the use before it whose tensor is only released then: an adapter's first one, whose type is read
-            by the layer around it, when that layer is over.
+        later: Event -> the uses before it whose tensors are only released then: an adapter's first one, whose type is
+            read by the layer around it, when that layer is over; what peft's wrappers of parameters hold.
         inner: Events inside of the one before, whose tensors are there as long: the activation function of experts.
     """
 
@@ -76,7 +76,7 @@ class TensorUses(NamedTuple):
     wholes: frozenset[int]
     frozen: frozenset[int]
     split: frozenset[int]
-    later: dict[int, int]
+    later: dict[int, list[int]]
     inner: frozenset[int] = frozenset()
 
     @classmethod
@@ -97,7 +97,9 @@ class TensorUses(NamedTuple):
         holds: list[bool] = []
         frozen: set[int] = set()
         split: set[int] = set()
-        later: dict[int, int] = {}
+        later: dict[int, list[int]] = {}
+        newest: dict[int, int] = {}  # tensor -> its last use by now
+        waiting: dict[int, bool] = {}  # use that waits for what is inside of its module -> whether it stays even then
         inner: set[int] = set()
         until: dict[int, int] = {}  # use -> the event after which it may be released
         # Elements before each event: of a module's own tensors, and of all in and below it, as a whole module counts.
@@ -105,7 +107,12 @@ class TensorUses(NamedTuple):
         for step, event in enumerate(events):
             size = 0
             over = _over(events, step) if event.module.name.endswith(_READ) else step
-            if event.module.second and step + 1 < len(events) and _within(events[step + 1], event):
+            if (
+                event.module.second
+                and not event.module.late
+                and step + 1 < len(events)
+                and _within(events[step + 1], event)
+            ):
                 inner.add(step + 1)
             for held in event.module.tensors:
                 size += held.numel
@@ -116,13 +123,24 @@ class TensorUses(NamedTuple):
                 persists = held.numel <= persistence
                 if anew or not persists:
                     if over > step:
-                        later[over], until[len(order)] = len(order), over
+                        later[over], until[len(order)] = [len(order)], over
+                    newest[held.place] = len(order)
                     order.append(held.place)
                     numels.append(held.numel)
                     extents.append(held.extent(wide))
                     steps.append(step)
                     read = held.read and event.way == BACKWARD
-                    holds.append(persists or event.stays or read or (event.holds and held.frozen))
+                    holding = persists or event.stays or read or (event.holds and held.frozen)
+                    if event.module.late:
+                        waiting[len(holds)] = holding
+                    holds.append(holding or event.module.late)
+            closing = {newest[held.place] for held in event.over if held.place in newest}
+            for use in closing:
+                holds[use] = waiting[use]
+            closing = {use for use in closing if use < bounds[-1]}
+            if closing:
+                later[step] = sorted(closing)
+                until.update(dict.fromkeys(closing, step))
             bounds.append(len(order))
             own.append(own[-1] + (0 if event.module.whole else size))
             below.append(below[-1] + event.module.inside)
@@ -172,7 +190,7 @@ class TensorUses(NamedTuple):
         """
         order, numels, extents, nears = self.order, self.numels, self.extents, self.nears
         bounds, leaving, wholes, later, inner = self.bounds, self.leaving, self.wholes, self.later, self.inner
-        uses, waits = len(order), set(later.values())
+        uses, waits = len(order), {use for late in later.values() for use in late}
         there = set(held)
         coming: dict[int, _Gather] = {}
         copied: set[int] | None = set(self.frozen) if copying else None
@@ -234,11 +252,11 @@ class TensorUses(NamedTuple):
                 if decided is not None:
                     going = decided[step]
                     left = [use for use in range(begin, end) if order[use] in going] if going else []
-                    left += [later[step]] if step in later and order[later[step]] in going else []
+                    left += [use for use in later.get(step, ()) if order[use] in going] if going else []
                 else:
                     kept = waits if later else _NOTHING
                     left = [use for use in range(begin, end) if nears[use] >= max_reuse and use not in kept]
-                    left += [later[step]] if step in later and nears[later[step]] >= max_reuse else []
+                    left += [use for use in later.get(step, ()) if nears[use] >= max_reuse]
                     left = [use for use in left if marked.get(order[use], -1) <= step] if left else left
                 if left:
                     gone = frozenset([order[use] for use in left])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dsgen.families import family_of
 from dsgen.families.orders import HEAD
 from dsgen.memory.activations import AGAIN, BACKWARD, FORWARD
-from dsgen.memory.modules import LENDING, GatheredTensor, Module, Modules, modules
+from dsgen.memory.modules import BITSANDBYTES, LENDING, GatheredTensor, Module, Modules, modules
 from dsgen.memory.trained import AFTER, BEFORE
 from dsgen.shapes.profiles import Model
 
@@ -36,6 +36,7 @@ class ModuleEvent(NamedTuple):
             module whose backward asked for that (fetch_sub_module, update_recompute_parameters).
         leaving: The tensors that are released after it because of that.
         ends: It does not start, it is over, and so are its tensors, which a module inside has too.
+        over: Tensors of modules around it, and its own, that are over with it: peft's wrappers of parameters.
     """
 
     block: int
@@ -45,6 +46,7 @@ class ModuleEvent(NamedTuple):
     holds: bool = False
     leaving: tuple[GatheredTensor, ...] = ()
     ends: bool = False
+    over: tuple[GatheredTensor, ...] = ()
 
 
 class Step(NamedTuple):
@@ -145,21 +147,27 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
             ]
             continue
         asking = modules.asking
+        waking = ""
         if asking is None:  # T5's block ends in a dropout
             ends = step.model.encoder_layers and step.model.dropout
             asking = next(module.name for module in reversed(part) if module.tensors or ends)
+            asking, waking = _awake(part, asking)
         # A module asks for what was not saved: the block runs forward until that is made, and backward goes on. The
         # module's tensors stay in between.
         first = [module.name for module in back].index(asking)
         last = [module.name for module in part].index(asking) if asking else len(part)
-        made += [ModuleEvent(block, module, BACKWARD, True) for module in back[: first + 1]]
+        made += [ModuleEvent(block, module, BACKWARD, not _silent(module)) for module in back[: first + 1]]
         made += [ModuleEvent(block, module, AGAIN, holds=True) for module in part[1:last]]
-        leaving = tuple(held for module in part[1:last] for held in module.tensors if held.frozen)
-        late = not asking  # the block itself
-        rest = [
-            ModuleEvent(block, module, BACKWARD, holds=late) for module in (*part[last : last + 1], *back[first + 1 :])
-        ]
-        rest[-late] = rest[-late]._replace(leaving=leaving)
+        leaving = tuple(dict.fromkeys(held for module in part[1:last] for held in module.tensors if held.frozen))
+        # What asks is over with the last module inside of it: that of the block itself is the last of all.
+        again = () if waking else part[last : last + 1]
+        rest = [ModuleEvent(block, module, BACKWARD) for module in (*again, *back[first + 1 :])]
+        if asking and part[last].late:
+            waking = asking
+        behind = len(rest) - 1 if not asking else _inside(rest, waking) if waking else 0
+        if behind:
+            rest[: behind + 1] = [event._replace(holds=True) for event in rest[: behind + 1]]
+        rest[behind] = rest[behind]._replace(leaving=leaving)
         made += rest
     if method == "full" or checkpointing or step.embeddings:  # else embeddings have no backward; frozen positions never
         still = [module for module in modules.parts[0][1][::-1] if method == "full" or module.name not in _POSITIONS]
@@ -169,7 +177,42 @@ def events(step: Step) -> tuple[ModuleEvent, ...]:
             for module in still
             if module.tensors
         ]
-    return tuple(_lent(made) if step.model.encoder_layers else made)
+    return tuple(_lent(made) if step.model.encoder_layers else _closed(made))
+
+
+def _awake(part: tuple[Module, ...], last: str) -> tuple[str, str]:
+    """What asks in the place of the last matrix of a block where that is frozen in 4 bits, which saves nothing for its
+    backward (bitsandbytes, MatMul4Bit): the activation function before it, or else what is around both.
+
+    Returns:
+        (the module up to which the block runs again, what is around it where that asks).
+    """
+    place = next(place for place, module in enumerate(part) if module.name == last)
+    matrix, before = part[place], part[place - 1]
+    if not _silent(matrix):
+        return last, ""
+    around = last.rpartition(".")[0]
+    return (last, around) if before.tensors or before.name == around else (before.name, "")
+
+
+def _silent(module: Module) -> bool:
+    return any(held.keeper == BITSANDBYTES for held in module.tensors) and all(held.frozen for held in module.tensors)
+
+
+def _inside(events: list[ModuleEvent], name: str) -> int:
+    """The last of events in a module."""
+    return max((at for at, event in enumerate(events) if f"{event.module.name}.".startswith(f"{name}.")), default=0)
+
+
+def _closed(made: list[ModuleEvent]) -> list[ModuleEvent]:
+    """Events with the tensors of modules that are over with the last one inside of them."""
+    for place, event in enumerate(made):
+        if event.module.late and not event.stays:  # what asks for the second forward is not over before it
+            last = place
+            while last + 1 < len(made) and made[last + 1].module.name.startswith(f"{event.module.name}."):
+                last += 1
+            made[last] = made[last]._replace(over=(*made[last].over, *event.module.tensors))
+    return made
 
 
 def lingering(step: Step) -> frozenset[int]:

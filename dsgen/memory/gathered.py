@@ -162,8 +162,10 @@ def row_places(
     most = max(start, peak)
     if event.block == AFTER and event.way == FORWARD and not event.module.product:
         most = places[behind] = peak  # the loss comes when the norm has left its flat buffer
-    if used and fetched:
-        places[fetched], places[used] = start, peak
+    if fetched and not used:  # a wrapper, which is fetched as what is in it is
+        places[fetched] = max(most, places.get(fetched, 0))
+    elif used and fetched:
+        places[fetched], places[used] = max(start, places.get(fetched, 0)), peak
         most = rest
         for other in later:
             places[other] = second
@@ -256,6 +258,12 @@ def around(step: Step) -> tuple[Row, ...]:
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
         for block, part in parts.items()
     }
+    wrapping = {
+        (block, one.name)
+        for block, part in parts.items()
+        for one in part
+        if one.late and any(other.product and other.name.startswith(f"{one.name}.") for other in part)
+    }
     rows: list[Row] = []
     before = asking = 0  # matrices before the place
     here = BEFORE, FORWARD
@@ -282,6 +290,8 @@ def around(step: Step) -> tuple[Row, ...]:
                 matrix = before - behind
                 later = (block, way, before, APART), (block, way, matrix, FETCHED), (block, way, matrix, AT)
                 before += along
+        elif (block, module.name) in wrapping:
+            fetched = block, way, before - behind, FETCHED
         elif behind and module.name in layers[block]:
             before -= 1
         rows.append((entered, fetched, used, later, (block, way, before, APART)))
@@ -313,7 +323,7 @@ def _kept(
         during.append(held)
         partly = held
         if kept and event.way == BACKWARD:
-            for index, tensor in enumerate(event.module.tensors):
+            for index, tensor in enumerate(event.over or (() if event.module.late else event.module.tensors)):
                 if tensor.keeper != BITSANDBYTES:
                     free = kept.pop(tensor.place, 0)
                     held -= free
@@ -322,8 +332,8 @@ def _kept(
         if not released:
             after.append(held)
             continue
-        saved = event.module.tensors if event.way == saving else event.leaving
-        for tensor in (*event.module.tensors, *event.leaving):
+        saved = (*event.module.tensors, *event.over) if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.over, *event.leaving):
             if tensor.place not in released or tensor.place in kept:
                 continue
             mine = tensor.keeper == BITSANDBYTES

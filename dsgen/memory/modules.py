@@ -5,6 +5,7 @@ Source: the classes of transformers 5.23 (models/*/modeling_*.py); with adapters
 
 import functools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dsgen.families import Family, family_of
@@ -17,6 +18,7 @@ from dsgen.shapes.profiles import Model
 __all__ = ["AUTOGRAD", "BITSANDBYTES", "LENDING", "NOBODY", "GatheredTensor", "Module", "Modules", "modules"]
 
 _ADAPTED = (".base_layer", ".lora_dropout.default", ".lora_A.default", ".lora_B.default")
+_INNER = ".base_layer"  # what peft's layer, or its wrapper of a parameter (ParamWrapper), is around
 _COPY = ".modules_to_save.default"  # what peft trains in the place of a module
 _FUNCTIONS = frozenset(
     {
@@ -67,6 +69,7 @@ class Module(NamedTuple):
         tensors: Its own.
         product: It multiplies by a matrix, or by those of experts; or it is the embedding.
         second: Experts multiply twice: which of the tensors is the first of the second product; else 0.
+        late: peft's wrapper of a parameter, or what is in it: its tensors stay until what is inside is over.
         inside: Elements of all tensors in it and below.
         whole: It is gathered with everything below.
     """
@@ -77,6 +80,7 @@ class Module(NamedTuple):
     whole: bool = False
     product: bool = False
     second: int = 0
+    late: bool = False
 
 
 class Modules(NamedTuple):
@@ -134,6 +138,7 @@ def modules(
         whole = "mlp" if sparse and family.leaf else None
         own: _Own = {} if stretch.blocks else around
         products: dict[str, int] = {}  # module -> its `second`
+        beside: dict[str, list[list[GatheredTensor]]] = {}  # module -> its adapted parameters, each with its adapter
         size = 0 if stretch.blocks else count
         for item in stretch.parameters:
             parts = item.name.split(".")
@@ -150,7 +155,7 @@ def modules(
             direct = direct or (item.matrix and split)
             keeper = BITSANDBYTES if packed and linear else AUTOGRAD if direct else NOBODY
             own_adapter = adapting.get(item.name, ())
-            # The adapter of an expert or router has no modules that run; what is gathered whole has none of its own.
+            # What is gathered whole has no modules of its own; the adapter of an expert or router none that run.
             wrapped = bool(own_adapter) and item.matrix and name != whole
             layer = f"{name}.base_layer"  # which has the bias of an adapted matrix too
             module = layer if wrapped or layer in own else name
@@ -162,6 +167,11 @@ def modules(
                 GatheredTensor(size, numel, keeper, not trained, split=split, free=free and split)
             )
             size += 1
+            if own_adapter and not wrapped and name != whole:
+                both = [GatheredTensor(size + more, numel, NOBODY, False) for more, numel in enumerate(own_adapter)]
+                beside.setdefault(name, []).append([own[module][-1], *both])
+                size += len(both)
+                continue
             for letter, numel in zip("AB", own_adapter, strict=False):
                 lower = f"{name}.lora_{letter}.default" if wrapped else name
                 own.setdefault(lower, []).append(GatheredTensor(size, numel, NOBODY, False))
@@ -185,7 +195,8 @@ def modules(
                 own["decoder.embed_tokens"] = [shared._replace(place=shared.place - count)]
                 products["decoder.embed_tokens"] = 0
             _lent(own)
-        made = _made(["", *_existing(order, own)], own, products, whole)
+        wrappers = _nested(own, products, beside)
+        made = _made(["", *_existing(order, own, wrappers)], own, products, whole, wrappers)
         for _ in range(stretch.repeats):
             blocks.append((len(blocks), _moved(made, count)))
             count += size
@@ -220,12 +231,41 @@ def _lent(own: _Own) -> None:
         own[name.partition(".wo")[0]] = [own[name][0]]
 
 
-def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
-    """Of all modules that a class may have those that the model has, adapters among them."""
+def _nested(
+    own: _Own, products: dict[str, int], beside: Mapping[str, Sequence[list[GatheredTensor]]]
+) -> dict[str, list[str]]:
+    """Put adapted parameters into peft's wrappers, one around the other: that of the last parameter is the outermost.
+
+    A wrapper reads its parameter and both adapters itself, so they are gathered with it (register_external_parameter).
+    While it runs, what is inside has no parameter of its own, but the order of use, written down behind it, has
+    (peft, ParamWrapper._activate_lora; construct_parameter_trace_from_module_trace).
+
+    Returns:
+        Module -> its wrappers, and at last what is inside of all.
+    """
+    wrappers: dict[str, list[str]] = {}
+    for name, groups in beside.items():
+        wrappers[name] = [name + _INNER * depth for depth in range(len(groups) + 1)]
+        inner = wrappers[name][-1]
+        own[inner] = own.pop(name)
+        own.update(zip(wrappers[name], reversed(groups), strict=False))
+        if name in products:
+            products[inner] = products.pop(name)
+    return wrappers
+
+
+def _existing(
+    order: str, own: Mapping[str, Sequence[object]], wrappers: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[str]:
+    """Of all modules that a class may have those that the model has, adapters and their wrappers among them."""
     names: list[str] = []
     for name in order.split():
-        last = name.rpartition(".")[2]
-        if f"{name}.base_layer" in own:
+        outer, _, last = name.rpartition(".")
+        if name in wrappers:
+            names += wrappers[name]
+        elif outer in wrappers:
+            names.append(f"{wrappers[outer][-1]}.{last}")
+        elif f"{name}.base_layer" in own:
             names += [name, *(name + more for more in _ADAPTED)]
         elif f"{name}{_COPY}" in own:
             names += [name, f"{name}{_COPY}"]
@@ -234,13 +274,20 @@ def _existing(order: str, own: Mapping[str, Sequence[object]]) -> list[str]:
     return names
 
 
-def _made(order: Sequence[str], own: _Own, products: Mapping[str, int], whole: str | None = None) -> tuple[Module, ...]:
+def _made(
+    order: Sequence[str],
+    own: _Own,
+    products: Mapping[str, int],
+    whole: str | None = None,
+    wrappers: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> tuple[Module, ...]:
+    late = {name for names in wrappers.values() for name in names}
     sizes = {name: sum(held.numel for held in held_by) for name, held_by in own.items()}
     made = []
     for name in order:
         inside = sum(size for other, size in sizes.items() if not name or f"{other}.".startswith(f"{name}."))
         tensors, second = tuple(own.get(name, ())), products.get(name, 0)
-        made.append(Module(name, tensors, inside, name == whole, name in products, second))
+        made.append(Module(name, tensors, inside, name == whole, name in products, second, name in late))
     return tuple(made)
 
 

@@ -11,7 +11,7 @@ from dsgen.memory.gathered import Gathered
 NEVER = 1 << 62
 
 
-def uses(count: int, nears: list[int] | None = None, later: dict[int, int] | None = None) -> TensorUses:
+def uses(count: int, nears: list[int] | None = None, later: dict[int, list[int]] | None = None) -> TensorUses:
     """One tensor of 10 elements in each of so many events, none of them used again unless `nears` says so."""
     each, order = [10] * count, list(range(count))
     none: frozenset[int] = frozenset()
@@ -57,8 +57,8 @@ def test_a_tensor_that_is_used_again_soon_stays(distance, there):
 
 def test_a_tensor_whose_layer_reads_its_type_stays_until_that_layer_is_over():
     """The first of two of an adapter is released beside the second one."""
-    assert uses(3, later={1: 0}).run(0, 1000, 0, True)[1] == [10, 20, 10]
-    assert uses(3, later={2: 0}).run(0, 1000, 0, True)[1] == [10, 20, 20]
+    assert uses(3, later={1: [0]}).run(0, 1000, 0, True)[1] == [10, 20, 10]
+    assert uses(3, later={2: [0]}).run(0, 1000, 0, True)[1] == [10, 20, 20]
 
 
 def test_of_blocks_before_one_those_count_that_hold_more_than_all_between():

@@ -181,7 +181,7 @@ class Gathering:
         for number in range(self.over, end):
             event = self.events[number]
             if event.way == BACKWARD:
-                for tensor in event.module.tensors:
+                for tensor in event.over or (() if event.module.late else event.module.tensors):
                     if tensor.keeper != BITSANDBYTES:
                         self.requests.give(self.kept.pop(tensor.place, 0))
             self._release(event, self.walk.released[number])
@@ -189,8 +189,8 @@ class Gathering:
 
     def _release(self, event: ModuleEvent, released: frozenset[int]) -> None:
         saving = AGAIN if self.step.checkpointing else FORWARD
-        saved = event.module.tensors if event.way == saving else event.leaving
-        for tensor in (*event.module.tensors, *event.leaving):
+        saved = (*event.module.tensors, *event.over) if event.way == saving else event.leaving
+        for tensor in (*event.module.tensors, *event.over, *event.leaving):
             place = tensor.place
             if place not in released or place not in self.there or place in self.kept:
                 continue
@@ -218,8 +218,8 @@ def _places(step: Step) -> Mapping[tuple[int, int, int], int]:
                 places[block, way, matrices] = number
     places.update(
         ((event.block, AGAIN, ASKING), number)
-        for number, event in enumerate(events(step))
-        if event.stays and event.way == BACKWARD
+        for number, (event, behind) in enumerate(itertools.pairwise(events(step)))
+        if event.way == BACKWARD and behind.way == AGAIN
     )
     return places
 
