@@ -162,10 +162,8 @@ def row_places(
     most = max(start, peak)
     if event.block == AFTER and event.way == FORWARD and not event.module.product:
         most = places[behind] = peak  # the loss comes when the norm has left its flat buffer
-    if fetched and not used:  # a wrapper, which is fetched as what is in it is
-        places[fetched] = max(most, places.get(fetched, 0))
-    elif used and fetched:
-        places[fetched], places[used] = max(start, places.get(fetched, 0)), peak
+    if used and fetched:
+        places[fetched], places[used] = start, peak
         most = rest
         for other in later:
             places[other] = second
@@ -258,12 +256,6 @@ def around(step: Step) -> tuple[Row, ...]:
         block: {one.name.removesuffix(last) for one in part if one.product and one.name.endswith(last)}
         for block, part in parts.items()
     }
-    wrapping = {
-        (block, one.name)
-        for block, part in parts.items()
-        for one in part
-        if one.late and any(other.product and other.name.startswith(f"{one.name}.") for other in part)
-    }
     rows: list[Row] = []
     before = asking = 0  # matrices before the place
     here = BEFORE, FORWARD
@@ -290,8 +282,6 @@ def around(step: Step) -> tuple[Row, ...]:
                 matrix = before - behind
                 later = (block, way, before, APART), (block, way, matrix, FETCHED), (block, way, matrix, AT)
                 before += along
-        elif (block, module.name) in wrapping:
-            fetched = block, way, before - behind, FETCHED
         elif behind and module.name in layers[block]:
             before -= 1
         rows.append((entered, fetched, used, later, (block, way, before, APART)))
