@@ -6,6 +6,7 @@ average_tensor, allreduce_bucket, copy_grads_in_partition) and runtime/engine.py
 
 import bisect
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -269,47 +270,44 @@ def _waiting(trained: Trained, bucket: int, runs: Runs) -> tuple[list[int], list
     return ends, sums
 
 
-def worst(made: Iterable[Flush], beside: Callable[[Flush], int] = lambda _: 0) -> list[Flush]:
+def worst(made: Iterable[Flush], beside: Callable[[Flush], int] | None = None) -> list[Flush]:
     """Those that none of an earlier block at the same place outdoes in all that takes memory: activations only fall.
 
     The last one, when backward has ended, has none beside it.
 
     Args:
         made: The reductions.
-        beside: Bytes of gathered parameters beside one.
+        beside: What is gathered beside one, in elements or bytes; None for nothing.
     """
     kept: list[Flush] = []
-    around: list[int] = []
+    at: dict[int, list[tuple[Flush, int]]] = {}  # place -> those kept there, and what is gathered beside each
     seen: dict[tuple[int, ...], int] = {}  # equal blocks have equal reductions: what they take -> the first such block
     for item in made:
-        there = beside(item)
-        more = (item.own, item.normed, item.larger, item.begun, item.stay, item.left)
-        takes = (item.place, item.copied, item.current, *more, there)
-        if AFTER > seen.setdefault(takes, item.block) > item.block:
+        block, place, _, copied, current, own, normed, larger, _, begun, _, _, stay, left = item
+        there = beside(item) if beside else 0
+        takes = (place, copied, current, own, normed, larger, begun, stay, left, there)
+        if AFTER > seen.setdefault(takes, block) > block:
             continue
-        block, copied, current = item.block, item.copied, item.current
-        for other, other_there in zip(kept, around, strict=True):
+        for other, other_there in at.get(place, ()) if place >= 0 else itertools.chain(*at.values()):
             if (
-                (other.place == item.place or item.place < 0)
-                and other.copied >= copied
+                other.copied >= copied
                 and other.current >= current
                 and AFTER > other.block > block
-                and other.own >= item.own
-                and other.normed >= item.normed
-                and other.larger >= item.larger
-                and other.own + other.begun >= item.own + item.begun
-                and other.stay >= item.stay
-                and other.left >= item.left
+                and other.own >= own
+                and other.normed >= normed
+                and other.larger >= larger
+                and other.own + other.begun >= own + begun
+                and other.stay >= stay
+                and other.left >= left
                 and other_there >= there
             ):
                 break
         else:
             kept.append(item)
-            around.append(there)
+            at.setdefault(place, []).append((item, there))
     return kept
 
 
-@functools.lru_cache(maxsize=1024)
 class Buckets(NamedTuple):
     """How one backward fills the buckets of gradients from stage 1 on.
 

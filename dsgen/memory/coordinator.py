@@ -194,7 +194,8 @@ class TensorUses(NamedTuple):
         there = set(held)
         coming: dict[int, _Gather] = {}
         copied: set[int] | None = set(self.frozen) if copying else None
-        marked: dict[int, int] = {}  # tensor -> the event of the last use that fetching ahead has passed
+        marked = [-1] * (max(order, default=0) + 1)  # of each tensor the event of the last use that was fetched ahead
+        far = [near >= max_reuse for near in nears]  # whether a use lets go of its tensor
         starts: list[int] = []
         peaks: list[int] = []
         rests: list[int] = []
@@ -254,10 +255,10 @@ class TensorUses(NamedTuple):
                     left = [use for use in range(begin, end) if order[use] in going] if going else []
                     left += [use for use in later.get(step, ()) if order[use] in going] if going else []
                 else:
-                    kept = waits if later else _NOTHING
-                    left = [use for use in range(begin, end) if nears[use] >= max_reuse and use not in kept]
-                    left += [use for use in later.get(step, ()) if nears[use] >= max_reuse]
-                    left = [use for use in left if marked.get(order[use], -1) <= step] if left else left
+                    left = [use for use in range(begin, end) if far[use] and marked[order[use]] <= step]
+                    if later:
+                        left = [use for use in left if use not in waits]
+                        left += [use for use in later.get(step, ()) if far[use] and marked[order[use]] <= step]
                 if left:
                     gone = frozenset([order[use] for use in left])
                     freed = sum([numels[use] for use in left])

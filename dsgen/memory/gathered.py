@@ -204,7 +204,6 @@ def _first_step(step: Step, persistence: int) -> dict[Where, int]:
     return there
 
 
-@functools.lru_cache(maxsize=256)
 def walked(
     step: Step,
     limits: tuple[int, int, int, int],
@@ -215,10 +214,18 @@ def walked(
 ) -> Walked:
     """A step as the coordinator walks it; arguments as for `gathered`, hpZ copies in it or not, and it is `behind`
     another pass of the same optimizer step or not, which may have left something gathered."""
+    held: frozenset[int] = lingering(step) if behind else frozenset()
+    return _walked(step, limits, alone, anew, copying, held)
+
+
+@functools.lru_cache(maxsize=256)
+def _walked(
+    step: Step, limits: tuple[int, int, int, int], alone: bool, anew: bool, copying: bool, held: frozenset[int]
+) -> Walked:
+    """As `walked`, with what is gathered before: a step that nothing lingers from has one walk, wherever it stands."""
     persistence, prefetch, max_live, max_reuse = limits
     uses = uses_of(step, persistence, anew)
-    held = lingering(step) & frozenset(uses.order) if behind else ()
-    return uses.run(prefetch, max_live, max_reuse, alone, copying, held=held)
+    return uses.run(prefetch, max_live, max_reuse, alone, copying, held=held & frozenset(uses.order))
 
 
 @functools.lru_cache(maxsize=256)

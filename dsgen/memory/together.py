@@ -69,7 +69,8 @@ class Together(NamedTuple):
             bucket, ranks, *how = key
             split = (states.cut_up, states.among) if states.split else ()
             made = scattered(states.tensors, bucket, ranks, self.runs, *how, *split)
-            self.reduced[key] = worst(made, lambda one: self.when(one.block, one.tensor))
+            when = self.gathered.when if self.gathered and self.size else None
+            self.reduced[key] = worst(made, (lambda one: when(one.block, one.tensor)) if when else None)
         return self.reduced[key]
 
     def copying(self, alive: Activity, block: int, tensor: int | None = None) -> Activity:

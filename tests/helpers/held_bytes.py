@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from dsgen.engine.proof.server import PRELOAD
-from dsgen.engine.serving import preload
+from dsgen.engine.serving import ask_cpu_once, preload
 from dsgen.engine.simulate import __main__ as simulate
 from dsgen.engine.simulate import holders, patches, requests, results, runs
 from dsgen.engine.simulate.ledger import Ledger
@@ -49,6 +49,7 @@ def main() -> None:
 
     if sys.argv[1] == "real":  # what every rank would import, half of its time, and then look through for garbage
         preload(PRELOAD)
+        ask_cpu_once()
         gc.freeze()
     answer = {"real": _real, "simulated": _simulated}[sys.argv[1]]
     # Those without the shortcuts first: what others share is changed once, before the first of their forks.

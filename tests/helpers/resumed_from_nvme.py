@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dsgen.engine.serving import ask_cpu_once
+
 SMALL, LARGE = 200, 1024  # width: a rank's sub-group of 4 * SMALL ** 2 bytes is below DeepSpeed's MIN_AIO_BYTES
 STEPS = 4
 
@@ -76,6 +78,7 @@ def main() -> None:
     import deepspeed
     import torch
 
+    ask_cpu_once()
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo", init_method=f"file://{folder / f'store-{os.getpid()}'}", rank=0, world_size=1)
     if what == "train":

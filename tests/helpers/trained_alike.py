@@ -175,6 +175,8 @@ def join(config: dict[str, Any], ranks: int, rank: int, folder: str) -> None:
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 
+    from dsgen.engine.proof.cpu_stand_ins import let_ranks_go_first
+
     for name in ("offload_optimizer", "offload_param"):
         if (section := config.get("zero_optimization", {}).get(name, {})).get("device") == "nvme":
             section["nvme_path"] = folder
@@ -188,6 +190,7 @@ def join(config: dict[str, Any], ranks: int, rank: int, folder: str) -> None:
     if config.get("fp16") or swapped:
         type(get_accelerator()).is_fp16_supported = lambda self: True
     deepspeed.init_distributed("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks, verbose=False)
+    let_ranks_go_first()
 
 
 def be_rank(case: dict[str, Any], rank: int, folder: str) -> None:
@@ -256,10 +259,10 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
     from dsgen.engine.proof import cpu_stand_ins, ops
     from dsgen.engine.proof.server import PRELOAD
-    from dsgen.engine.serving import preload
+    from dsgen.engine.serving import ask_cpu_once, preload
 
     preload(PRELOAD)
-
+    ask_cpu_once()
     cases, answers = json.load(sys.stdin), []
     operators = ["ShareMemCommBuilder", "FusedAdamBuilder", "CPUAdamBuilder"]
     for name in [*operators, *(["AsyncIOBuilder"] if any(case.get("wide") for case in cases) else [])]:

@@ -210,6 +210,8 @@ def _connect(job: dict[str, Any], rank: int) -> None:
         timeout=timedelta(seconds=job["timeout_seconds"]),
         verbose=False,
     )
+    if job["device"] == "cpu":
+        cpu_stand_ins.let_ranks_go_first()
 
 
 def _stage(config: dict[str, Any]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dsgen.engine.serving import ask_cpu_once
 from dsgen.engine.simulate import (
     adapters,
     attention,
@@ -91,6 +92,7 @@ def prepare() -> None:
 
     patches.patch_deepspeed()
     attention.register()
+    ask_cpu_once()
 
 
 _recorders: list[Recorder] = []  # the one of this process's run, once it has one

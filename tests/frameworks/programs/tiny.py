@@ -11,6 +11,8 @@ from tokenizers.models import WordLevel
 from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from dsgen.engine.serving import ask_cpu_once
+
 SIZES = {
     "vocab_size": 128,
     "hidden_size": 64,
@@ -23,6 +25,7 @@ SIZES = {
 
 def folder_of_model() -> str:
     """The folder of the saved model: the first argument names it. DeepSpeed joins the ranks, as it does on GPUs."""
+    ask_cpu_once()
     deepspeed.init_distributed("gloo")
     return sys.argv[1]
 
