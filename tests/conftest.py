@@ -132,7 +132,7 @@ NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
     "proving/test_golden_proof.py": ("fp16-nvme-both", "fp16-nvme-cpu-params"),
 }
 
-# Files whose proofs take longest, by minutes; they begin first, so that two processes end at about the same time.
+# Files whose proofs take longest, by minutes; they begin first, so that all processes end at about the same time.
 LONGEST = ("proving/test_every_cell.py", "proving/test_golden_proof.py", "proving/test_trained_alike.py",
            "proving/test_golden_trained.py")  # fmt: skip
 
