@@ -12,7 +12,7 @@ from published_speed_cases import STRATEGY, SpeedCase
 from published_speed_choices import decided
 from published_speed_figures import Pair, Regret, agreement, ordered, pairs, regrets
 
-from dsgen.planning.candidates import ENOUGH
+from dsgen.planning.candidates import ENOUGH, FILLED
 from dsgen.planning.planner import TIE
 
 __all__ = [
@@ -182,7 +182,7 @@ def regret_tables(cases: Cases) -> list[str]:
     rows.append(("all, as a plan decides among those", *_regretted(planned)))
     worst = sorted(shown, key=lambda regret: -regret.cost)[:WORST]
     listed = [(one.pick, one.best, str(len(one.names)), _percent(one.cost)) for one in worst if one.cost > 0]
-    near, tie = (f"{100 * share:.0f} %" for share in (1 - ENOUGH, TIE))
+    near, tie, room = (f"{100 * share:.0f} %" for share in (1 - ENOUGH, TIE, 1 - FILLED))
     alone, azure = len(found) - len(fitting), _of(fitting, AZURE)
     return [
         *table(("source", "jobs", "median regret", "worst", "above 5 %"), rows),
@@ -190,9 +190,9 @@ def regret_tables(cases: Cases) -> list[str]:
         "A plan takes nothing that dsgen says does not fit, with the allocator's settings that it has. In",
         f"{alone} jobs that is all that was measured; of those above 5 % {azure} are of DeepSpeed's blog on Azure,",
         "whose runs of 175B to 1T took less memory than dsgen says: it enables offload where memory runs out, of",
-        f"activations too, and does not say where. A plan also takes the smallest micro-batch within {near} of the",
-        f"best, and the simplest of strategies within {tie}: the last row. Most of what that adds is of LoRA on one or",
-        f"two GPUs, where a larger micro-batch was measured 5 to 20 % faster, and is said to be less than {near}.",
+        f"activations too, and does not say where. A plan also takes the simplest of strategies within {tie}, and of",
+        f"micro-batches within {near} of the fastest the largest that leaves {room} of a GPU, else the smallest: the",
+        "last row.",
         "",
         "The worst, where neither is held back:",
         "",

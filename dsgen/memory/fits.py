@@ -22,17 +22,19 @@ class Fits(NamedTuple):
 
     Attributes:
         sure: Places of the batches that surely fit, in order.
+        most_bytes: The most that a process may take of a GPU with each of those.
         counted: Forward passes of a step -> the layout's parts with them.
-        most: Passes of a step from which on memory is the same.
+        passes: Those of a step from which on memory is the same.
     """
 
     sure: tuple[int, ...]
+    most_bytes: tuple[int, ...]
     counted: Mapping[int, Parts]
-    most: int
+    passes: int
 
     def parts(self, accumulation: int) -> Parts:
         """The parts with one of the batches, by its forward passes."""
-        return self.counted[min(accumulation, self.most)]
+        return self.counted[min(accumulation, self.passes)]
 
 
 def fits(
@@ -61,7 +63,8 @@ def fits(
         if needed > limit:
             why = f"needs {gib(needed)} {UNITS_OF[place]}: {gib(needed - limit)} GiB too much"
             return Rejection(layout=layout, why=why, missing_bytes=needed - limit, place=place)
-    sure = []
+    sure: list[int] = []
+    taken: list[int] = []
     for number, (micro_batch, steps, _) in enumerate(batches):
         passes = min(steps, most)
         if passes not in by_passes:
@@ -70,7 +73,8 @@ def fits(
         high = gpu.high(by_passes[passes].peak(micro_batch), by_passes[passes].doubted, more)
         if high <= gpu.limit and hosts[passes].verdict is Verdict.FITS:
             sure.append(number)
-    return Fits(tuple(sure), by_passes, most)
+            taken.append(high)
+    return Fits(tuple(sure), tuple(taken), by_passes, most)
 
 
 def _passes(job: Job, layout: Layout) -> int:

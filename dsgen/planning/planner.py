@@ -9,7 +9,7 @@ import attrs
 
 from dsgen.jobs.contradictions import idle_in_plans
 from dsgen.jobs.job import Job
-from dsgen.memory import UNITS_OF, Place
+from dsgen.memory import UNITS_OF, Place, estimate
 from dsgen.planning.candidates import Candidate, Search, search
 from dsgen.planning.lengths import long_step
 from dsgen.shapes.units import gib
@@ -171,16 +171,17 @@ def _doubt(item: Candidate) -> Rejection:
     return Rejection(layout=item.strategy, why=why, missing_bytes=over[name], place=name, uncertain=True)
 
 
-def _fullest(item: Candidate) -> float:
-    """Share of the GPU that a candidate may take at most."""
-    return item.memory.gpu.high_bytes / item.memory.gpu.limit_bytes
+def _fullest_with_one(item: Candidate) -> float:
+    """Share of the GPU that a candidate may take at most with one sequence."""
+    gpu = estimate(item.job, attrs.evolve(item.strategy, micro_batch=1), item.parts).gpu
+    return gpu.high_bytes / gpu.limit_bytes
 
 
 def _simplicity(item: Candidate) -> tuple[int, ...]:
     """Fewer moving parts first: offload, tensor parallelism, ZeRO stage, recomputation."""
     # Stages 1 and 2 differ in nothing that a user sees; of the two the one that holds less is the simpler to fit. So it
     # is beside plain data parallelism, whose copies of all states leave less for the next longer sequence.
-    tight = item.strategy.stage == 0 and item.job.world > 1 and _fullest(item) > ROOMY
+    tight = item.strategy.stage == 0 and item.job.world > 1 and _fullest_with_one(item) > ROOMY
     return _parts(item.strategy, 2 if tight else 0)
 
 

@@ -28,7 +28,7 @@ def choose(make_job: Callable[..., dsgen.Job]) -> Callable[..., dsgen.Plan]:
     """A Plan of candidates that are given as what sets each apart and its speed in tokens per second and GPU."""
 
     def chosen(*items: tuple[dict[str, Any], float], objective: str = "balanced") -> dsgen.Plan:
-        job = make_job("a100-80g", "1.3b", training={"objective": objective})
+        job = make_job("a100-80g", "3b", training={"objective": objective})
         one = search(job).fitting[0]
         return decide(job, Search(tuple(_at(one, *item) for item in items), (), ()))
 

@@ -30,7 +30,7 @@ from dsgen.linting import config_reader, meanings
 from dsgen.linting.sources import Source
 from dsgen.linting.subjects import Facts, Subject
 from dsgen.memory import Verdict, estimate
-from dsgen.planning.candidates import ENOUGH
+from dsgen.planning.candidates import ENOUGH, sized
 from dsgen.shapes.arguments import path_of
 from dsgen.shapes.errors import mistake
 from dsgen.shapes.layers import Rank, show
@@ -213,13 +213,15 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
         where = _where(subject, _KEYS["tp"][0])
         raise mistake(f"tensor parallelism over {at.tp} GPUs", must=uneven.says(at), where=where)
     offered = list(_open(job, subject, fixed))
-    fitting = [item for item in offered if estimate(job, item).verdict is Verdict.FITS] if len(offered) > 1 else []
+    memories = {item: estimate(job, item) for item in offered} if len(offered) > 1 else {}
+    fitting = [item for item, memory in memories.items() if memory.verdict is Verdict.FITS]
     if not fitting:
         return closest(job, offered[::-1])
     timed = _timed(job, fitting[0].precision)
     speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= ENOUGH * max(speeds.values())]
-    return min(near, key=lambda item: (item.checkpointing, item.micro_batch))
+    kept = min(item.checkpointing for item in near)
+    return sized((item, memories[item]) for item in near if item.checkpointing == kept) or near[0]
 
 
 def _filled(subject: Subject) -> bool:

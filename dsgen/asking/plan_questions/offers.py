@@ -41,14 +41,20 @@ class Offer(NamedTuple):
 
 
 def offers(asked: Plan) -> tuple[Offer, ...]:
-    """The changes of the program that are worth it, what trains the same first, then the fastest.
+    """The changes of the program that are worth it: what trains the same first, of that what saves an offload and is as
+    fast as any within the model's error, then the fastest.
 
     One that trains the same is worth it where it is FREE_GAIN faster, or saves an offload or a doubt at no loss of
     speed; one that trains something else only where the plan as asked offloads and it is OTHER_GAIN faster, or where it
     surely fits and the plan as asked may not.
     """
     told = [offer for change in program_changes(asked.job) if (offer := _offer(asked, change)) is not None]
-    return tuple(sorted(told, key=lambda offer: (not offer.change.same, -offer.gain))[:MOST_OFFERS])
+    near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
+
+    def order(offer: Offer) -> tuple[bool, bool, float]:
+        return not offer.change.same, not (offer.simpler and 1 + offer.gain >= near), -offer.gain
+
+    return tuple(sorted(told, key=order)[:MOST_OFFERS])
 
 
 def _offer(asked: Plan, change: ProgramChange) -> Offer | None:

@@ -13,8 +13,8 @@ from dsgen.asking.plan_questions.rewrites import rewrites
 from dsgen.asking.plan_questions.weighing import weigh
 from dsgen.cost import cost
 from dsgen.linting.config_reader import place
-from dsgen.memory import Verdict, estimate
-from dsgen.planning.candidates import ENOUGH, Candidate
+from dsgen.memory import MemoryEstimate, Verdict, estimate
+from dsgen.planning.candidates import ENOUGH, Candidate, sized
 from dsgen.planning.planner import plan
 from dsgen.shapes.errors import DsgenError
 from dsgen.shapes.layers import Origin, Override, Rank
@@ -113,14 +113,16 @@ def _sized(question: Question, start: Strategy, idea: Idea, least: float) -> Str
     quick = [(speed, other) for other in at if (speed := _speed(question, other)) >= least]
     if not idea.fastest:
         return next((other for _, other in quick if _fits(question, other)), None)
-    fitting: list[tuple[float, Strategy]] = []
+    fitting: list[tuple[Strategy, MemoryEstimate]] = []
+    best = 0.0
     for speed, other in sorted(quick, key=lambda pair: -pair[0]):
-        if fitting and speed < ENOUGH * fitting[0][0]:
+        if fitting and speed < ENOUGH * best:
             break
-        if _fits(question, other):
-            fitting.append((speed, other))
-    # Of those that are about as fast the smallest: it leaves memory free, as a plan does.
-    return min((other for _, other in fitting), key=lambda other: other.micro_batch, default=None)
+        memory = estimate(question.job, other)
+        if memory.verdict is Verdict.FITS:
+            fitting.append((other, memory))
+            best = max(best, speed)
+    return sized(fitting)  # of those that are about as fast, as a plan does
 
 
 def _at(question: Question, start: Strategy, other: Strategy, size: int) -> Strategy:
