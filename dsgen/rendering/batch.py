@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.jobs.job import Job
+from dsgen.planning.candidates import FILLED
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
@@ -82,7 +83,12 @@ def _micro_batch(plan: Plan) -> str:
         return f"as asked: {peak}"
     if plan.job.training.objective == "memory":
         return f"the smallest, because memory is the objective: {peak}"
-    return f"with this strategy a larger one would not fit, or not be faster: {peak}"
+    gpu = plan.chosen.memory.gpu
+    if not plan.chosen.sure:
+        return f"the smallest of this strategy, which may fit: {peak}"
+    if gpu.high_bytes <= FILLED * gpu.limit_bytes:
+        return f"the largest of this strategy that leaves a tenth of the GPU: {peak}"
+    return f"the smallest of this strategy that is as fast as any, of which none leaves a tenth of the GPU: {peak}"
 
 
 def _fp16(plan: Plan) -> str:
