@@ -21,7 +21,7 @@ __all__ = ["ENOUGH", "FILLED", "Candidate", "Matters", "Search", "search", "size
 ENOUGH = 0.97
 # Of what a process can get of a GPU: a micro-batch that fills no more at most is taken for its speed. Our choice. A
 # larger one is faster than the cost model says: of 29 jobs that others measured in which this decides, 28 were faster
-# with it, by up to 20 % (docs/speed.md).
+# with it, by up to 20 %. What a plan's choices cost is in docs/speed.md.
 FILLED = 0.9
 
 

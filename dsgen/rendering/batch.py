@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsgen.jobs.job import Job
-from dsgen.planning.candidates import FILLED
+from dsgen.planning.candidates import ENOUGH, FILLED
 from dsgen.planning.planner import Plan
 from dsgen.rendering.planned_keys import PlannedKey
 from dsgen.shapes.units import gib
@@ -87,8 +87,9 @@ def _micro_batch(plan: Plan) -> str:
     if not plan.chosen.sure:
         return f"the smallest of this strategy, which may fit: {peak}"
     if gpu.high_bytes <= FILLED * gpu.limit_bytes:
-        return f"the largest of this strategy that leaves a tenth of the GPU: {peak}"
-    return f"the smallest of this strategy that is as fast as any, of which none leaves a tenth of the GPU: {peak}"
+        return f"of those that divide the step and fit, the largest that leaves a tenth of the GPU: {peak}"
+    near = f"the smallest within {1 - ENOUGH:.0%} of the fastest; none of these leaves a tenth of the GPU"
+    return f"of those that divide the step and fit, {near}: {peak}"
 
 
 def _fp16(plan: Plan) -> str:

@@ -52,7 +52,8 @@ def offers(asked: Plan) -> tuple[Offer, ...]:
     near = (1 + max((offer.gain for offer in told if offer.change.same), default=0.0)) * (1 - TIE)
 
     def order(offer: Offer) -> tuple[bool, bool, float]:
-        return not offer.change.same, not (offer.simpler and 1 + offer.gain >= near), -offer.gain
+        same = offer.change.same
+        return not same, not (same and offer.simpler and 1 + offer.gain >= near), -offer.gain
 
     return tuple(sorted(told, key=order)[:MOST_OFFERS])
 

@@ -119,7 +119,7 @@ def complete_in_order() -> None:
 
 
 def let_ranks_go_first(threads: Path = Path("/proc/self/task")) -> int:
-    """Let gloo's thread of this process give way to the ranks; how many threads it is, 0 where there is no /proc.
+    """Let gloo's threads of this process, one for each group by now, give way to the ranks; how many, 0 without /proc.
 
     It does not wait for a connection that another thread has locked, but asks again at once (gloo's transport/tcp/
     pair.cc, `handleEvents`). With more ranks than cores it spins on the core that the other thread needs to unlock it:

@@ -120,6 +120,8 @@ def _phases(job: dict[str, Any], rank: int, report: dict[str, Any], enter: Any) 
         report["notes"].append(["deepspeed.tp_model_init", None, f"tp_size={job['tp']}", why])
     given = _own_optimizer(job, model, report)
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=_trainable(model), config=config, **given)
+    if job["device"] == "cpu":
+        cpu_stand_ins.let_ranks_go_first()  # of the groups that it made
     observed.update(observing.engine_facts(engine, rank))
     observed["held_config"] = observing.held_config(engine._config)
     observed["learning_rate_start"] = _rate(engine)
