@@ -220,8 +220,8 @@ def _best(job: Job, trial: _Trial, places: tuple[int, ...], most_bytes: tuple[in
     return tried[-1]
 
 
-def sized(near: Iterable[tuple[Strategy, MemoryEstimate]]) -> Strategy | None:
-    """The same of strategies that surely fit and are about as fast, which differ in their micro-batches."""
-    smallest = sorted(near, key=lambda pair: pair[0].micro_batch)
-    with_room = [one for one, memory in smallest if memory.gpu.high_bytes <= FILLED * memory.gpu.limit_bytes]
-    return with_room[-1] if with_room else smallest[0][0] if smallest else None
+def sized(near: Iterable[tuple[Strategy, MemoryEstimate]]) -> Strategy:
+    """Of strategies that surely fit and are about as fast the largest micro-batch with room, else the smallest one."""
+    ascending = sorted(near, key=lambda pair: pair[0].micro_batch)
+    with_room = [one for one, memory in ascending if memory.gpu.high_bytes <= FILLED * memory.gpu.limit_bytes]
+    return with_room[-1] if with_room else ascending[0][0]

@@ -9,9 +9,12 @@ import attrs
 import pytest
 
 import dsgen
+from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
-from dsgen.planning.candidates import Candidate, Search, search
+from dsgen.memory import Verdict, estimate
+from dsgen.planning.candidates import ENOUGH, FILLED, Candidate, Search, search, sized
 from dsgen.planning.planner import contenders, decide, plan
+from dsgen.strategies.strategies import batches
 
 PLAIN = {
     "stage": 2,
@@ -137,3 +140,24 @@ def test_what_is_too_large_is_measured_with_the_passes_that_the_batch_leaves(
         return min(one.missing_bytes for one in plain if one.place == "gpu")
 
     assert missing(16) - missing(8) > 1.5 * parameter_count(make_job().model)
+
+
+@pytest.mark.parametrize(("gpu", "model", "method"), [("a100-40g", "7b", "full"), ("rtx4090-24g", "7b", "lora")])
+def test_of_micro_batches_about_as_fast_the_largest_that_leaves_room_is_taken(make_job, gpu, model, method):
+    """Asked of every micro-batch one by one; some layouts have one that leaves a tenth of the GPU, others have none."""
+    job, shares = make_job(gpu, model, training={"method": method}), []
+    for item in search(job).fitting:
+        told = [
+            (one, estimate(job, one))
+            for size, passes, total in batches(job, item.strategy)
+            for one in [attrs.evolve(item.strategy, micro_batch=size, accumulation=passes, global_batch=total)]
+        ]
+        sure = [(one, memory) for one, memory in told if memory.verdict is Verdict.FITS]
+        speeds = [cost(job, one).tokens_per_second_per_gpu for one, _ in sure]
+        near = [pair for pair, speed in zip(sure, speeds, strict=True) if speed >= ENOUGH * max(speeds)]
+        assert item.strategy == sized(near)
+        shares.append(item.memory.gpu.high_bytes / item.memory.gpu.limit_bytes)
+        larger = [one for one, _ in near if one.micro_batch > item.strategy.micro_batch]
+        assert (shares[-1] <= FILLED) or not [one for one, _ in near if one.micro_batch < item.strategy.micro_batch]
+        assert all(estimate(job, one).gpu.high_bytes > FILLED * item.memory.gpu.limit_bytes for one in larger)
+    assert min(shares) <= FILLED

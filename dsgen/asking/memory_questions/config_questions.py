@@ -221,7 +221,7 @@ def _chosen(job: Job, subject: Subject, fixed: Mapping[str, Any]) -> Strategy:
     speeds = {item: cost(job, attrs.evolve(item, precision=timed)).tokens_per_second_per_gpu for item in fitting}
     near = [item for item in fitting if speeds[item] >= ENOUGH * max(speeds.values())]
     kept = min(item.checkpointing for item in near)
-    return sized((item, memories[item]) for item in near if item.checkpointing == kept) or near[0]
+    return sized((item, memories[item]) for item in near if item.checkpointing == kept)
 
 
 def _filled(subject: Subject) -> bool:

@@ -121,8 +121,8 @@ def _sized(question: Question, start: Strategy, idea: Idea, least: float) -> Str
         memory = estimate(question.job, other)
         if memory.verdict is Verdict.FITS:
             fitting.append((other, memory))
-            best = max(best, speed)
-    return sized(fitting)  # of those that are about as fast, as a plan does
+            best = best or speed
+    return sized(fitting) if fitting else None
 
 
 def _at(question: Question, start: Strategy, other: Strategy, size: int) -> Strategy:
