@@ -146,9 +146,13 @@ def engine_of(case: dict[str, Any], seed: int) -> Any:
     """An engine on a model made as a training program would; without zero.Init, under which others are drawn."""
     import deepspeed
 
+    from dsgen.engine.proof.cpu_stand_ins import let_ranks_go_first
+
     model = build(case, seed)
     config = copy.deepcopy(case["config"])
-    return deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)[0]
+    engine = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)[0]
+    let_ranks_go_first()  # of the groups that it made
+    return engine
 
 
 def train(engine: Any, config: dict[str, Any], steps: range, rank: int) -> list[float]:

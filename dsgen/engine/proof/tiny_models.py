@@ -12,6 +12,7 @@ from dsgen.engine.proof import siblings, tiny_llama
 __all__ = ["TinyModel", "load", "loss_of"]
 
 _TOKENS = 16  # per sample, as the tiny Llama's
+_WIDE_TOKENS = 4  # of one with millions of parameters: a CPU without AVX512-FP16 multiplies fp16 in plain loops
 _SEED = 20
 _DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16"}
 
@@ -24,13 +25,15 @@ class TinyModel:
         finish: Puts adapters on it and checkpoints it, outside of `zero.Init`.
         partitions: Whether stage 3 makes it partitioned; transformers makes 4-bit models whole.
         unset: Whether a model that is born partitioned has weights that nobody has set, as a checkpoint would.
+        tokens: Of a sample.
         recomputed: The kinds of checkpointing that blocks of it were called through.
     """
 
     def __init__(
-        self, build: Callable[[], Any], finish: Callable[[Any], Any], *, partitions: bool = True, unset: bool = False
-    ) -> None:
-        self.build, self.finish, self.partitions, self.unset = build, finish, partitions, unset
+        self, build: Callable[[], Any], finish: Callable[[Any], Any], *, partitions: bool = True, unset: bool = False,
+        tokens: int = _TOKENS,
+    ) -> None:  # fmt: skip
+        self.build, self.finish, self.partitions, self.unset, self.tokens = build, finish, partitions, unset, tokens
         self.recomputed: set[str] = set()
         self._batch: Any = None
         self._model: Any = None
@@ -88,7 +91,7 @@ class TinyModel:
                 "gives the arguments of forward as a dict"
             )
         generator = torch.Generator().manual_seed(seed)
-        tokens = torch.randint(0, vocabulary, (samples, _TOKENS), generator=generator).to(device)
+        tokens = torch.randint(0, vocabulary, (samples, self.tokens), generator=generator).to(device)
         return {"input_ids": tokens, "labels": tokens}
 
 
@@ -129,7 +132,8 @@ def load(job: dict[str, Any]) -> TinyModel:
         return subject.checkpoint(model, kind, adapters is not None) if kind else model
 
     partitions = adapters is None or adapters["method"] != "qlora"
-    subject = TinyModel(build, finish, partitions=partitions, unset=asked["kind"] == "sibling")
+    tokens = _WIDE_TOKENS if job["wide"] else _TOKENS
+    subject = TinyModel(build, finish, partitions=partitions, unset=asked["kind"] == "sibling", tokens=tokens)
     return subject
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dsgen.allocators import allocator_settings
-from dsgen.allocators.caching import Allocator
+from dsgen.allocators.caching import Allocator, Reserved
 from dsgen.allocators.expandable import Expandable
 from dsgen.engine.simulate import steady
 from dsgen.engine.simulate.ledger import HOST, Ledger, Phase
@@ -83,20 +84,24 @@ def allocated_and_reserved(
     def expandable(capacity: int | None) -> Allocator:
         return Expandable(capacity, settings)
 
+    def played(make: Callable[[int | None], Allocator]) -> tuple[Reserved, int, int]:
+        said, growing = steady.played(run, make(capacity_bytes))
+        return said, growing, steady.least_card(run, make, {capacity_bytes: said.out_of_memory})
+
+    expanded = played(expandable)
+    as_set = expanded if settings.expandable else played(default)
     told: dict[str, Any] = {}
-    for prefix, make in (("expandable_", expandable), ("", expandable if settings.expandable else default)):
-        played, growing = steady.played(run, make(capacity_bytes))
-        known = {capacity_bytes: played.out_of_memory}
+    for prefix, (said, _, least_bytes) in (("expandable_", expanded), ("", as_set)):
         told |= {
-            f"{prefix}reserved_peak_bytes": played.reserved_peak_bytes,
-            f"{prefix}out_of_memory": played.out_of_memory,
-            f"{prefix}least_bytes": steady.least_card(run, make, known),
+            f"{prefix}reserved_peak_bytes": said.reserved_peak_bytes,
+            f"{prefix}out_of_memory": said.out_of_memory,
+            f"{prefix}least_bytes": least_bytes,
         }
     return {
         **told,
-        "allocated_peak_bytes": played.allocated_peak_bytes,
-        "released_segments": played.released_segments,
-        "growing_steps": growing,
+        "allocated_peak_bytes": as_set[0].allocated_peak_bytes,
+        "released_segments": as_set[0].released_segments,
+        "growing_steps": as_set[1],
     }
 
 
