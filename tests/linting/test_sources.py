@@ -208,7 +208,7 @@ def test_a_named_config_is_found_from_here_beside_and_above(here: Path, place: s
 
 
 def test_a_named_config_that_is_missing_is_a_finding(here: Path) -> None:
-    write({"train.yaml": "model: x\ndeepspeed: ds.json\n", "open.yaml": "deepspeed: ${CONFIG}/ds.json\n"})
+    write({"train.yaml": "model: x\ndeepspeed: nowhere.json\n", "open.yaml": "deepspeed: ${CONFIG}/ds.json\n"})
 
     missing, placeholder = documents(["train.yaml", "open.yaml"])
 
