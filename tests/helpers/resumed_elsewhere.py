@@ -7,7 +7,8 @@ how far the weights of one file are from those of plain PyTorch; or with the ste
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import runpy
 import sys
 import tempfile
 from pathlib import Path
@@ -27,7 +28,6 @@ from trained_alike import (
 )
 
 SAVED, UNIVERSAL, ONE = "saved", "universal", "one"
-SECONDS = 300  # for a conversion
 
 
 def save(case: dict[str, Any], rank: int, folder: str) -> None:
@@ -63,10 +63,29 @@ def on_fewer(case: dict[str, Any]) -> dict[str, Any]:
     return {**case, "config": used, "ranks": case["fewer"]}
 
 
-def run(*command: str) -> str:
-    """Run a program of DeepSpeed; what it said where it failed."""
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=SECONDS)
-    return "" if done.returncode == 0 else (done.stderr or done.stdout)[-2000:]
+def run(folder: str, program: str, *arguments: str) -> str:
+    """Run a program of DeepSpeed, a file or a module, in a fork that has imported torch; what it said if it failed."""
+    said = Path(folder, "said")
+    if not (error := forked(1, lambda _: be_program(said, program, arguments), folder)):
+        return ""
+    Path(folder, "error0").unlink()  # of this program, not of the ranks that come next
+    return f"{said.read_text('utf-8')}\n{error}"[-2000:]
+
+
+def be_program(said: Path, program: str, arguments: tuple[str, ...]) -> None:
+    """Do what `python program` and `python -m program` do, and write what it says to a file."""
+    with said.open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.argv = [program, *arguments]
+    try:
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
 
 
 def distance(case: dict[str, Any], folder: str) -> float:
@@ -88,11 +107,11 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
         if error := forked(case["ranks"], lambda rank: save(case, rank, folder), folder):
             return {"failed": "save", "error": error}
         told: dict[str, Any] = {"engine": json.loads(Path(folder, "losses.json").read_text("utf-8"))}
-        error = run(f"{checkpoint}/zero_to_fp32.py", checkpoint, f"{folder}/{ONE}", "--tag", SAVED)
+        error = run(folder, f"{checkpoint}/zero_to_fp32.py", checkpoint, f"{folder}/{ONE}", "--tag", SAVED)
         told |= {"one_file": error} if error else {"distance": distance(case, folder)}
         # DeepSpeed's engine writes no `universal_checkpoint_info`; this lets its own converter make an empty one.
         given = ("--input_folder", f"{checkpoint}/{SAVED}", "--output_folder", f"{checkpoint}/{UNIVERSAL}")
-        if error := run("-m", "deepspeed.checkpoint.ds_to_universal", *given, *case.get("options", ())):
+        if error := run(folder, "deepspeed.checkpoint.ds_to_universal", *given, *case.get("options", ())):
             return {**told, "failed": "convert", "error": error}
         Path(folder, "store").unlink(missing_ok=True)
         fewer = on_fewer(case)
