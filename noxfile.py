@@ -21,11 +21,11 @@ PINNED = PYPROJECT["project"]["optional-dependencies"]["simulate"]  # what the p
 TORCH = next(one for one in PINNED if one.startswith("torch=="))
 DEEPSPEED_LINE = "0.19"  # the release line that the extras `proof` and `simulate` install
 COMPILER = REPOSITORY / "tests" / "helpers" / "compiler" / "quick-g++"
-# Of the proofs: three processes of pytest for two cores, as ranks wait for each other, for a drive and for their end;
+# Of the proofs: four processes of pytest for two cores, as ranks wait for each other, for a drive and for their end;
 # a file at a time to each, for the tests of a file share what they start; the files in the order of tests/conftest.py,
 # the longest first. By itself xdist takes those of the most tests first, and the one that takes longest has few: it
 # came last, and one core waited for it.
-TOGETHER = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+TOGETHER = ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 LAUNCH_SECONDS = 1800  # at most, for all real launches together
 UPDATE = "update"  # nox -s golden docs schema bench gpu-memory -- update
 
@@ -181,11 +181,7 @@ def operators(session: nox.Session) -> None:
     """DeepSpeed's operators built as DeepSpeed builds them, and proofs of what each computes, swaps and resumes."""
     install_proof(session)
     session.run("python", "tests/helpers/operators.py")
-    names = ("golden_proof", "prove_real", "resumed_from_nvme", "trained_alike")
-    files = [f"tests/proving/test_{name}.py" for name in names]
-    # Of the golden structures those with an operator that others have not: on the CPU, on a drive, split, not Adam.
-    which = "not test_golden_proof or offload or nvme or tp2 or optimizer"
-    session.run("pytest", "-m", "proof", "-k", which, *files, *TOGETHER, *session.posargs)
+    session.run("pytest", "-m", "operators", *TOGETHER, *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)

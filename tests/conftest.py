@@ -92,6 +92,8 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
         "test_the_experts_of_a_mixture_are_joined_in_own_memory",
         "said0-cpu",
     ),
+    # What it compares changes with torch and DeepSpeed alone; test_golden_proof.py runs the functions as written.
+    "proving/test_muon_compiled.py": (),
     "proving/test_proof_models.py": (
         "llama, stage 3",
         "experts, stage 3",
@@ -144,7 +146,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     asked = config.option.markexpr.split(" and ")  # a part with "or" or "not" is no marker's name
     lacks = "pythons" in asked and not is_listed(collection_path, ACROSS_PYTHONS)
     lacks |= "nightly" in asked and not is_listed(collection_path, (*NIGHTLY, *NIGHTLY_CASES))
-    if not lacks and (named := [one for one in asked if one in ("proof", "launch")]):
+    if not lacks and (named := [one for one in asked if one in ("proof", "launch", "operators")]):
         text = collection_path.read_text("utf-8")
         lacks = any(f"pytest.mark.{one}" not in text for one in named)
     return True if lacks else None
@@ -221,14 +223,20 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int,
     return call
 
 
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Warm]:
+    """One engine of each kind for all tests of a process: to import torch and DeepSpeed takes longer than most."""
+    running = Warm()
+    yield running
+    running.close()
+
+
 @pytest.fixture(scope="module")
-def warm() -> Iterator[None]:
-    """One engine of each kind for all tests of a file: to import torch and DeepSpeed takes longer than most of them."""
-    engines = Warm()
+def warm(engines: Warm) -> Iterator[None]:
+    """What this file asks of an engine is asked of those that run already."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions, "start", engines.start)
         yield
-    engines.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Engines of the tests of one file: each kind is started once, and asked by whatever would have started its own."""
+"""Engines of the tests of a process: each kind is started once, and asked by whatever would have started its own."""
 
 from __future__ import annotations
 

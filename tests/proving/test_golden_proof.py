@@ -14,6 +14,7 @@ from chosen import chosen
 
 from dsgen.deepspeed import surface
 from dsgen.jobs import scenarios
+from dsgen.proving import expectations
 from dsgen.proving.expectations import optimizer_place
 from dsgen.proving.proven_models import ProvenModel
 from dsgen.proving.prover import NOT_RUN, PROVED, Proof, prove_many
@@ -56,6 +57,29 @@ def recomputed(name: str) -> str:
     return "non-reentrant" if "activation_checkpointing" in configs()[name] else ""
 
 
+@functools.cache
+def of_operators() -> frozenset[str]:
+    """One structure for each set of operators, their dtype and where their tensors lie, for `nox -s operators`."""
+    kinds: dict[Any, str] = {}
+    for name in groups():
+        config = configs()[name]
+        places = (optimizer_place(config), expectations.parameter_place(config))
+        kind = (expectations.operators(config), expectations.parameter_dtype(config), *places, split(config))
+        if any(kind[0]) or split(config):  # ranks of AutoTP sum in the operator of shared memory
+            kinds.setdefault(kind, name)
+    return frozenset(kinds.values())
+
+
+def split(config: dict[str, Any]) -> bool:
+    """Whether AutoTP splits the layers."""
+    return bool(config.get("tensor_parallel", {}).get("autotp_size", 1) > 1)
+
+
+def parameter(name: str) -> Any:
+    """One structure, marked where `nox -s operators` proves it too."""
+    return pytest.param(name, marks=[pytest.mark.operators] if name in of_operators() else [])
+
+
 @pytest.fixture(scope="module")
 def proofs(request: pytest.FixtureRequest) -> dict[str, Proof]:
     """All proofs that are asked about, in one session: torch and DeepSpeed are imported once."""
@@ -64,7 +88,7 @@ def proofs(request: pytest.FixtureRequest) -> dict[str, Proof]:
     return dict(zip(names, prove_many([configs()[name] for name in names], trained=models), strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name in groups() if name not in NEEDS_GPU])
+@pytest.mark.parametrize("name", [parameter(name) for name in groups() if name not in NEEDS_GPU])
 def test_a_structure_is_proved(name: str, proofs: dict[str, Proof]) -> None:
     proof = proofs[name]
     failed = "; ".join(f"{item.name}: not {item.expected} but {item.observed}" for item in proof.failed_checks)

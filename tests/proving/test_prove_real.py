@@ -15,7 +15,7 @@ from chosen import chosen
 
 from dsgen.proving import prover
 
-pytestmark = [pytest.mark.proof, pytest.mark.usefixtures("warm")]
+pytestmark = [pytest.mark.proof, pytest.mark.operators, pytest.mark.usefixtures("warm")]
 
 BF16 = {"bf16": {"enabled": True}}
 FP16 = {"fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from children import answer
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.operators]
 
 LARGE, SMALL = ["large.bias", "large.weight"], ["small.bias", "small.weight"]
 

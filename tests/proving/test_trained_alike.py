@@ -8,7 +8,7 @@ import pytest
 from children import answer
 from chosen import chosen
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.operators]
 
 # Of a loss of about 5.5. In fp32 only the order of sums differs. In bf16 gradients are rounded to 8 bits before
 # ranks and micro-steps add them up, and which sums are rounded depends on the stage: that moves the loss by 1e-3.
