@@ -60,7 +60,9 @@ APART: Mapping[str, Callable[[Record], bool]] = {
     "another project's Phi, whose GELU is one operator": lambda r: (
         _prefix(r) in _LITGPT and type_of(r) == "phi" and _base(r) not in _FOUR_BITS
     ),
-    "another project's FSDP, which gathered the whole model": lambda r: r["system"] == "fsdp" and _prefix(r) in _LITGPT,
+    "FSDP that gathers gradients of frozen weights, whole between steps": lambda r: (
+        r["system"] == "fsdp" and _prefix(r) in _LITGPT
+    ),
     "sequences of many lengths, of which only the longest is known": lambda r: _prefix(r) == _MANY_LENGTHS,
 }
 

@@ -100,9 +100,13 @@ _APART = (
     " one in NF4 (lith-43), which LitGPT's own issue 1112 calls a bug.",
     "LitGPT's Phi: its GELU is one operator; that of transformers' class is made of many (NewGELUActivation), of which"
     " autograd keeps several tensors of the feed-forward part's width.",
-    "LitGPT on several GPUs: the measured peaks are the weights of the whole model, the rank's share of them, and 1.7"
-    " to 2.8 GiB: as if its FSDP gathered the whole model at once, which ZeRO-3 never does. Their verdicts are those of"
-    " a model that comes without zero.Init, whole to each GPU, and then is cut: a rank's share less.",
+    "LitGPT on several GPUs: the measured peaks are the rank's share of the weights, as many bytes as the weights of"
+    " the whole model have, and 1.7 to 2.8 GiB. Its FSDP wraps a block with its adapters, so that weights that are not"
+    " trained get gradients too (LitGPT's issue 1417, which torch warns of), and in all passes but the last of a step"
+    " they are summed whole (`no_backward_sync`). So does torch 2.13 on a CPU: under `no_sync` a frozen weight of 256 x"
+    " 256 beside its adapter has a gradient of 256 x 256 on each of two ranks. ZeRO-3 has gradients of adapters alone."
+    " Verdicts are those of a model that comes without zero.Init, whole to each GPU, and then is cut: a rank's share"
+    " less.",
     "Qwen's LoRA with embedding and head, on one GPU without DeepSpeed: torch's AdamW keeps what it trains in 16 bits,"
     " about 9 bytes for each of their 0.6 to 1.6 billion weights, where DeepSpeed's stage 0 has 24.",
     "peft's `prepare_model_for_kbit_training` turns embeddings, norms and head into fp32, and with them what flows"
