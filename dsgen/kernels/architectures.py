@@ -1,4 +1,4 @@
-"""Families of GPUs, and how the rates of a profile tell them apart."""
+"""Families of GPUs: by the compute capability of a profile, or by its rates where it names none."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +34,22 @@ _HOPPER = Architecture("sm90", 2048, 128, 1.98e9)
 _BLACKWELL = Architecture("sm100", 2048, 128, 1.98e9)
 _BLACKWELL_GRAPHICS = Architecture("sm120", 1536, 128, 2.45e9)
 
-# What tells the families apart in a profile's facts; each bound lies between the cards on its two sides.
+# Compute capability, as NVIDIA lists its GPUs (developer.nvidia.com/cuda-gpus) -> its family. B300's 10.3 differs from
+# B200's in its tensor cores alone (CUDA C++ Programming Guide, compute capabilities).
+_BY_CAPABILITY = {
+    "7.0": _VOLTA,
+    "7.5": _TURING,
+    "8.0": _AMPERE,
+    "8.6": _AMPERE_GRAPHICS,
+    "8.9": _ADA,
+    "9.0": _HOPPER,
+    "10.0": _BLACKWELL,
+    "10.3": _BLACKWELL,
+    "12.0": _BLACKWELL_GRAPHICS,
+}
+
+# What tells the families apart in the facts of a profile that names none, such as one for a card without its own; each
+# bound lies between the cards on its two sides.
 _HBM = 600e9  # bytes/s: V100 has 900, T4 has 320
 _TENSOR_RATIO = 4  # TF32 by fp32: 8 for A100 and A30, 1 or 2 for the GPUs with graphics
 _HOPPER_FROM = 1.9e12  # bytes/s: the slowest Hopper has 2.0, the fastest GPU with GDDR7 1.8
@@ -43,7 +58,9 @@ _GDDR7_FROM = 1.5e12  # bytes/s: RTX PRO 6000 has 1.6, the fastest Ada 1.0
 
 
 def architecture(hardware: "Hardware") -> Architecture:
-    """The family of a profile's GPUs, told by its rates: a profile does not name it."""
+    """The family of a profile's GPUs: of its compute capability, or what its rates tell where it names none."""
+    if hardware.compute_capability is not None:
+        return _BY_CAPABILITY[hardware.compute_capability]
     if hardware.vendor == "cpu":
         return Architecture("cpu")
     fp8, bf16 = hardware.fp8_flops_per_second > 0, hardware.bf16_flops_per_second > 0
@@ -62,7 +79,13 @@ def architecture(hardware: "Hardware") -> Architecture:
 
 
 def multiprocessors(hardware: "Hardware") -> int:
-    """Streaming multiprocessors of one GPU, from its fp32 peak: within 25 % of the true number; 0 if not NVIDIA's."""
+    """Streaming multiprocessors of one GPU, or its compute units.
+
+    Where the profile does not count them they follow from the fp32 peak, within 25 % of the true number; 0 for what is
+    not NVIDIA's.
+    """
+    if hardware.processors is not None:
+        return hardware.processors
     family = architecture(hardware)
     if not family.threads:
         return 0

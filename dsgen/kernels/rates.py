@@ -126,7 +126,7 @@ def rates(hardware: "Hardware", network: "Network") -> Rates:
     product = _first(hardware.product_efficiency, family.product_efficiency)
     return Rates(
         architecture=name,
-        processors=hardware.processors or multiprocessors(hardware) or family.processors,
+        processors=multiprocessors(hardware) or family.processors,
         bf16_flops_per_second=hardware.bf16_flops_per_second,
         fp16_flops_per_second=hardware.fp16_flops_per_second,
         tf32_flops_per_second=hardware.tf32_flops_per_second,

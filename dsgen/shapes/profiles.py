@@ -96,11 +96,14 @@ class Hardware(Value):
     nvme_write_bandwidth_bytes_per_second: float = fact(
         "Sequential write, all drives of a node.", default=0.0, minimum=0
     )
+    compute_capability: str | None = fact(
+        'Compute capability of an NVIDIA GPU ("9.0"); empty means the one that its rates point to.', default=None,
+        choices=("7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0"),
+    )  # fmt: skip
     processors: int | None = fact(
         "Streaming multiprocessors or compute units of one GPU; empty means as many as its fp32 peak needs.",
-        default=None,
-        minimum=1,
-    )
+        default=None, minimum=1,
+    )  # fmt: skip
     peer_access: bool = fact(
         "Whether the GPUs of a node read each other's memory; where not, what they exchange passes through the host's.",
         default=True,
@@ -113,10 +116,8 @@ class Hardware(Value):
     )
     memory_efficiency: float | None = fact(
         "Share of the memory's peak bandwidth that large copies reach; empty means that of its family.",
-        default=None,
-        above=0,
-        below=1.5,
-    )
+        default=None, above=0, below=1.5,
+    )  # fmt: skip
     dispatch_seconds: float | None = fact(
         "What one eager operator costs the host, forward; empty means that of a server's core.", default=None, above=0
     )

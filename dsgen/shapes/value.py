@@ -23,7 +23,8 @@ class Value:
     _hash: int
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in _fields(type(self)) if field.repr)
+        told = [(field.name, getattr(self, field.name)) for field in _fields(type(self)) if field.repr]
+        said = ", ".join(f"{name}={value!r}" for name, value in told if value is not None)  # None: nobody said it
         return f"{type(self).__qualname__}({said})"
 
     def __eq__(self, other: object) -> bool:

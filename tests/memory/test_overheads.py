@@ -56,11 +56,24 @@ def hardware(name: str) -> Hardware:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_rates_of_a_profile_tell_the_family_and_the_multiprocessors(name):
-    family, count = FAMILIES[name]
+def test_a_profile_says_its_family_and_its_multiprocessors(name):
+    assert (architecture(hardware(name)).name, multiprocessors(hardware(name))) == FAMILIES[name]
 
-    assert architecture(hardware(name)).name == family
-    assert multiprocessors(hardware(name)) == pytest.approx(count, rel=0.20)
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rates_tell_the_family_and_the_multiprocessors_of_a_card_that_says_neither(name):
+    family, count = FAMILIES[name]
+    unsaid = attrs.evolve(hardware(name), compute_capability=None, processors=None)
+
+    assert architecture(unsaid).name == family
+    assert multiprocessors(unsaid) == pytest.approx(count, rel=0.20)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_of_nvidias_says_both(name):
+    card = hardware(name)
+    assert (card.compute_capability is None) == (card.vendor != "nvidia")
+    assert card.vendor != "nvidia" or card.processors
 
 
 @pytest.mark.parametrize("name", READINGS)
