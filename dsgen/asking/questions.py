@@ -11,7 +11,7 @@ from dsgen import catalog
 from dsgen.catalog.wishes import restored
 from dsgen.deepspeed.keys import lookup
 from dsgen.jobs.job import Job, narrowed
-from dsgen.planning.planner import Plan, plan
+from dsgen.planning.planner import Plan, doubt, plan
 from dsgen.rendering import Explanation, render
 from dsgen.shapes.errors import DsgenError, mistake, nearest
 from dsgen.shapes.layers import Layer, Origin, Override, Provenance, Rank
@@ -36,6 +36,7 @@ class OtherValue:
         speed: Speed relative to now: 0.9 is ten percent slower.
         parts: Part of a step's time -> seconds that it would take longer, for as many tokens.
         seconds: What a step takes now.
+        doubt: Why it may not fit, with what it needs; empty where it surely does, as a plan must where anything does.
         refused: Why it cannot be, where it cannot.
     """
 
@@ -45,6 +46,7 @@ class OtherValue:
     speed: float = 1.0
     parts: Mapping[str, float] = attrs.field(factory=dict)
     seconds: float = 0.0
+    doubt: str = ""
     refused: str | None = None
 
 
@@ -190,6 +192,7 @@ def _try(job: Job, current: Plan, path: str, value: Any) -> OtherValue:
         speed=other.chosen.speed / current.chosen.speed,
         parts=current.chosen.cost.less_than(other.chosen.cost),
         seconds=current.chosen.cost.seconds,
+        doubt="" if other.chosen.sure else doubt(other.chosen).why,
     )
 
 

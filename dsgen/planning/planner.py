@@ -17,7 +17,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["TIE", "Plan", "contenders", "decide", "offloaded", "plan"]
+__all__ = ["TIE", "Plan", "contenders", "decide", "doubt", "offloaded", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # Our choices, of which no run tells: how much faster a part must be to be chosen with objective balanced. Offload
@@ -59,7 +59,7 @@ class Plan(Value):
     def rejections(self) -> tuple[Rejection, ...]:
         """What cannot run, does not fit, or may not where another surely does."""
         search = self._all
-        return search.rejections if not search.fitting else (*map(_doubt, search.uncertain), *search.rejections)
+        return search.rejections if not search.fitting else (*map(doubt, search.uncertain), *search.rejections)
 
 
 def plan(job: Job) -> Plan:
@@ -157,7 +157,7 @@ def _trusted(chosen: Layout, speed: float) -> float:
     return trusted * DISCOUNT_TENSOR_PARALLEL if chosen.tp > 1 else trusted
 
 
-def _doubt(item: Candidate) -> Rejection:
+def doubt(item: Candidate) -> Rejection:
     """Why a strategy that may fit is not taken where another surely does: the place that it may overrun most."""
     memory = item.memory
     over = {

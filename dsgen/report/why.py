@@ -79,6 +79,7 @@ def data(answer: Answer) -> dict[str, Any]:
                 "gpu_bytes": item.gpu_bytes,
                 "speed": round(item.speed, 4),
                 "seconds_more": dict(item.parts),
+                "doubt": item.doubt or None,
                 "refused": item.refused,
             }
             for item in answer.alternatives
@@ -126,4 +127,6 @@ def _alternative(other: OtherValue) -> str:
     change = other.speed - 1
     speed = "as fast" if abs(change) < SAME_SPEED else f"about {abs(change):.0%} {'faster' if change > 0 else 'slower'}"
     why = differences(other.parts, other.seconds)
-    return _wrap(f"If it were {show(other.value)}: {other.strategy}; {memory}, {speed}{': ' if why else ''}{why}.", 0)
+    doubt = f"; it {other.doubt}" if other.doubt else ""
+    told = f"{other.strategy}; {memory}, {speed}{': ' if why else ''}{why}{doubt}"
+    return _wrap(f"If it were {show(other.value)}: {told}.", 0)

@@ -54,3 +54,30 @@ def test_why_says_the_same_of_another_stage():
 )
 def test_only_parts_that_matter_are_told_the_largest_first(parts, said):
     assert costs.differences(parts, 15.0) == said
+
+
+@pytest.mark.parametrize(
+    ("hw", "model", "key", "value", "place"),
+    [
+        ("a100-40g", "qwen3-1.7b", "zero_optimization.stage", 0, "GiB"),
+        ("a100-80g-pcie", "qwen2.5-14b", "train_micro_batch_size_per_gpu", 8, "GiB"),
+        ("h100-94g-nvl", "gemma-3-27b", "zero_optimization.stage", 2, "GiB of host RAM"),
+    ],
+)
+def test_another_value_fits_by_the_margin_of_a_plan_or_is_said_not_to(hw, model, key, value, place):
+    job = dsgen.job({"hw": hw, "model": model})
+    answer = ask(job, key)
+    (other,) = [item for item in answer.alternatives if item.value == value]
+    chosen = plan(dsgen.job({"hw": hw, "model": model, "set": {f"deepspeed.{key}": value}})).chosen
+
+    assert not chosen.sure
+    assert other.strategy == str(chosen.strategy)
+    assert other.doubt.startswith("may not fit: needs ")
+    assert other.doubt.endswith(f" {place}")
+    assert f"; it {other.doubt}." in " ".join(why.text(answer).split())
+    told = {item["value"]: item["doubt"] for item in why.data(answer)["alternatives"]}
+    assert told[value] == other.doubt
+    for item in answer.alternatives:
+        if item.value != value and not item.refused:
+            sure = plan(dsgen.job({"hw": hw, "model": model, "set": {f"deepspeed.{key}": item.value}})).chosen.sure
+            assert (told[item.value] is None) is sure
