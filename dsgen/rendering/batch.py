@@ -84,12 +84,13 @@ def _micro_batch(plan: Plan) -> str:
     if plan.job.training.objective == "memory":
         return f"the smallest, because memory is the objective: {peak}"
     gpu = plan.chosen.memory.gpu
+    most = f"{peak}, at most {gib(gpu.high_bytes)} of {gib(gpu.limit_bytes)}"  # the most is what the rule asks of
     if not plan.chosen.sure:
-        return f"the smallest of this strategy, which may fit: {peak}"
+        return f"the smallest of this strategy, which may fit: {most}"
     if gpu.high_bytes <= FILLED * gpu.limit_bytes:
-        return f"of those that divide the step and fit, the largest that leaves a tenth of the GPU: {peak}"
+        return f"of those that divide the step and fit, the largest that leaves a tenth of the GPU: {most}"
     near = f"the smallest within {1 - ENOUGH:.0%} of the fastest; none of these leaves a tenth of the GPU"
-    return f"of those that divide the step and fit, {near}: {peak}"
+    return f"of those that divide the step and fit, {near}: {most}"
 
 
 def _fp16(plan: Plan) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import dsgen
 from dsgen.memory import estimate
+from dsgen.planning.candidates import FILLED
 from dsgen.planning.planner import plan
 from dsgen.shapes.layers import leaves
 
@@ -33,6 +34,26 @@ def test_a_reason_names_the_place_of_the_wish(make_job):
 
     assert str(explanation.overrides[-1].origin).startswith("profiles/training/standard.yaml:")
     assert "arXiv 2307.09288" in explanation.reason
+
+
+@pytest.mark.parametrize(
+    ("hw", "model", "gpus", "leaves_a_tenth"),
+    [("a100-40g", "7b", 8, True), ("h100-80g", "7b", 8, True), ("a100-40g", "13b", 8, False)],
+)
+def test_the_reason_of_a_micro_batch_says_the_number_that_its_rule_asks_for(make_job, hw, model, gpus, leaves_a_tenth):
+    config = rendered(make_job(hw, model, **{"cluster.gpus": gpus}))
+    gpu = config.plan.chosen.memory.gpu
+    said = re.search(
+        r"takes ([\d.]+) GiB, at most ([\d.]+) of ([\d.]+)$", config.why("train_micro_batch_size_per_gpu").reason
+    )
+
+    assert said is not None
+    takes, most, limit = map(float, said.groups())
+    assert [takes, most, limit] == [
+        round(size / 2**30, 1) for size in (gpu.needed_bytes, gpu.high_bytes, gpu.limit_bytes)
+    ]
+    assert (most <= FILLED * limit) is leaves_a_tenth
+    assert ("none of these leaves a tenth" in said.string) is not leaves_a_tenth
 
 
 def test_a_user_s_value_wins_and_the_plan_s_stays_as_a_loser(make_job):
