@@ -17,7 +17,7 @@ from dsgen.shapes.value import Value
 from dsgen.strategies.strategies import Layout, Rejection
 from dsgen.strategies.wishes import check_wishes
 
-__all__ = ["TIE", "Plan", "contenders", "decide", "doubt", "offloaded", "plan"]
+__all__ = ["TIE", "Plan", "compared", "contenders", "decide", "doubt", "offloaded", "plan"]
 
 TIE = 0.05  # speeds closer than this are equal: the cost model cannot tell them apart
 # Our choices, of which no run tells: how much faster a part must be to be chosen with objective balanced. Offload
@@ -32,6 +32,8 @@ DISCOUNT_TENSOR_PARALLEL = 0.85
 MEMORY_PRICE = 2.0
 ROOMY = 0.5
 WAITING = 0.5
+SAME_SPEED = 0.005  # share of speeds below which a table says that they are equal
+SAME_BYTES = 50 * 2**20  # a difference that would print as 0.0 GiB
 RUNNERS_UP = 6  # rivals kept in the plan
 _PLACES = ("none", "cpu", "nvme")  # the nearest first
 
@@ -117,7 +119,7 @@ def decide(job: Job, search: Search) -> Plan:
         candidates = search.uncertain
         warnings = ("no strategy surely fits: the chosen one may run out of memory (see the interval)",)
     ranked = _ranked(candidates)
-    chosen, reason = _choose(job, ranked)
+    chosen, reason = _choose(job, ranked, bool(search.fitting))
     if chosen.cost.communication_share > WAITING:
         share = f"{chosen.cost.communication_share:.0%}"
         warnings = (*warnings, f"the network is the bottleneck: GPUs wait for it {share} of each step")
@@ -134,11 +136,12 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda item: (-item.speed, _simplicity(item)))
 
 
-def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
+def _choose(job: Job, ranked: list[Candidate], sure: bool) -> tuple[Candidate, str]:
     fastest = ranked[0]
     objective = job.training.objective
+    first = f"the fastest that {'fits' if sure else 'may fit'}"
     if objective == "throughput":
-        return fastest, "the fastest that fits"
+        return fastest, first
     if objective == "memory":
         near = [item for item in ranked if item.speed * MEMORY_PRICE >= fastest.speed]
         leanest = min(near, key=lambda item: (item.memory.gpu.peak_bytes, _simplicity(item)))
@@ -146,9 +149,59 @@ def _choose(job: Job, ranked: list[Candidate]) -> tuple[Candidate, str]:
     best = max(_trusted(item.strategy, item.speed) for item in ranked)
     near = [item for item in ranked if _trusted(item.strategy, item.speed) >= best * (1 - TIE)]
     simplest = min(near, key=_simplicity)  # the first, so the fastest, of the simplest
-    if simplest is fastest:
-        return fastest, "the fastest that fits"
-    return simplest, f"simpler than {fastest.strategy}, and as fast within the model's error"
+    return simplest, first if simplest is fastest else _rather(simplest, fastest)
+
+
+def _rather(chosen: Candidate, fastest: Candidate) -> str:
+    """Why one is taken that is not the fastest, true of the two as they are: no discount is a speed."""
+    simpler = _simplicity(chosen) < _simplicity(fastest)
+    if simpler and _tied(chosen, fastest):
+        same = _parts(chosen.strategy, 0)[:2] == _parts(fastest.strategy, 0)[:2]
+        shares = same and chosen.strategy.stage > fastest.strategy.stage
+        fewer = "shares more of the states than" if shares else "simpler than"
+        return f"{fewer} {fastest.strategy}, and as fast within the model's error"
+    faster = f"{fastest.speed / chosen.speed - 1:.0%} faster"
+    if not simpler:  # all that are near the best by what is trusted are less doubted, and it is not among them
+        return f"{fastest.strategy} is {faster}: {_doubted(fastest, chosen)} must win by more"
+    margin = _trusted(chosen.strategy, 1.0) / _trusted(fastest.strategy, 1.0) / (1 - TIE) - 1
+    must = f"{_doubted(fastest, chosen)} must win by more than {margin:.0%}"
+    return f"simpler than {fastest.strategy}, which is {faster}: {must}"
+
+
+def compared(plan: Plan, rival: Candidate) -> str:
+    """How much slower or faster a rival is, and why one that is as fast or faster is not taken."""
+    chosen, objective = plan.chosen, plan.job.training.objective
+    ratio = chosen.speed / rival.speed
+    if ratio > 1.995:
+        return f"{ratio:.1f}x slower"
+    equal = abs(ratio - 1) < SAME_SPEED
+    if ratio > 1 and not equal:
+        return f"{1 - 1 / ratio:.0%} slower"
+    pace = "as fast" if equal else f"{1 / ratio - 1:.0%} faster"
+    if objective == "memory":
+        more = rival.memory.gpu.needed_bytes - chosen.memory.gpu.needed_bytes
+        return f"{pace}, with {gib(more)} GiB more" if more >= SAME_BYTES else pace
+    if objective == "throughput":
+        return pace
+    simpler = _simplicity(chosen) < _simplicity(rival)
+    if equal and _simplicity(rival) >= _simplicity(chosen):
+        return f"{pace}, and not simpler"
+    if simpler and _tied(chosen, rival):
+        return f"{pace}, within the model's error"
+    return f"{pace}, but {_doubted(rival, chosen)} must win by more"
+
+
+def _tied(chosen: Candidate, other: Candidate) -> bool:
+    """Whether another one is no faster than the cost model can tell."""
+    return chosen.speed >= other.speed * (1 - TIE)
+
+
+def _doubted(item: Candidate, beside: Candidate) -> str:
+    """The parts of one for which its speed is trusted less than another's."""
+    one, other = item.strategy, beside.strategy
+    places = [DISCOUNT_OFFLOAD[each.offload_optimizer] * DISCOUNT_OFFLOAD[each.offload_param] for each in (one, other)]
+    names = (["offload"] if places[0] < places[1] else []) + (["AutoTP"] if one.tp > 1 and other.tp == 1 else [])
+    return " and ".join(names) or "it"
 
 
 def _trusted(chosen: Layout, speed: float) -> float:
@@ -202,11 +255,15 @@ def offloaded(chosen: Layout) -> int:
 
 
 def _rivals(ranked: list[Candidate], chosen: Candidate) -> tuple[Candidate, ...]:
-    """Other candidates, one for each stage, offload and degree, the fastest first, with the best of each stage."""
+    """Other candidates, one for each stage, offload and degree, the fastest first, with the best of each stage.
+
+    Of the chosen one's own kind only one that is faster.
+    """
     best: dict[tuple[int, str, str, int], Candidate] = {}
     for item in ranked:
         best.setdefault(_family(item.strategy), item)
-    best.pop(_family(chosen.strategy), None)
+    if (own := best.get(_family(chosen.strategy))) is not None and own.speed <= chosen.speed:
+        del best[_family(chosen.strategy)]  # a faster one stays: the reason may name it
     stages: dict[int, Candidate] = {}
     for item in best.values():
         stages.setdefault(item.strategy.stage, item)

@@ -9,7 +9,7 @@ from dsgen.asking.plan_questions.offers import offers as offered
 from dsgen.jobs.job import Job
 from dsgen.memory import MemoryEstimate, Place
 from dsgen.planning.candidates import Candidate
-from dsgen.planning.planner import Plan
+from dsgen.planning.planner import Plan, compared
 from dsgen.report import costs, needs, offers, schedules
 from dsgen.report.bars import bar, folded, place_line, rounded
 from dsgen.shapes.units import gib
@@ -36,7 +36,7 @@ def text(plan: Plan, every: bool = False, width: int = 80) -> str:
     rejections = _shown(plan, every)
     rows = [
         (plan.chosen, f"chosen: {plan.reason}"),
-        *((rival, _compared(rival, plan.chosen)) for rival in plan.runners_up),
+        *((rival, _compared(rival, plan)) for rival in plan.runners_up),
     ]
     names = [str(item.strategy) for item, _ in rows] + [describe(rejection.layout) for rejection in rejections]
     column = min(max(map(len, names)), width - NUMBERS_WIDTH - 4)
@@ -151,22 +151,11 @@ def job_line(job: Job) -> str:
     return f"{job.names.get('model', 'model')} on {where} {job.names.get('hardware', 'GPUs')}, {job.tokens}"
 
 
-def _compared(rival: Candidate, chosen: Candidate) -> str:
+def _compared(rival: Candidate, plan: Plan) -> str:
     """How much slower or faster a rival is, and the parts of its time that make it so."""
-    why = costs.differences(chosen.cost.less_than(rival.cost), chosen.cost.seconds)
-    pace = _pace(rival, chosen)
+    cost = plan.chosen.cost
+    why, pace = costs.differences(cost.less_than(rival.cost), cost.seconds), compared(plan, rival)
     return f"{pace}: {why}" if why else pace
-
-
-def _pace(rival: Candidate, chosen: Candidate) -> str:
-    ratio = chosen.speed / rival.speed
-    if ratio > 1.995:
-        return f"{ratio:.1f}x slower"
-    if abs(ratio - 1) < 0.005:
-        return "as fast, and not simpler"
-    if ratio > 1:
-        return f"{1 - 1 / ratio:.0%} slower"
-    return f"{1 / ratio - 1:.0%} faster, within the error of what it adds"
 
 
 def _shown(plan: Plan, every: bool) -> list[Rejection]:

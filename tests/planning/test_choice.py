@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from dsgen.cost import cost
 from dsgen.families.parameters import parameter_count
 from dsgen.memory import Verdict, estimate
 from dsgen.planning.candidates import ENOUGH, FILLED, Candidate, Search, search, sized
-from dsgen.planning.planner import contenders, decide, plan
+from dsgen.planning.planner import TIE, compared, contenders, decide, plan
 from dsgen.strategies.strategies import batches
 
 PLAIN = {
@@ -63,6 +64,72 @@ def test_what_is_doubted_must_win_by_more_than_its_doubt(choose, doubted, loses,
     found = choose(({}, 100), (doubted, wins))
     assert found.chosen.speed == pytest.approx(wins)
     assert found.reason == "the fastest that fits"
+
+
+@pytest.mark.parametrize(
+    ("doubted", "speed", "margin"),
+    [(CPU, 110, "offload must win by more than 17%"), (SPLIT, 115, "AutoTP must win by more than 24%"),
+     ({**CPU, **SPLIT}, 130, "offload and AutoTP must win by more than 38%")],
+)  # fmt: skip
+def test_a_faster_way_that_is_doubted_is_said_to_be_faster_and_by_how_much_it_must_win(choose, doubted, speed, margin):
+    found = choose(({}, 100), (doubted, speed))
+    fastest = choose((doubted, speed)).chosen
+    more = float(re.search(r"(\d+)%$", margin)[1]) / 100
+
+    assert found.chosen.speed == pytest.approx(100)
+    assert found.reason == f"simpler than {fastest.strategy}, which is {speed - 100}% faster: {margin}"
+    assert compared(found, fastest) == f"{speed - 100}% faster, but {margin.partition(' than')[0]}"
+    assert choose(({}, 100), (doubted, 100 * (1 + more - 0.006))).chosen.speed == pytest.approx(100)
+    assert choose(({}, 100), (doubted, 100 * (1 + more + 0.006))).chosen.speed > 101
+
+
+def test_a_less_simple_way_that_is_trusted_more_does_not_call_itself_simpler(choose):
+    found = choose((CPU, 100), (SPLIT, 100.4))  # of speeds 90 and 85.3 are trusted
+
+    assert found.chosen.strategy.offload_optimizer == "cpu"
+    assert found.reason.endswith("mb 1 is 0% faster: AutoTP must win by more")
+    assert compared(found, choose((SPLIT, 100.4)).chosen) == "as fast, but AutoTP must win by more"
+
+
+@pytest.mark.parametrize(
+    ("hw", "model", "cluster", "objective"),
+    [
+        ("a100-40g", "gemma-3-27b", (4, "ethernet-25g"), "balanced"),  # the fastest is an offload, 15 % faster
+        ("gaudi2-96g", "gemma-3-4b", (4, "ethernet-25g"), "balanced"),  # the fastest is of its own kind
+        ("a100-80g", "7b", (1, None), "balanced"),  # shares more, and is no simpler in any other way
+        ("a100-40g-pcie", "gpt2", (1, None), "balanced"),
+        ("v100-16g", "llama-3.1-70b", (4, "ib-hdr-200g"), "balanced"),  # nothing surely fits
+        ("b200-180g", "8b", (1, None), "memory"),
+        ("rtx3090-24g", "mistral-7b", (4, "ethernet-25g"), "memory"),
+        ("a10g-24g", "pythia-12b", (4, "ib-hdr-200g"), "throughput"),
+    ],
+)
+def test_the_reason_is_true_of_the_rows_that_are_shown(make_job, hw, model, cluster, objective):
+    nodes, network = cluster
+    names = (network,) if network else ()
+    planned = plan(make_job(hw, model, profiles=names, **{"cluster.nodes": nodes, "training.objective": objective}))
+    chosen, rows, said = planned.chosen, planned.runners_up, planned.reason
+    fastest = max((chosen, *rows), key=lambda item: item.speed)
+    more = fastest.speed / chosen.speed - 1
+
+    assert ("may fit" in said) is not chosen.sure or objective == "memory"
+    if said.startswith("the fastest"):
+        assert more < 1e-9
+    elif objective == "balanced":  # it names the fastest, which is shown
+        assert f" {fastest.strategy}" in f" {said}"
+        assert said.endswith("as fast within the model's error") is (chosen.speed >= (1 - TIE) * fastest.speed)
+        assert said.endswith("within the model's error") or f"{more:.0%} faster: " in said
+    for row in rows:
+        words = compared(planned, row)
+        if "slower" in words:
+            assert row.speed < chosen.speed
+        elif words.startswith("as fast"):
+            assert row.speed == pytest.approx(chosen.speed, rel=0.006)
+        else:
+            assert words.startswith(f"{row.speed / chosen.speed - 1:.0%} faster")
+        if "within the model's error" in words:
+            assert row.speed * (1 - TIE) <= chosen.speed
+        assert ("GiB more" not in words) or objective == "memory"
 
 
 @pytest.mark.parametrize("more", [CPU, NVME, SPLIT])
