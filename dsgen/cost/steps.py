@@ -37,6 +37,7 @@ LOW_ALIKE, HIGH_ALIKE = 0.83, 1.20
 # ml-engineering, 1B, eager), which HOST of dsgen.kernels makes 0.91 with nine modules. Slow: adapters of an 8B took
 # 0.43 s a step on one day and 0.32 on another, on machines of one kind, and steps of one run differed as much.
 FAST_HOST, SLOW_HOST = 0.56, 1.34
+ROUNDING = 1e-9  # share by which sums of seconds differ that are the same: floats keep 16 digits, sums here lose 3
 FETCHES = 7  # of a block, each of a linear layer's weight; a Llama's
 OUTSIDE = ("before", "head")  # parts of a model that are no blocks
 
@@ -237,7 +238,7 @@ def _cost(asked: _Asked) -> StepCost:
             "offload": max(0.0, everything - nearby) + taken + away.step,
             "optimizer": updated,
         },
-        hidden_seconds=max(0.0, _communicated(strategy, moved) - exposed),
+        hidden_seconds=_left(_communicated(strategy, moved), exposed),
         tokens=strategy.global_batch * job.seq_len,
         gpus=job.world,
     )
@@ -267,6 +268,12 @@ def _communicated(strategy: Strategy, moved: Collectives) -> float:
     """Seconds of collectives between replicas in all micro-batches, hidden or not."""
     reduced = strategy.accumulation if strategy.stage >= 2 else 1
     return strategy.accumulation * (moved.gather + moved.again) + reduced * moved.reduce
+
+
+def _left(whole: float, taken: float) -> float:
+    """What is left of some seconds; nothing where only the rounding of their sums is."""
+    left = whole - taken
+    return left if left > ROUNDING * whole else 0.0
 
 
 class _Shares(NamedTuple):

@@ -36,6 +36,19 @@ def test_parts_add_up(make_job):
     assert min(found.parts.values()) >= 0
 
 
+@pytest.mark.parametrize(
+    ("hw", "model"),
+    [("a100-80g", "gpt2-large"), ("generic-48g", "1b"), ("rtx4090-24g", "gpt2")],
+)
+def test_what_hides_nothing_hides_no_rounding(make_job, hw, model):
+    planned = plan(make_job(hw, model))
+    plain = next(item for item in (planned.chosen, *planned.runners_up) if not item.strategy.stage)
+    spread = next(item for item in (planned.chosen, *planned.runners_up) if item.strategy.stage == 1)
+
+    assert plain.cost.hidden_seconds == 0  # stage 0 waits for all of it
+    assert spread.cost.hidden_seconds > 1e-6 * spread.cost.seconds
+
+
 def test_no_gpu_beats_its_peak(make_job):
     for hardware in ("t4-16g", "a100-80g", "h100-80g", "mi300x-192g", "b200-180g"):
         job = make_job(hardware, "1b")
